@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.errors import CloudError, ConfigError
+from deployer.errors import CloudError, ConfigError, KubeError
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import find_kubeconfig, open_kube_of, write_kubeconfig
+from deployer.kube.kinds import POD
 from tests.gke.cloud import Cloud
+from tests.gke.cloud_faults import UNAVAILABLE
 from tests.gke.rooms import open_client
 
 NAME = "gke_my-project_us-central1-a_train"
@@ -104,6 +107,15 @@ def test_a_file_that_is_no_kubeconfig_is_left_alone(tmp_path: Path, text: str) -
 def test_the_file_is_the_one_that_kubectl_would_write(tmp_path: Path) -> None:
     assert find_kubeconfig({"KUBECONFIG": f":{tmp_path}/a:{tmp_path}/b"}) == tmp_path / "a"
     assert find_kubeconfig({}) == Path("~/.kube/config").expanduser()
+
+
+def test_a_token_that_google_does_not_give_now_is_waited_for(cloud: Cloud) -> None:
+    """A watcher waits where Kubernetes does not answer."""
+    cloud.fail("Token", UNAVAILABLE, times=math.inf)
+    kube = open_kube_of(open_client(), build_cluster(), None)
+    with pytest.raises(KubeError, match="cannot get a token") as told:
+        kube.list_objects(POD)
+    assert told.value.passing
 
 
 def test_a_cluster_without_an_address_is_not_opened(cloud: Cloud) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.errors import CloudError
 from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.reason import NO_NODE, Cause
@@ -69,7 +70,7 @@ class GkeExecutor(KubernetesExecutor):
         """Do what any cluster needs; where nodes are sold out, add the specification's next pool.
 
         What was obtained already is kept, and a pool that costs nothing while it is empty stays.
-        Returns sentences about what was done.
+        If none can be added, it tries again later. Returns sentences about what was done.
         """
         done = list(super().heal())
         reasons = (agent.pending for agent in self._listed if agent.pending)
@@ -81,7 +82,11 @@ class GkeExecutor(KubernetesExecutor):
 
     def _add_pool(self, refused: str) -> list[str]:
         told: list[str] = []
-        pool = add_next_pool(self._gke, self._spec, self._found, told.append)
+        try:
+            pool = add_next_pool(self._gke, self._spec, self._found, told.append)
+        except CloudError as error:  # agents wait for what is there
+            hint = f" ({error.hint})" if error.hint else ""
+            return [*told, f"{refused}: no other pool can be added now: {error.message}{hint}"]
         if pool is None:
             return told
         self._found = replace(self._found, pools=(*self._found.pools, pool))

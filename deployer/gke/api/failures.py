@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from google.api_core import exceptions as api
+from google.auth.exceptions import TransportError
 from google.rpc import code_pb2
 
 from deployer.errors import CloudError
@@ -61,7 +62,10 @@ class Attempt:
 
 def translate_error(error: BaseException, attempt: Attempt) -> CloudError:
     """Return what the user is told of a failed call; Google's own sentence stays as it is."""
-    row = next(CALLS[kind] for kind in type(error).__mro__ if kind in CALLS)
+    kinds = type(error).__mro__
+    if getattr(error, "retryable", False):  # the token endpoint is away, the credentials are good
+        kinds = (TransportError,)
+    row = next(CALLS[kind] for kind in kinds if kind in CALLS)
     sentence = _read_sentence(error) or row.said
     reason, hint = _refine(sentence, _read_reason(error), row.reason, row.hint)
     return CloudError(f"{attempt.words}: {sentence}", attempt.hint(hint, sentence), reason)

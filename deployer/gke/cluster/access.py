@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml
 
-from deployer.errors import CloudError, ConfigError
+from deployer.errors import CloudError, ConfigError, KubeError
 from deployer.gke.api.client import Gke
 from deployer.gke.api.model import CloudCluster
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
+from deployer.transience import NO_ANSWER
 
 PLUGIN = "gke-gcloud-auth-plugin"
 INSTALL_HINT = (
@@ -45,11 +46,21 @@ def open_kube_of(
     access = build_access(
         f"https://{cluster.endpoint}",
         cluster.ca_certificate,
-        gke.get_token,
+        lambda: _get_token(gke),
         namespace or "default",
         name_context(gke.project, cluster),
     )
     return Kube(access, sleep=sleep, owner=gke.owner_name)
+
+
+def _get_token(gke: Gke) -> str:
+    """Return a token; a failure that passes is Kubernetes' own, for which a watcher waits."""
+    try:
+        return gke.get_token()
+    except CloudError as error:
+        if not error.passing:
+            raise
+        raise KubeError(error.message, error.hint, status=NO_ANSWER) from error
 
 
 def name_context(project: str, cluster: CloudCluster) -> str:
