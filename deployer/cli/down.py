@@ -140,10 +140,8 @@ def _list_data(config: Project, cluster: Target | None) -> _Data:
     Where no list can be read, nothing goes.
     """
     data = _list_data_here() if _means_here(config) else _Data()
-    records = load_records()
     for on in sorted(_choose_executors(config) | ({cluster.name} if cluster else set())):
         target, whole = find_target(config, on), cluster is not None and cluster.name == on
-        sweeps = [one.sweep_path for one in records if one.backend_on == on]
         try:
             found = _list_data_of(target, whole=whole)
         except DeployerError as error:
@@ -153,7 +151,7 @@ def _list_data(config: Project, cluster: Target | None) -> _Data:
             continue
         if found or whole:
             data.targets.add(on)
-        data.words += [f"{one} on {on}{''.join(f', {path}' for path in sweeps)}" for one in found]
+        data.words += found
     return data
 
 
@@ -172,7 +170,7 @@ def _list_data_here() -> _Data:
 def _list_data_of(target: Target, *, whole: bool) -> Sequence[str]:
     if whole:
         return target.list_results()
-    return list_own_claims(target.open_kube()) if target.hosts_backend else ()
+    return list_own_claims(target.open_kube(), target.name) if target.hosts_backend else ()
 
 
 def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:

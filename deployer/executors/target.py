@@ -47,7 +47,8 @@ class HostedBackend:
     """An embedded backend inside a target.
 
     Agents reach it at `url`, this process at `reached_at`, and people at `pages_url`. `note_user`
-    notes the caller as one whose results it keeps.
+    notes the caller as one whose results it keeps. `cluster` is the id of its cluster: in another
+    one, a backend may have the same `url`.
     """
 
     url: str
@@ -56,14 +57,19 @@ class HostedBackend:
     key: str = field(repr=False)
     key_source: str
     note_user: Callable[[], None]
+    cluster: str
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A copy of a target's embedded backend in a folder here; agents reached it at `url`."""
+    """A copy of a target's embedded backend in a folder here.
+
+    Agents reached it at `url` in the cluster with the id `cluster`.
+    """
 
     folder: Path
     url: str
+    cluster: str
 
 
 @dataclass(frozen=True)

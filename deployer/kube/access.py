@@ -59,6 +59,13 @@ class Access:
         """Return the API server's address."""
         return str(self.client.configuration.host)
 
+    @property
+    def fingerprint(self) -> str:
+        """Return a hash of the API server's address and of the CA that vouches for it."""
+        ca_file = self.client.configuration.ssl_ca_cert
+        ca = Path(ca_file).read_bytes() if ca_file else b""
+        return hashlib.sha256(self.server.encode() + b"\n" + ca).hexdigest()
+
 
 def is_configured(environment: Mapping[str, str]) -> bool:
     """Return True if a kubeconfig is named or there, or a pod's own account."""

@@ -99,6 +99,11 @@ class Kube:
                 raise
             return load_random_owner()
 
+    @property
+    def fingerprint(self) -> str:
+        """Return a hash of the server's address and CA."""
+        return self._access.fingerprint
+
     def owns(self, item: Mapping[str, Any]) -> bool:
         """Return True if an object carries the owner label of this client."""
         return read_owner(item) == self.owner

@@ -95,7 +95,7 @@ def _save_results(target: Target, tell: Tell) -> bool:
         tell(f"whether the cluster holds results cannot be told: {error.message}")
         return False
     if saved:
-        remember_copy(target.name, saved.url, saved.folder)
+        remember_copy(saved.cluster, saved.url, saved.folder)
     return saved is not None
 
 

@@ -60,7 +60,7 @@ def _connect_inside(target: Target, tell: Callable[[str], None], *, reading: boo
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
     hosted = target.open_backend(tell, make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
-    inside = Inside(target.name, hosted.url, hosted.pages_url, hosted.note_user)
+    inside = Inside(target.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user)
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 
 

@@ -219,6 +219,7 @@ def _build_record(
         content_hash=hashlib.sha256(content.encode()).hexdigest(),
         created_at=now,
         backend_on=server.inside.on if server.inside else "",
+        cluster=server.inside.cluster if server.inside else "",
         commit=commit,
     )
 
@@ -226,4 +227,5 @@ def _build_record(
 def _same(record: SweepRecord, wanted: SweepRecord) -> bool:
     if record.data:  # its server is gone, and one at the same address knows nothing of it
         return False
-    return (record.content_hash, record.base_url) == (wanted.content_hash, wanted.base_url)
+    there, meant = ((one.content_hash, one.base_url, one.cluster) for one in (record, wanted))
+    return there == meant

@@ -23,8 +23,9 @@ class SweepRecord:
 
     `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
-    `backend_on` names the cluster in which the embedded backend is, empty for this machine; `data`
-    is the folder that it was copied to before its cluster was deleted. `commit` is that of its
+    `backend_on` is the `--on` of the cluster in which the embedded backend is, `cluster` that
+    cluster's id; both are empty for this machine. `data` is the folder that it was copied to before
+    its cluster was deleted. `commit` is that of its
     code, if it is from git: agents that join later run the same. `packing` is what was measured of
     how many agents share a GPU.
     """
@@ -43,6 +44,7 @@ class SweepRecord:
     commit: str = ""
     data: str = ""
     packing: dict[str, Any] = field(default_factory=dict)
+    cluster: str = ""
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
@@ -105,11 +107,11 @@ def find_packing(sweep_path: str) -> dict[str, Any]:
     return next(found, {})
 
 
-def remember_copy(on: str, base_url: str, data: Path) -> None:
+def remember_copy(cluster: str, base_url: str, data: Path) -> None:
     """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
     for record in load_records():
-        if (record.backend_on, record.base_url) == (on, base_url):
-            save_record(replace(record, on="", backend_on="", data=str(data)))
+        if (record.cluster, record.base_url) == (cluster, base_url):
+            save_record(replace(record, on="", backend_on="", cluster="", data=str(data)))
 
 
 def delete_records(wanted: Callable[[SweepRecord], bool]) -> None:

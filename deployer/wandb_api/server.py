@@ -23,12 +23,14 @@ class Inside:
     """An embedded backend in the cluster that `--on` names `on`.
 
     Agents reach it at `url`; people at `pages_url`, as long as `deployer backend open` runs.
+    `cluster` is the cluster's own id, since `on` and `url` are the same in others.
     `note_user` protects it from being deleted while only other users are asked.
     """
 
     on: str
     url: str
     pages_url: str
+    cluster: str
     note_user: Callable[[], object] = bool
 
 

@@ -36,7 +36,7 @@ def test_pods_do_not_reach_this_machines_own_address(tmp_path: Path) -> None:
 
 def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it(tmp_path: Path) -> None:
     url = "http://sweep-backend.sweeps.svc:8080"
-    inside = Inside("gke", url, "http://127.0.0.1:20001")
+    inside = Inside("gke", url, "http://127.0.0.1:20001", "uid")
     project = read_project(tmp_path)
     check_reach(find_target(project, "gke"), url, inside)
     for on in ("local", "kubernetes"):

@@ -54,7 +54,7 @@ class Paid(Target):
             raise self.failure
         adopt_copy(io.BytesIO(self.content), copies_folder() / "gke-1")
         tell("copied")
-        return Saved(copies_folder() / "gke-1", URL)
+        return Saved(copies_folder() / "gke-1", URL, "uid-1")
 
     def remove(self, tell: Tell, removal: Removal) -> None:
         self.removed, self.removal = True, removal
@@ -65,9 +65,9 @@ def read_gke(folder: Path) -> Project:
     return replace(read_project(folder), on="gke", explicit_on=False)
 
 
-def remember(path: str, folder: Path) -> SweepRecord:
+def remember(path: str, folder: Path, cluster: str = "uid-1") -> SweepRecord:
     words = (path.replace("/", "-"), path, "embedded", URL, str(folder), "grid.yaml", "hash", 1.0)
-    record = SweepRecord(*words, on="gke", backend_on="gke")
+    record = SweepRecord(*words, on="gke", backend_on="gke", cluster=cluster)
     save_record(record)
     return record
 
@@ -81,13 +81,15 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     client.work_once(client.create_agent(sweep), loss=0.5)
     path = f"{backend.entity}/taken/{sweep}"
     remember(path, tmp_path)
+    elsewhere = remember("e/p/elsewhere", tmp_path, "uid-2")
     told: list[str] = []
     target = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
     take_down_cluster(target, None, told.append, everything=False)
     assert target.removal == Removal(copied=True), "what is copied may go, and nothing else"
     assert told == ["copied", "removed"]
 
-    [record] = load_records()
+    record, other = sorted(load_records(), key=lambda one: one.cluster)
+    assert other == elsewhere, "a backend has the same address in every cluster"
     assert (record.on, record.backend_on, record.data) == ("", "", str(copies_folder() / "gke-1"))
     assert list_copies() == (copies_folder() / "gke-1",)
     for text in (None, sweep, path):

@@ -16,7 +16,7 @@ from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
 from deployer.sweeps.records import load_records, save_record
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
-from deployer.wandb_api.server import Server
+from deployer.wandb_api.server import Inside, Server
 from tests.conftest import ServedBackend
 
 GRID = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {lr: {values: [1, 2]}}\n"
@@ -117,6 +117,23 @@ def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Pro
     (record,) = load_records(config.folder)
     save_record(replace(record, sweep_path=f"{path.entity}/{path.project}/gone"))
     assert make(server, config).created
+
+
+def test_a_sweep_in_another_cluster_is_not_forgotten(server: Server, config: Project) -> None:
+    """A backend has the same address in every cluster."""
+    first, second = (
+        replace(server, inside=Inside("kubernetes", "http://sweep-backend.lab.svc", "", uid))
+        for uid in ("one", "two")
+    )
+    there = make(first, config)
+    [record] = load_records()
+    save_record(replace(record, sweep_path=f"{there.path}x"))  # unknown to the second's server
+    made = make(second, config)
+    assert made.created
+    assert {one.cluster: one.sweep_path for one in load_records()} == {
+        "one": f"{there.path}x",
+        "two": str(made.path),
+    }
 
 
 def test_a_sweep_whose_cluster_is_gone_is_not_looked_for_in_the_next(

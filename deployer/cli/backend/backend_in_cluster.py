@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from deployer.cli.shell.options import read_config
 from deployer.config.project import Flags, Project
 from deployer.errors import BackendError, ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target
-from deployer.sweeps.records import delete_records
+from deployer.sweeps.records import SweepRecord, delete_records, load_records
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.server import make_link
 
@@ -98,19 +99,36 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
         say(f"the embedded backend in {where} belongs to {others} and stays; {stop} stops it")
 
 
-def list_own_claims(kube: Kube) -> list[str]:
-    """Name the claims with the data of the caller's backend; one that others use is said to stay.
+def list_own_claims(kube: Kube, on: str) -> list[str]:
+    """Name the claims with the data of the caller's backend, and the sweeps that are known of it.
 
-    Raises KubeError.
+    One that others use is said to stay. Raises KubeError.
     """
     from deployer.executors.kubernetes.backend.removal import list_backend
     from deployer.executors.kubernetes.backend.users import list_claims, name_other_users
 
     own = [one["metadata"]["name"] for one in list_claims(kube) if kube.owns(one)]
-    if own and (others := name_other_users(kube, list_backend(kube))):
+    if not own:
+        return []
+    if others := name_other_users(kube, list_backend(kube)):
         say(_name_shared(kube, ", ".join(others)))
         return []
-    return [f"PersistentVolumeClaim {name} in namespace {kube.namespace}" for name in own]
+    known = _choose_records(kube)
+    sweeps = "".join(f", {one.sweep_path}" for one in load_records() if known(one))
+    where = f"namespace {kube.namespace} on {on}{sweeps}"
+    return [f"PersistentVolumeClaim {name} in {where}" for name in own]
+
+
+def _choose_records(kube: Kube) -> Callable[[SweepRecord], bool]:
+    """Return what is true of the records of the sweeps in this cluster's and namespace's backend.
+
+    Raises KubeError.
+    """
+    from deployer.executors.kubernetes.backend.manifests import NAME, build_url
+    from deployer.kube.identity import identify_cluster
+
+    here = (identify_cluster(kube), build_url(NAME, kube.namespace))
+    return lambda record: (record.cluster, record.base_url) == here
 
 
 def _name_shared(kube: Kube, others: str) -> str:
@@ -120,20 +138,20 @@ def _name_shared(kube: Kube, others: str) -> str:
 def _remove(
     kube: Kube, on: str, refusals: Refusals, *, delete_data: bool, everyone: bool = False
 ) -> bool:
-    from deployer.executors.kubernetes.backend.manifests import NAME, build_url
     from deployer.executors.kubernetes.backend.removal import find_data, remove_backend
 
     claim, stopped = "", False
+    known: Callable[[SweepRecord], bool] = bool
     with refusals.noted():
         claim = find_data(kube)
+        known = _choose_records(kube)
     with refusals.noted():
         stopped = remove_backend(kube, refusals, delete_data=delete_data, everyone=everyone)
     where = f"namespace {kube.namespace}"
     if stopped:
         say(f"embedded backend in {where} stopped")
     if claim and delete_data and not refusals:
-        url = build_url(NAME, kube.namespace)
-        delete_records(lambda record: (record.backend_on, record.base_url) == (on, url))
+        delete_records(known)
         say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")
     elif claim:
         again = f"deployer backend up --on {on} serves it again"

@@ -71,6 +71,7 @@ from deployer.images.containers import ContainerPlan, Machine
 from deployer.images.context import read_inputs
 from deployer.images.image import build_image, find_pushed, push_image
 from deployer.kube.client import Kube, open_kube
+from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import JOB, SECRET, Manifest, kind_of
 from deployer.kube.names import stamp_owner
 
@@ -137,7 +138,8 @@ class KubernetesTarget(Target):
         source = f"Secret {KEY_SECRET} in {backend.namespace}"
         pages = build_pages_url(kube)
         note = partial(note_user, kube)
-        return HostedBackend(backend.url, reached, pages, backend.key, source, note)
+        cluster = identify_cluster(kube)
+        return HostedBackend(backend.url, reached, pages, backend.key, source, note, cluster)
 
     def check_bayes(self, tell: Tell) -> None:
         """Ask the image of a backend that is not made yet for the modules of `method: bayes`."""

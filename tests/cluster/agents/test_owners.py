@@ -24,6 +24,7 @@ from deployer.kube.names import (
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
+from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.shell import Shell, open_shell
 from tests.cluster.tenants import make_account
 
@@ -35,6 +36,14 @@ GRID = {
     "parameters": {"lr": {"values": [0.1, 0.2]}},
 }
 PROJECT = {"kubernetes": {**SECTION, "node_selector": {"disk": "none"}}}
+
+
+DATA = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "sweep-backend", "labels": build_labels(BACKEND)},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
 
 
 @pytest.fixture
@@ -163,17 +172,7 @@ def test_another_owners_key_is_neither_replaced_nor_deleted(
 def test_a_backend_of_two_owners_keeps_its_data(
     alice: Shell, bob: Shell, kube: Kube, namespace: str
 ) -> None:
-    hers = open_client(Path(alice.environment["KUBECONFIG"]), namespace)
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "sweep-backend", "labels": build_labels(BACKEND)},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    hers.create(claim)
+    open_client(Path(alice.environment["KUBECONFIG"]), namespace).create(DATA)
     everything = ("down", "--all", "--delete-data", *ON)
     unasked = alice.try_deployer(*everything)
     assert unasked.returncode == 2
@@ -197,6 +196,23 @@ def test_a_backend_of_two_owners_keeps_its_data(
     unused = dict.fromkeys(used)
     kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": unused}})
     alice.deployer(*everything, "-y")
+    assert kube.get(CLAIM, "sweep-backend") is None
+
+
+def test_data_that_could_not_be_listed_stay(
+    cluster: Cluster, namespace: str, server: Server, kube: Kube, tmp_path: Path
+) -> None:
+    kube.create(DATA)
+    with ApiProxy(cluster.kubeconfig, tmp_path) as proxy:
+        shell = open_shell(tmp_path / "desk", proxy.kubeconfig, server, forked=True)
+        shell.write("deployer.yaml", {"kubernetes": {**SECTION, "namespace": namespace}})
+        proxy.set_faults(Fault("status", "GET .*/persistentvolumeclaims", status=400, count=1))
+        command = ("down", "--all", "--delete-data", *ON)
+        unlisted = shell.try_deployer(*command)
+        assert unlisted.returncode == 1, unlisted.stderr
+        assert "the data on kubernetes cannot be listed and stays: " in unlisted.stderr
+        assert kube.get(CLAIM, "sweep-backend")
+        shell.deployer(*command, "-y")
     assert kube.get(CLAIM, "sweep-backend") is None
 
 

@@ -19,6 +19,7 @@ from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube
 from deployer.kube.failures import CATCHABLE, STATUSES, TROUBLES, Attempt, translate_error
+from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD
 from deployer.kube.logs import follow_log, read_log
 from tests.cluster.bed import open_client
@@ -112,6 +113,21 @@ def test_tenant_is_told_what_it_may_not(cluster: Cluster, namespace: str) -> Non
     assert 'cannot list resource "jobs" in API group "batch"' in caught.value.message
     command = "kubectl auth can-i list jobs.batch -n default --context "
     assert caught.value.hint.startswith(command)
+
+
+def test_a_cluster_is_known_again_however_it_is_reached(
+    cluster: Cluster, namespace: str, proxy: ApiProxy
+) -> None:
+    admin = open_client(cluster.kubeconfig, namespace)
+    uid = cluster.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
+    assert identify_cluster(admin) == uid
+    assert identify_cluster(open_client(proxy.kubeconfig, namespace)) == uid
+    cluster.wait_for("configmap/kube-root-ca.crt", "jsonpath={.metadata.uid}", namespace)
+    own = ("configmap", "kube-root-ca.crt", "-n", namespace, "-o", "jsonpath={.metadata.uid}")
+    tenant = open_client(make_tenant(cluster, namespace), namespace)
+    assert identify_cluster(tenant) == cluster.kubectl("get", *own)
+    nobody = open_client(make_tenant(cluster, "default", rules=()), "default")
+    assert identify_cluster(nobody) == nobody.fingerprint
 
 
 def test_fields_that_the_server_refuses_are_named(kube: Kube) -> None:

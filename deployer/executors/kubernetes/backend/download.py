@@ -21,6 +21,7 @@ from deployer.executors.kubernetes.backend.deployment import (
 from deployer.executors.kubernetes.backend.tunnel import open_forward
 from deployer.executors.target import Saved, Tell
 from deployer.kube.client import Kube
+from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import CLAIM
 
 TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
@@ -47,7 +48,7 @@ def save_backend(kube: Kube, project: Project, on: str, tell: Tell) -> Saved | N
                 raise
             tell(f"{error.message}; trying again")
     tell(f"results are copied to {folder}: {copied.describe()}")
-    return Saved(folder, backend.url)
+    return Saved(folder, backend.url, identify_cluster(kube))
 
 
 def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
