@@ -189,15 +189,16 @@ def deliver_history(
     task: Task, run_id: str, leftovers: Leftovers, run: ServerRun, deadline: float
 ) -> bool:
     """Write the rows that the server has missed behind those it has, and the summary."""
-    steps = sorted(step for step in leftovers.rows if step > run.last_step)
+    missed = leftovers.read(run.last_step)
+    steps = sorted(missed.rows)
     for start in range(0, len(steps), LINES_PER_REQUEST):
-        lines = [json.dumps(leftovers.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
+        lines = [json.dumps(missed.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
         part = {"offset": run.line_count + start, "content": lines}
         if not stream(task, run_id, {"files": {"wandb-history.jsonl": part}}, deadline):
             return False
     if not steps:
         return True
-    summary = json.dumps({**run.summary, **leftovers.summary})
+    summary = json.dumps({**run.summary, **missed.summary})
     part = {"offset": 0, "content": [summary]}
     return stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
 

@@ -7,10 +7,10 @@ folders of all agents lie side by side.
 import contextlib
 import os
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..host.processes import holds_open, is_core, list_processes
-from .wandb_file import LocalRun, read_run
+from .wandb_file import LocalRun, read_exit_code, read_run
 
 # Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
 INTERRUPTED_NAME = "deployer-interrupted"
@@ -25,14 +25,26 @@ QUIET_READS = 10  # more cores at a time than one user starts in a second
 
 @dataclass(frozen=True)
 class Leftovers:
-    """Everything that the attempts of one run wrote down here.
+    """The files of all attempts of one run here, oldest first.
 
     `exit_code` is the newest attempt's, None if it never came to its end or was interrupted.
     """
 
-    rows: Dict[int, Dict[str, Any]]
-    summary: Dict[str, Any]
+    paths: Sequence[str]
     exit_code: Optional[int]
+
+    def read(self, after: int) -> LocalRun:
+        """Read the rows after a step, and the newest summary. Later attempts prevail.
+
+        10,000 rows take about a second.
+        """
+        rows: Dict[int, Dict[str, Any]] = {}
+        newest = LocalRun()
+        for path in self.paths:
+            newest = read_run(path, after)
+            rows.update(newest.rows)
+        newest.rows = {step: row for step, row in rows.items() if step > after}
+        return newest
 
 
 def list_wandb_files(agents_folder: str, run_id: str) -> List[str]:
@@ -55,17 +67,12 @@ def _names(folder: str) -> List[str]:
 
 
 def load_leftovers(agents_folder: str, run_id: str) -> Optional[Leftovers]:
-    """Read what there is of a run; None if there is nothing. Later attempts prevail."""
+    """Find what there is of a run, however long it was; None if there is nothing."""
     paths = list_wandb_files(agents_folder, run_id)
     if not paths:
         return None
-    rows: Dict[int, Dict[str, Any]] = {}
-    newest = LocalRun()
-    for path in paths:
-        newest = read_run(path)
-        rows.update(newest.rows)
-    exit_code = None if _is_interrupted(paths[-1]) else newest.exit_code
-    return Leftovers(rows, newest.summary, exit_code)
+    exit_code = None if _is_interrupted(paths[-1]) else read_exit_code(paths[-1])
+    return Leftovers(paths, exit_code)
 
 
 def note_interrupt(agents_folder: str, run_id: str) -> bool:
@@ -73,7 +80,8 @@ def note_interrupt(agents_folder: str, run_id: str) -> bool:
     paths = list_wandb_files(agents_folder, run_id)
     if not paths:
         return True
-    if read_run(paths[-1]).exit_code is not None and not _is_interrupted(paths[-1]):
+    # Read before the mark: a run that sees it keeps no outputs, so it must not count as finished.
+    if read_exit_code(paths[-1]) is not None and not _is_interrupted(paths[-1]):
         return False
     with contextlib.suppress(OSError), open(_mark_of(paths[-1]), "w", encoding="utf-8"):
         pass

@@ -6,12 +6,14 @@ never changes its meaning.
 """
 
 import json
+import os
 import struct
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 FILE_HEADER_BYTES = 7  # ":W&B", two magic bytes, the version
 BLOCK_BYTES = 1 << 15
+TAIL_BYTES = 2 * BLOCK_BYTES  # some hundred records, read in milliseconds
 CHUNK_HEADER = struct.Struct("<IHB")  # checksum, length, type
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
@@ -37,13 +39,35 @@ class LocalRun:
     exit_code: Optional[int] = None
 
 
-def read_run(path: str) -> LocalRun:
-    """Read a `.wandb` file as far as it is whole; a torn end is what a killed process leaves."""
+def read_run(path: str, after: int = -1) -> LocalRun:
+    """Read a `.wandb` file as far as it is whole; a torn end is what a killed process leaves.
+
+    Reads backwards from the end, to the row of step `after` or an earlier one; the rest of the file
+    is left out.
+    """
+    size = os.path.getsize(path)
+    length = TAIL_BYTES
+    found = _read_tail(path, size - length)
+    while length < size and not any(step <= after for step in found.rows):
+        length *= 4
+        found = _read_tail(path, size - length)
+    return found
+
+
+def read_exit_code(path: str) -> Optional[int]:
+    """Return the exit code, which is among a file's last records, however long the run was."""
+    return _read_tail(path, os.path.getsize(path) - TAIL_BYTES).exit_code
+
+
+def _read_tail(path: str, start: int) -> LocalRun:
+    """Read the whole records from `start` on, or a little earlier."""
     found = LocalRun()
+    first = max(0, start // BLOCK_BYTES * BLOCK_BYTES)
     with open(path, "rb") as file:
+        file.seek(first)
         content = file.read()
     try:
-        for record in _split_records(content):
+        for record in _split_records(content, 0 if first else FILE_HEADER_BYTES):
             _take(found, parse_fields(record))
     except (IndexError, ValueError, struct.error):
         pass  # what follows a torn record cannot be read
@@ -87,10 +111,12 @@ def _path_of(item: Fields) -> List[str]:
     return [part.decode() for part in item.get(NESTED_KEY) or item[KEY]]
 
 
-def _split_records(content: bytes) -> Iterator[bytes]:
-    """Yield whole records; one longer than the rest of a block lies in several chunks."""
-    parts = b""
-    position = FILE_HEADER_BYTES
+def _split_records(content: bytes, position: int) -> Iterator[bytes]:
+    """Yield whole records; one longer than the rest of a block lies in several chunks.
+
+    `content` begins with a block. Chunks of a record that began earlier are skipped.
+    """
+    parts: Optional[bytes] = None
     while position + CHUNK_HEADER.size <= len(content):
         left = BLOCK_BYTES - position % BLOCK_BYTES
         if left < CHUNK_HEADER.size:
@@ -102,8 +128,11 @@ def _split_records(content: bytes) -> Iterator[bytes]:
         if kind not in (FULL, FIRST, MIDDLE, LAST) or len(chunk) < length:
             return
         position += length
-        parts = chunk if kind in (FULL, FIRST) else parts + chunk
-        if kind in (FULL, LAST):
+        if kind in (FULL, FIRST):
+            parts = chunk
+        elif parts is not None:
+            parts += chunk
+        if kind in (FULL, LAST) and parts is not None:
             yield parts
 
 
