@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 
 from deployer.agent.runs.object_store import ObjectFolder, Refused, open_folder
 from deployer.agent.runs.sent_outputs import main as send_outputs
+from tests.agent.conftest import wait_for
 from tests.data.object_servers import BUCKET, ObjectServer, serve_nanio
 
 ODD = "deep er/ü+&=?#.json"
@@ -74,6 +77,53 @@ def test_a_large_file_is_sent_in_parts(
     replace(open_store(environment), part_bytes=5 << 20).put("large", str(tmp_path / "large"))
     held = hashlib.sha256(read(server, environment, "large")).hexdigest()
     assert held == hashlib.sha256(content).hexdigest()
+
+
+def list_uploads(server: ObjectServer) -> list[Path]:
+    """Return the uploads in parts that have not ended, where the server keeps them."""
+    return list((server.folder.parent / ".nanio" / "multipart").iterdir())
+
+
+def test_the_parts_of_a_file_that_cannot_be_sent_are_deleted(
+    server: ObjectServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(4 << 20))
+
+    def shorten() -> None:
+        while not any(list((upload / "parts").iterdir()) for upload in list_uploads(server)):
+            time.sleep(0.001)
+        os.truncate(large, 1)
+
+    shortening = threading.Thread(target=shorten)
+    shortening.start()
+    with pytest.raises(Refused, match="has become shorter"):
+        replace(open_store(environment), part_bytes=4 << 10).put("large", str(large))
+    shortening.join()
+    assert list_uploads(server) == []
+
+
+def test_the_parts_that_a_killed_attempt_has_left_are_deleted(
+    server: ObjectServer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    large = tmp_path / "large"
+    large.write_bytes(bytes(64 << 20))
+    others = {**environment, "DEPLOYER_OUTPUT_KEEP": f"s3://{BUCKET}/others"}
+    for told in (environment, others):
+        store = replace(open_store(told), part_bytes=4 << 10)
+        before = len(list_uploads(server))
+        process = multiprocessing.get_context("fork").Process(
+            target=store.put, args=("large", str(large))
+        )
+        process.start()
+        wait_for(lambda known=before: len(list_uploads(server)) > known, "an upload")  # type: ignore[misc]
+        process.kill()
+        process.join()
+    assert send_outputs(environment, []) == 0
+    [kept] = list_uploads(server)
+    assert "others" in (kept / "init.json").read_text()
+    assert send_outputs(others, []) == 0
+    assert list_uploads(server) == []
 
 
 def test_what_the_store_refuses_is_one_line(

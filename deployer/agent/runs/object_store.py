@@ -4,6 +4,7 @@ Standard library only, since a trainer's image need have no client. Requests are
 https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -68,16 +69,11 @@ class ObjectFolder:
             return
         begun = self._ask("POST", name, {"uploads": ""}, metadata)
         upload = _find_text(ElementTree.fromstring(begun), "UploadId")
-        listed = ""
-        for number, offset in enumerate(range(0, size, self.part_bytes), start=1):
-            part = Part(path, offset, min(self.part_bytes, size - offset))
-            query = {"partNumber": str(number), "uploadId": upload}
-            tag = self._ask("PUT", name, query, {}, part, header="ETag")
-            listed += f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
-        body = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
-        answer = self._ask("POST", name, {"uploadId": upload}, {}, body=body)
-        if b"<Error>" in answer:  # which S3 may say with status 200
-            raise Refused(f"{self.address(name)}: {_read_message(answer)}")
+        try:
+            self._send_parts(name, upload, whole)
+        except BaseException:
+            self._abort(f"{self.prefix}{name}", upload)
+            raise
 
     def list_names(self) -> List[str]:
         """Return what objects there are, by their names below the prefix."""
@@ -95,9 +91,44 @@ class ObjectFolder:
         """Delete an object; one that is not there is no error."""
         self._ask("DELETE", name, {}, {})
 
+    def abort_uploads(self) -> None:
+        """Delete the parts that killed attempts have left below the prefix; S3 bills for them.
+
+        Does nothing where that is not permitted.
+        """
+        query = {"uploads": "", "prefix": self.prefix}
+        with contextlib.suppress(Refused):
+            while True:
+                page = ElementTree.fromstring(self._ask("GET", None, query, {}))
+                for one in page.iter():
+                    # Some stores ignore the prefix.
+                    key = _find_text(one, "Key") if one.tag.split("}")[-1] == "Upload" else ""
+                    if key.startswith(self.prefix) and key:
+                        self._abort(key, _find_text(one, "UploadId"))
+                if _find_text(page, "IsTruncated") != "true":
+                    return
+                query["key-marker"] = _find_text(page, "NextKeyMarker")
+                query["upload-id-marker"] = _find_text(page, "NextUploadIdMarker")
+
     def address(self, name: str) -> str:
         """Name an object for messages."""
         return f"s3://{self.bucket}/{self.prefix}{name}"
+
+    def _send_parts(self, name: str, upload: str, whole: Part) -> None:
+        listed = ""
+        for number, offset in enumerate(range(0, whole.size, self.part_bytes), start=1):
+            part = Part(whole.path, offset, min(self.part_bytes, whole.size - offset))
+            query = {"partNumber": str(number), "uploadId": upload}
+            tag = self._ask("PUT", name, query, {}, part, header="ETag")
+            listed += f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
+        body = f"<CompleteMultipartUpload>{listed}</CompleteMultipartUpload>".encode()
+        answer = self._ask("POST", name, {"uploadId": upload}, {}, body=body)
+        if b"<Error>" in answer:  # which S3 may say with status 200
+            raise Refused(f"{self.address(name)}: {_read_message(answer)}")
+
+    def _abort(self, key: str, upload: str) -> None:
+        with contextlib.suppress(Refused):
+            self._ask("DELETE", key[len(self.prefix) :], {"uploadId": upload}, {})
 
     def _ask(
         self,

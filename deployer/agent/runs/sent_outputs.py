@@ -20,6 +20,7 @@ def main(environment: Mapping[str, str], names: Sequence[str]) -> int:
     try:
         store = open_folder(url, environment, time.time() + patience)
         there = set(store.list_names())
+        store.abort_uploads()
         for name in names:
             store.put(name, os.path.join(folder, name))
         for name in there - set(names):
