@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,53 @@ def test_trouble_with_the_folder_is_one_line(environment: dict[str, str], tmp_pa
     said = "deployer: the run's folder for outputs is not ready: NotADirectoryError"
     assert answer.stderr.startswith(said)
     assert answer.stderr.count("\n") == 1
+
+
+NEWER_RUN = """
+import os
+
+class Run:
+    def __init__(self):
+        self.id, self.dir, self.summary = os.environ["WANDB_RUN_ID"], os.getcwd(), {}
+    def finish(self):
+        print("finished with", self.summary)
+"""
+EMPTY_RUN = "class Session: pass"
+
+
+@pytest.mark.parametrize(
+    ("module", "end", "said"),
+    [
+        (NEWER_RUN, "run.finish()", "finished with {'deployer_outputs_not_kept': 'OSError: s3:"),
+        (NEWER_RUN, "run", ""),
+        (EMPTY_RUN, "print('trained')", "trained"),
+    ],
+    ids=["finishes", "exits", "unknown"],
+)
+def test_an_sdk_without_the_hooks_that_we_know_is_imported(
+    environment: dict[str, str], tmp_path: Path, module: str, end: str, said: str
+) -> None:
+    sdk = tmp_path / "newer" / "wandb" / "sdk"
+    sdk.mkdir(parents=True)
+    for folder in (sdk.parent, sdk):
+        (folder / "__init__.py").touch()
+    (sdk / "wandb_run.py").write_text(module)
+    begin = "run = wandb_run.Run()" if module == NEWER_RUN else "run = None"
+    make = "import os; open(os.environ['DEPLOYER_OUTPUT_DIR'] + '/best.pt', 'w').close()"
+    script = "\n".join(["from wandb.sdk import wandb_run", make, begin, end])
+    environment["PYTHONPATH"] += os.pathsep + str(tmp_path / "newer")
+    answer = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**environment, "DEPLOYER_OUTPUT_KEEP": "s3://nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout[: len(said)]) == (0, said), answer.stderr
+    known = "the outputs of run r1 could not be kept: OSError: s3://nowhere/s1/r1: there are no"
+    unknown = "this wandb's wandb.sdk.wandb_run is unknown, and stays as it is: AttributeError"
+    [line] = answer.stderr.splitlines()
+    assert line.startswith(f"deployer: {unknown if module == EMPTY_RUN else known}")
 
 
 @pytest.mark.slow

@@ -61,23 +61,57 @@ def attach() -> None:
 
 def add_hook(module: Any) -> None:
     """Have each run of the SDK keep its outputs before it says that it has ended."""
-    import atexit
+    if all(hasattr(module, name) for name in ("TeardownHook", "TeardownStage")) and hasattr(
+        module.Run, "_set_teardown_hooks"
+    ):
+        add_teardown_hook(module)
+    else:
+        wrap_finish(module.Run)
 
+
+def add_teardown_hook(module: Any) -> None:
+    """Use the SDK's own hook, which is called however the run is ended."""
     set_hooks = module.Run._set_teardown_hooks
 
     def set_more_hooks(run: Any, hooks: Any) -> None:
-        owner = os.getpid()
-
-        def keep_once() -> None:
-            atexit.unregister(keep_once)
-            if os.getpid() == owner:  # not in a fork, which ends while the run goes on
-                keep(run)
-
+        keep_once = keep_at_exit(run)
         set_hooks(run, [*hooks, module.TeardownHook(keep_once, module.TeardownStage.EARLY)])
-        # A run without `finish` is ended by the SDK's own exit handler, which is older than ours.
-        atexit.register(keep_once)
 
     module.Run._set_teardown_hooks = set_more_hooks
+
+
+def wrap_finish(run_class: Any) -> None:
+    """Use public methods alone, for an SDK whose hooks are others than we know."""
+    begin, finish = run_class.__init__, run_class.finish
+    keepers: Any = {}
+
+    def begin_and_note(run: Any, *arguments: Any, **named: Any) -> None:
+        begin(run, *arguments, **named)
+        keepers[id(run)] = keep_at_exit(run)
+
+    def keep_and_finish(run: Any, *arguments: Any, **named: Any) -> Any:
+        keepers.pop(id(run), str)()
+        return finish(run, *arguments, **named)
+
+    run_class.__init__, run_class.finish = begin_and_note, keep_and_finish
+
+
+def keep_at_exit(run: Any) -> Any:
+    """Return what keeps a run's outputs once; the process's end calls it if nothing else did.
+
+    A run without `finish` is ended by the SDK's own exit handler, which is older than this one.
+    """
+    import atexit
+
+    owner = os.getpid()
+
+    def keep_once() -> None:
+        atexit.unregister(keep_once)
+        if os.getpid() == owner:  # not in a fork, which ends while the run goes on
+            keep(run)
+
+    atexit.register(keep_once)
+    return keep_once
 
 
 def keep(run: Any) -> None:

@@ -35,7 +35,7 @@ class Awaited:
 
             def execute_and_act(module: "Any") -> None:
                 execute(module)
-                self.act(module)
+                act_safely(self.name, self.act, module)
 
             spec.loader.exec_module = execute_and_act
         return spec
@@ -44,9 +44,18 @@ class Awaited:
 def await_module(name: str, act: "Callable[[Any], None]") -> None:
     """Have `act` called with a module of the SDK once this process has imported it."""
     if name in sys.modules:  # of a warm run
-        act(sys.modules[name])
+        act_safely(name, act, sys.modules[name])
     else:
         sys.meta_path.insert(0, Awaited(name, act))
+
+
+def act_safely(name: str, act: "Callable[[Any], None]", module: "Any") -> None:
+    """Call `act`; an SDK that it does not fit must not fail in the script's `import wandb`."""
+    try:
+        act(module)
+    except Exception as error:
+        said = f"this wandb's {name} is unknown, and stays as it is: {error!r}"
+        sys.stderr.write(f"deployer: {said}\n")
 
 
 def close_when_read(module: "Any") -> None:
