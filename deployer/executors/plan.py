@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, count, islice
@@ -9,11 +10,15 @@ from itertools import chain, count, islice
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """One agent: its name, its GPU ids (empty on CPU) and its environment, without secrets."""
+    """One agent: its name, its GPU ids (empty on CPU) and its environment, without secrets.
+
+    `on_gpu` agents of the sweep have its GPU, itself included.
+    """
 
     name: str
     gpus: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
+    on_gpu: int = 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,9 @@ def build_plan(
     unused = (name for name in numbered if name not in {*taken, *preferred})
     missing = max(0, replicas - len(existing))
     names = [*existing, *islice(chain(free, unused), missing)]
-    agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
+    dealt = {name: _deal(name, gpus) for name in names}
+    on_gpu = Counter(dealt.values())
+    agents = (AgentPlan(n, own, tuple(environment), on_gpu[own]) for n, own in dealt.items())
     ordered = tuple(sorted(agents, key=lambda a: _number(a.name)))
     return Plan(
         sweep_path,

@@ -9,17 +9,24 @@ from typing import Any
 
 import pytest
 
-from deployer.config.project import Flags
+from deployer.config import paths
+from deployer.config.project import EMBEDDED, Flags
 from deployer.executors.base import Ending
+from deployer.executors.local.agent_folder import load_folders
 from deployer.executors.local.executor import LocalExecutor
+from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
 from deployer.launch import pipeline
+from deployer.launch.agents.planning import apply_plan
 from deployer.launch.packing.decision import prepare_packing, settle_packing
 from deployer.launch.packing.packer import Packer, from_record, to_record
 from deployer.launch.request import Packing, Request, parse_packing
 from deployer.sweeps.records import find_packing
 from deployer.sweeps.sweep_file import load_sweep
+from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import create_sweep, get_viewer
+from deployer.wandb_api.server import Server
 from deployer.watch.packing.levels import Level, Place
 from deployer.watch.packing.measurement import Measurement, Patience
 from deployer.watch.packing.rates import Rate, Unit
@@ -68,6 +75,25 @@ def test_in_a_cluster_it_is_for_each_pod(tmp_path: Path) -> None:
     project = read_project(tmp_path, Flags(on="kubernetes"))
     assert prepare_packing(project, Packing(3)).kubernetes.agents_per_pod == 3
     assert prepare_packing(project, None) == project
+
+
+@pytest.mark.slow(seconds=5)
+def test_agents_on_one_gpu_have_a_share_each_though_they_start_one_after_another(
+    plain_backend: ServedBackend, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    grid = {"method": "grid", "parameters": {"lr": {"values": [1]}}}
+    write_project(folder, grid)
+    client = Client(plain_backend.url, plain_backend.key, EMBEDDED)
+    viewer = get_viewer(client)
+    path = create_sweep(client, json.dumps(grid), viewer.entity, "shares", "s")[0]
+    project = read_project(folder, PATH=f"{BIN}:/usr/bin:/bin", CUDA_VISIBLE_DEVICES="0,1")
+    executor, server = find_target(project).open(), Server(client, viewer, embedded=False)
+    plan = build_plan(str(path), server.url, str(folder), 3, gpus=executor.list_gpus())
+    apply_plan(server, executor, plan, sleep=lambda _: None)
+    specs = [one.spec for one in load_folders(paths.agents_folder())]
+    executor.stop([spec.name for spec in specs])
+    assert [(spec.agents, spec.on_gpu) for spec in specs] == [(3, 2), (3, 1), (3, 2)]
 
 
 def test_agents_that_others_join_take_memory_as_they_need_it(tmp_path: Path) -> None:

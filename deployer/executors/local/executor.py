@@ -181,8 +181,9 @@ class LocalExecutor(Executor):
             environment={**self._find_variables(plan.sweep_path), **dict(planned.environment)},
             grace_seconds=self._grace_seconds,
             created_at=time.time(),
-            agents=len(plan.agents),
-            on_gpu=sum(agent.gpus == planned.gpus for agent in plan.agents),
+            # Not those of this plan: on W&B's servers, agents start one by one.
+            agents=max(plan.asked, len(plan.agents)),
+            on_gpu=planned.on_gpu,
             asked=plan.asked,
         )
 
