@@ -117,7 +117,7 @@ class KubernetesExecutor(Executor):
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
-        agent_objects = self._look(sweep_path)
+        agent_objects = self._seen = self._look(sweep_path)
         with_gpus = {node_of(s.pod) for s in agent_objects if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
         reasons = self._pending.explain(list_starting(agent_objects))
@@ -229,9 +229,11 @@ class KubernetesExecutor(Executor):
 
         Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
         starts another one, also where the agent was drained. Goes by what was listed last, so that
-        it costs nothing while all is well. Returns sentences about what was done.
+        it costs nothing while all is well. Other owners' agents are left to their owners. Returns
+        sentences about what was done.
         """
-        agent_objects, now = self._seen, self.kube.now()
+        now = self.kube.now()
+        agent_objects = [s for s in self._seen if s.owner == self.kube.owner]
         lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
         free_lost_pods(self.kube, list({pod["metadata"]["name"]: pod for pod in lost}.values()))
         unheard = [s for s in agent_objects if _runs(s) and s.draining and not _was_told(s)]
@@ -286,9 +288,10 @@ class KubernetesExecutor(Executor):
         return (list_names(job) or [name_of(job)]) if made else ()
 
     def _find_dead(self, sweep_path: str, names: Sequence[str]) -> list[AgentObjects]:
-        """Return what is left of agents that another watcher has not started meanwhile."""
+        """Return what is left of own agents that another watcher has not started meanwhile."""
         found, now = self._look(sweep_path), self.kube.now()
-        return [s for s in found if s.name in names and not build_agent(s, now).alive]
+        own = [s for s in found if s.name in names and s.owner == self.kube.owner]
+        return [s for s in own if not build_agent(s, now).alive]
 
     def _ask_to_drain(self, objects: AgentObjects) -> None:
         wish: Manifest = {"metadata": {"annotations": {objects.drain_annotation: "true"}}}
@@ -305,9 +308,7 @@ class KubernetesExecutor(Executor):
         # Jobs first: a pod whose Job is not listed has lost it.
         jobs = self.kube.list_objects(JOB, selector)
         pods = self.kube.list_objects(POD, selector)
-        found = group_objects(jobs, pods, sweep_path)
-        self._seen = found
-        return found
+        return group_objects(jobs, pods, sweep_path)
 
     def _find(self, names: Sequence[str]) -> list[AgentObjects]:
         wanted = set(names)

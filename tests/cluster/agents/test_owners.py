@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
+from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, SECRET
 from deployer.kube.names import (
@@ -22,7 +24,7 @@ from deployer.kube.names import (
     build_selector,
 )
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import SECTION, TRAINER, open_client
+from tests.cluster.bed import SECTION, TRAINER, build_section, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.shell import Shell, open_shell
@@ -135,6 +137,28 @@ def test_another_owners_sweep_ends_only_if_named_and_confirmed(
     assert kube.list_objects(JOB, build_selector(of_alice))
     bob.deployer("down", of_alice, "-y", *ON)
     assert not list_names(kube, of_alice)
+
+
+def test_in_a_shared_sweep_each_acts_on_their_own_agents(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    """Alice's sweep, on which Bob works too; all of their agents wait for a node."""
+    path = start_sweep(alice)
+    [hers] = kube.list_objects(JOB, build_selector(path))
+    agent = hers["metadata"]["name"]
+
+    def list_agents() -> list[str]:
+        return [one["metadata"]["name"] for one in kube.list_objects(JOB, build_selector(path))]
+
+    # As a drained agent whose pod was lost: its Job would start another one.
+    kube.patch(JOB, agent, {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}})
+    his = open_client(Path(bob.environment["KUBECONFIG"]), namespace)
+    executor = KubernetesExecutor(his, build_section(), bob.folder)
+    executor.list_agents(path)
+    executor.drain([])
+    assert executor.heal() == []
+    assert list_agents() == [agent]
+    kube.patch(JOB, agent, {"metadata": {"annotations": {DRAIN_ANNOTATION: None}}})
 
 
 @pytest.mark.full

@@ -83,6 +83,11 @@ class AgentObjects:
         return self.pods[-1] if self.pods else None
 
     @property
+    def owner(self) -> Owner | None:
+        """The owner; None if there is no owner label, as older versions made objects."""
+        return read_owner(self.job or self.pods[-1])
+
+    @property
     def living_pods(self) -> tuple[Manifest, ...]:
         """The pods that have not been reported to have ended."""
         return tuple(pod for pod in self.pods if pod["status"].get("phase") not in ENDED_PHASES)
@@ -152,7 +157,7 @@ def build_agent(
     job, pod = objects.job, objects.pod
     seen = pod or job or {}
     newest = job or seen
-    found = read_owner(newest)
+    found = objects.owner
     ended = state == "ended"
     node = node_of(pod) if pod else ""
     asked = annotations_of(newest).get(ASKED_ANNOTATION, "")
