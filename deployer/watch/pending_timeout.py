@@ -35,7 +35,8 @@ class PendingTimeout:
             self._began_at = self._hopeless_at = None
             return
         self._began_at = now if self._began_at is None else self._began_at
-        if not all(agent.hopeless for agent in waiting):
+        # Another owner's agents are not ours to end, but one that starts works on the sweep, too.
+        if not all(agent.hopeless for agent in status.agents if agent.state == "starting"):
             self._hopeless_at = None
         elif self._hopeless_at is None:
             self._hopeless_at = now
@@ -47,20 +48,21 @@ class PendingTimeout:
 
 
 def list_waiting(status: Status) -> Sequence[AgentStatus]:
-    """Return the agents that have not started if nobody works on a sweep that goes on."""
+    """Return the caller's agents that wait, if no agent works on a sweep that goes on."""
     if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
         return ()
     if status.other_agents or any(agent.state in AT_WORK for agent in status.agents):
         return ()
-    return [agent for agent in status.agents if agent.state == "starting"]
+    return [agent for agent in status.agents if agent.state == "starting" and not agent.foreign]
 
 
 def _give_up(status: Status, waiting: Sequence[AgentStatus], how_long: str) -> StartFailed:
     first = next((agent for agent in waiting if agent.reason), waiting[0])
     why = f": {first.reason}" if first.reason else ""
+    replicas = sum(agent.state == "starting" for agent in status.agents)  # in all, of every owner
     return StartFailed(
         f"{format_count(len(waiting), 'agent')} cannot start, {how_long}: {first.name}{why}"
         if first.hopeless
         else f"no agent has started {how_long}: {first.name}{why}",
-        f"mend it, then: deployer agents up {status.sweep_path} --replicas {len(waiting)}",
+        f"mend it, then: deployer agents up {status.sweep_path} --replicas {replicas}",
     )

@@ -10,7 +10,7 @@ from deployer.cli.output.agent_views import agent_to_plain
 from deployer.errors import StartFailed
 from deployer.executors.base import Agent
 from deployer.executors.reason import Cause, Passes, Reason
-from deployer.watch.pending_timeout import CONFIRM_SECONDS, PendingTimeout
+from deployer.watch.pending_timeout import CONFIRM_SECONDS, PendingTimeout, list_waiting
 from deployer.watch.status import Status
 from tests.watch.test_restarts import BUSY, HOME, agent, status
 
@@ -67,6 +67,19 @@ def test_a_start_that_may_come_yet_is_waited_for_as_long_as_was_said() -> None:
     look(watch, seen, 1799)
     with pytest.raises(StartFailed, match="no agent has started for 30 min: a: Unschedulable"):
         watch.check(seen, 1800)
+
+
+def test_only_own_agents_are_given_up() -> None:
+    hers = replace(BLOCKED, name="hers", foreign=True)
+    seen = status(hers, replace(BLOCKED, name="his"))
+    watch = PendingTimeout()
+    look(watch, seen, CONFIRM_SECONDS - 1)
+    with pytest.raises(StartFailed, match="1 agent cannot start, and no waiting mends it: his"):
+        watch.check(seen, CONFIRM_SECONDS)
+    assert [one.name for one in list_waiting(seen)] == ["his"]
+    # Hers may still start, or she alone gives up.
+    look(PendingTimeout(), status(replace(PENDING, foreign=True), BLOCKED), 600)
+    look(PendingTimeout(60.0), status(hers), 600)
 
 
 def test_the_limit_is_for_the_first_start() -> None:

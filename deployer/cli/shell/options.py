@@ -166,8 +166,8 @@ PendingTimeoutOption = Annotated[
         "--pending-timeout",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="How long to wait for the first agent to start, such as 30m; then all are ended, "
-        "exit code 3. What no waiting mends is never waited for.",
+        help="How long to wait for the first agent to start, such as 30m; then your agents "
+        "are ended, exit code 3. What waiting cannot fix is not waited for.",
     ),
 ]
 CapacityOption = Annotated[

@@ -160,6 +160,10 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     assert list_agents() == [agent]
     kube.patch(JOB, agent, {"metadata": {"annotations": {DRAIN_ANNOTATION: None}}})
 
+    more = ("agents", "up", path, "--replicas", "2", *ON)
+    impatient = bob.try_deployer(*more, "--pending-timeout", "1s")
+    assert (impatient.returncode, list_agents()) == (3, [agent]), impatient.stderr
+
 
 @pytest.mark.full
 def test_the_name_of_an_owner_counts_on_every_machine(alice: Shell, bob: Shell, kube: Kube) -> None:
