@@ -132,7 +132,8 @@ def judge(launch: Launch, probe: Probe) -> Report:
         memory = get_memory(client, path, report.row.run_id)
         report = replace(report, memory=memory, sampled=True)
     if report.verdict is Verdict.FAILED:
-        executor.stop([agent.name for agent in executor.list_agents(str(path)) if agent.alive])
+        agents = executor.list_agents(str(path))
+        executor.stop([agent.name for agent in agents if agent.alive and not agent.foreign])
     return report
 
 

@@ -221,7 +221,7 @@ class Reconciler:
             self._tell_once("stopped the sweep: every configuration is finished")
 
     def _leave_bad_nodes(self, status: Status) -> bool:
-        """Name nodes on which runs keep failing; agents there are interrupted and begin elsewhere.
+        """Name nodes on which runs keep failing; own agents there are interrupted, begin elsewhere.
 
         Tells whether there were any.
         """
@@ -232,7 +232,8 @@ class Reconciler:
         for node in find_bad_nodes(rows, self._attempt_nodes, self._bad_nodes):
             self._bad_nodes.add(node.name)
             self.tell(node.sentence())
-        sitting = [a.name for a in status.agents if a.node in self._bad_nodes and takes_runs(a)]
+        own = [a for a in status.agents if takes_runs(a) and not a.foreign]
+        sitting = [agent.name for agent in own if agent.node in self._bad_nodes]
         if sitting:
             self._moving.update(sitting)
             self._living.difference_update(sitting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.local.executor import LocalExecutor
@@ -58,6 +59,17 @@ def test_a_larger_pod_waits_until_the_former_has_left() -> None:
     assert packer.look(show("ended"), 2.0) == 1 + 2
     assert packer.look(show("starting", "starting"), 3.0) == 2  # a name is used again
     assert packer.look(show("running", "running"), 4.0) == 2
+
+
+def test_another_owners_pod_stays() -> None:
+    pods = Pods()
+    packer = PodPacker(
+        pods, str(PATH), Measurement(Place(pod=True), levels=[level(1, 100.0)]), print
+    )
+    seen = show("running", "running")
+    hers = replace(seen.agents[1], foreign=True)
+    packer.look(replace(seen, agents=(seen.agents[0], hers)), 0.0)
+    assert (pods.drained, pods.size) == (["s-a1"], 2)
 
 
 def test_the_best_pod_comes_back_and_others_join_it() -> None:

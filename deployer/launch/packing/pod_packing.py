@@ -69,7 +69,7 @@ class PodPacker(Packer):
         return not status.ended and (coverage.expected is None or coverage.waiting > 0)
 
     def _make_room(self, taking: list[AgentStatus]) -> None:
-        names = tuple(agent.name for agent in taking)
+        names = tuple(agent.name for agent in taking if not agent.foreign)
         self.drained.update(names)  # also if the cluster fails before all have heard of it
         self._remember()
         self.executor.drain(names)
