@@ -195,9 +195,11 @@ def delete(
     server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
-    if living := [a.name for a in open_executor(config).list_agents(str(path)) if a.alive]:
-        there = f"{path}: its agents are still there: {', '.join(living)}"
-        raise AgentError(there, f"deployer down {path}")
+    if living := [a for a in open_executor(config).list_agents(str(path)) if a.alive]:
+        names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
+        there = f"{path}: its agents are still there: {', '.join(names)}"
+        foreign = any(agent.foreign for agent in living)
+        raise AgentError(there, f"deployer {'agents list' if foreign else 'down'} {path}")
     outputs = measure_here(path.sweep_id)
     gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
     what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay{gone})"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import say, show_json
+from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
     OnOption,
     Output,
@@ -15,11 +18,10 @@ from deployer.cli.shell.options import (
     SweepArgument,
     WandbOption,
     pick_sweep,
-    read_config,
     read_config_of,
 )
 from deployer.config.project import Flags, Project
-from deployer.errors import DeployerError, WandbError
+from deployer.errors import CloudError, DeployerError, WandbError
 from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
 from deployer.launch.agents.one_run_per_job import takes_one_run
@@ -46,13 +48,17 @@ def pause(
         bool,
         typer.Option("--release", help="Interrupt its agents too: their GPUs are free."),
     ] = False,
+    yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Hand out no more runs; those under way finish, and agents wait until the sweep is resumed."""
+    """Hand out no more runs; those under way finish, and agents wait until the sweep is resumed.
+
+    Asks first if other owners' agents work on it, as `resume`, `stop` and `cancel` do.
+    """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = _steer(sweep, config, "PAUSED")
+    server, path = _steer(sweep, config, "PAUSED", yes)
     executor = open_executor(config)
     agents = [agent for agent in executor.list_agents(str(path)) if agent.alive]
     if release:
@@ -66,13 +72,14 @@ def pause(
 
 def resume(
     sweep: SweepArgument = None,
+    yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Hand out runs again after a pause; released agents are started by `agents up`."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    _, path = _steer(sweep, config, "RUNNING")
+    _, path = _steer(sweep, config, "RUNNING", yes)
     if released := open_executor(config).count_paused(str(path)):
         say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
     show_state(path, "RUNNING", output)
@@ -80,24 +87,27 @@ def resume(
 
 def stop(
     sweep: SweepArgument = None,
+    yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """End the sweep: hand out no more runs; those under way finish."""
-    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "FINISHED")
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    _, path = _steer(sweep, config, "FINISHED", yes)
     show_state(path, "FINISHED", output)
 
 
 def cancel(
     sweep: SweepArgument = None,
+    yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """End the sweep now and kill its runs under way; its agents leave."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = _steer(sweep, config, "CANCELED")
+    server, path = _steer(sweep, config, "CANCELED", yes)
     tell_which_runs_stop(server, path, say)
     try:
         dismiss_all(open_executor(config), path)
@@ -106,8 +116,11 @@ def cancel(
     show_state(path, "CANCELED", output)
 
 
-def _steer(text: str | None, config: Project, state: str) -> tuple[Server, SweepPath]:
-    """Set a sweep's state unless it has it; a sweep that ended can only end."""
+def _steer(text: str | None, config: Project, state: str, yes: bool) -> tuple[Server, SweepPath]:
+    """Set a sweep's state unless it has it; a sweep that ended can only end.
+
+    Where other owners' agents work on it, only if the user is sure. Raises ConfigError, WandbError.
+    """
     server, path = open_sweep(pick_sweep(text, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
@@ -117,9 +130,30 @@ def _steer(text: str | None, config: Project, state: str) -> tuple[Server, Sweep
             "deployer up FILE --new makes another" if info.ended else "",
         )
     if info.state != state:
+        if _concerns_others(config, server, path) and not is_sure(f"make it {state}?", yes):
+            say(f"{path} stays {info.state}")
+            raise typer.Exit
         set_sweep_state(server.client, info, state)
     say(f"{path} is {state}")
     return server, path
+
+
+def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
+    """Name other owners' agents of a sweep; return True if there are any, or that is unknown."""
+    concerned = False
+    for on in sorted({config.on, server.inside.on if server.inside else config.on}):
+        try:
+            found = [one for one in open_executor(config, on).list_others(str(path)) if one.agents]
+        except DeployerError as error:
+            if isinstance(error, CloudError) and error.reason == "NOT_FOUND":
+                continue  # a cluster that is gone has no agents
+            say(f"not checked whether others' agents work on it: {error.message}")
+            concerned = True
+            continue
+        for sentence in describe_others(found, time.time(), on):
+            say(sentence)
+        concerned = concerned or bool(found)
+    return concerned
 
 
 def show_state(path: SweepPath, state: str, output: str) -> None:

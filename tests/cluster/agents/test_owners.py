@@ -23,7 +23,10 @@ from deployer.kube.names import (
     build_labels,
     build_selector,
 )
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import Server
+from deployer.watch.restarts import HANDING_OUT
 from tests.cluster.bed import SECTION, TRAINER, build_section, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault
@@ -140,10 +143,11 @@ def test_another_owners_sweep_ends_only_if_named_and_confirmed(
 
 
 def test_in_a_shared_sweep_each_acts_on_their_own_agents(
-    alice: Shell, bob: Shell, kube: Kube, namespace: str
+    alice: Shell, bob: Shell, kube: Kube, server: Server, namespace: str
 ) -> None:
     """Alice's sweep, on which Bob works too; all of their agents wait for a node."""
     path = start_sweep(alice)
+    user = f"system:serviceaccount:{namespace}:alice"
     [hers] = kube.list_objects(JOB, build_selector(path))
     agent = hers["metadata"]["name"]
 
@@ -163,6 +167,22 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     more = ("agents", "up", path, "--replicas", "2", *ON)
     impatient = bob.try_deployer(*more, "--pending-timeout", "1s")
     assert (impatient.returncode, list_agents()) == (3, [agent]), impatient.stderr
+
+    sweep = SweepPath(*path.split("/"))
+    for word in ("stop", "pause", "cancel"):
+        refused = bob.try_deployer("sweep", word, path, *ON)
+        assert refused.returncode == 2, refused.stderr
+        assert "not yours: 1 agent and" in refused.stderr
+        assert f" of {user}" in refused.stderr
+        assert "--yes" in refused.stderr
+    assert get_sweep(server.client, sweep).state in HANDING_OUT
+    bob.deployer("sweep", "pause", path, "-y", *ON)
+    assert bob.try_deployer("sweep", "resume", path, *ON).returncode == 2
+    assert get_sweep(server.client, sweep).state == "PAUSED"
+    stays = bob.try_deployer("sweep", "delete", path, "-y", *ON)
+    assert f"its agents are still there: {agent} of {user}" in stays.stderr
+    assert f"hint: deployer agents list {path}" in stays.stderr
+    alice.deployer("sweep", "resume", path, *ON)
 
 
 @pytest.mark.full
