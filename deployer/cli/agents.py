@@ -37,20 +37,22 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.config.project import Flags, Project
-from deployer.errors import AgentError, WandbError, collect_refusals
+from deployer.errors import AgentError, ConfigError, WandbError, collect_refusals
 from deployer.executors.registry import find_target, open_executor
 from deployer.launch.agents.scaling import (
-    check_names,
+    check_drainable,
     check_reached,
     end_willing_agents,
+    find_named,
     scale_down,
 )
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
 from deployer.launch.remains import describe_others_here
 from deployer.launch.resolution import open_sweep
-from deployer.launch.starting import drain_surplus
+from deployer.launch.starting import Launch, drain_surplus
 from deployer.sweeps.records import load_records
+from deployer.text import format_count
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
 
@@ -158,7 +160,8 @@ def drain(
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     executor = open_executor(config)
     path = find_path(sweep, config)
-    executor.drain(check_names(executor, path, agent))
+    check_drainable(find_named(executor, path, agent))
+    executor.drain(agent)
     say(f"{path}: draining {', '.join(agent)}")
     show_agents(executor.list_agents(str(path)), output, time.time())
 
@@ -169,6 +172,9 @@ app.command()(logs)
 @app.command()
 def down(
     sweep: SweepArgument = None,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only your own agents; do not ask about others'.")
+    ] = False,
     yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -178,23 +184,28 @@ def down(
 
     Asks before it ends agents of other owners.
     """
+    if mine and yes:
+        raise ConfigError("--mine", "does not go together with --yes", "leave one of them out")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    end_sweep(config, sweep, yes, output)
+    end_sweep(config, sweep, yes, output, mine=mine)
 
 
 @naming_repeat()
-def end_sweep(config: Project, sweep: str | None, yes: bool, output: str) -> None:
-    """End a sweep's agents; of other owners only if the user is sure. Raises ConfigError.
+def end_sweep(
+    config: Project, sweep: str | None, yes: bool, output: str, *, mine: bool = False
+) -> None:
+    """End a sweep's agents; of other owners only if the user is sure, and never if `mine`.
 
-    Without a `sweep`, other sweeps of the folder with live agents are named.
+    Without a `sweep`, other sweeps of the folder with live agents are named. Raises ConfigError.
     """
     path, executor = str(find_path(sweep, config)), open_executor(config)
     found = executor.list_others(path)
     for sentence in describe_others(found, time.time(), config.on):
         say(sentence)
-    others = any(one.sweeps for one in found)
-    if others and not is_sure("end and delete these, too?", yes):
-        say("nothing was ended")
+    others = any(one.sweeps for one in found) and not mine
+    own = f"deployer agents down {path} --mine{config.on_option} ends your own alone"
+    if others and not is_sure("end and delete these, too?", yes, own):
+        say(f"nothing was ended; {own}")
         return
     with collect_refusals() as refusals:
         with showing_busy() as tell, tell_who_lasts(executor, path, tell):
@@ -231,9 +242,24 @@ def _start(
         launch = add_agents(config, server, path, tell, one_run=one_run, max_seconds=max_seconds)
         drain_surplus(launch, replicas, tell)
     say_what_begins_later(launch)
+    if replicas is None or len(launch.agents) <= replicas:
+        _say_if_idle(launch)
     if pending_seconds is not None and launch.agents:
         wait_until_started(launch, pending_seconds)
     show_agents(launch.executor.list_agents(str(path)), output, time.time())
+
+
+def _say_if_idle(launch: Launch) -> None:
+    """Say why no agent was started, if all that were asked for are there."""
+    there = launch.agents
+    if not there or not all(agent.found for agent in there):
+        return
+    foreign = [agent for agent in there if agent.foreign]
+    owners = ", ".join(sorted({agent.owner for agent in foreign}))
+    whose = f", {len(foreign)} of {owners}" if foreign else ""
+    are = f"{format_count(len(there), 'agent')} {'is' if len(there) == 1 else 'are'} there"
+    more = f"deployer agents up {launch.path} --replicas {len(there) + 1}"
+    say(f"no agent is started: {are}{whose}; for one more: {more}{launch.project.on_option}")
 
 
 def _read_runs(config: Project, path: SweepPath) -> Sequence[RunInfo]:

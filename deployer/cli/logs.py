@@ -24,7 +24,7 @@ from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, ConfigError, DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
-from deployer.launch.agents.scaling import check_names
+from deployer.launch.agents.scaling import find_named
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.hyperparameter_sets import find_run_of_set
 from deployer.text import strip_colours
@@ -88,7 +88,9 @@ def _read(
     target = find_target(config)
     executor = target.open()
     path = find_path(sweep, config)
-    names = check_names(executor, path, agents or [a.name for a in executor.list_agents(str(path))])
+    names = [agent.name for agent in executor.list_agents(str(path))]
+    if agents:
+        names = [agent.name for agent in find_named(executor, path, agents)]
     if not names:
         raise _find_why_none(config, path)
     lost = _without_log(executor, path, names) if not target.runs_here else []

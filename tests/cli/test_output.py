@@ -237,12 +237,12 @@ def test_a_screen_gets_the_best_of_very_many_runs(capsys: pytest.CaptureFixture[
     assert "r100" in capsys.readouterr().out
 
 
-def test_the_command_that_ends_anothers_agents_leads_to_their_cluster() -> None:
+def test_the_command_that_shows_anothers_agents_leads_to_their_cluster() -> None:
     bobs = Belongings("bob", 2, 3, ("b/p/s1", "b/p/s2"), 0.0, "team")
     strays = Belongings("carol", 1, 1, (), 0.0, "team", ("job/old", "pod/x"))
     named, unnamed = describe_others([bobs, strays], 60.0, "gke")
     assert named.endswith(
-        "in namespace team, up to 60 s old: b/p/s1, b/p/s2 (to end them: "
-        "deployer down b/p/s1 -y --on gke && deployer down b/p/s2 -y --on gke)"
+        "in namespace team, up to 60 s old: b/p/s1, b/p/s2 (see them: "
+        "deployer agents list b/p/s1 --on gke; deployer agents list b/p/s2 --on gke)"
     )
-    assert unnamed.endswith("(to end them: kubectl delete job/old pod/x -n team)")
+    assert unnamed.endswith("(see them: kubectl get job/old pod/x -n team)")

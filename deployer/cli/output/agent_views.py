@@ -76,7 +76,10 @@ def describe_agents(agents: Sequence[Agent]) -> str:
 def describe_others(
     others: Sequence[Belongings], now: float, on: str = "kubernetes"
 ) -> Iterator[str]:
-    """Yield a sentence for each other owner, with the command that ends what they have."""
+    """Yield a sentence for each other owner, with the command that shows what they have.
+
+    Not one that ends it: a line that can be pasted would be.
+    """
     for one in others:
         age = format_seconds(now - one.created_at)
         agents = format_count(one.agents, "agent")
@@ -85,15 +88,15 @@ def describe_others(
         named = ", ".join(one.sweeps or one.strays)
         yield (
             f"not yours: {what} of {one.owner}{where}, up to {age} old: {named} "
-            f"(to end them: {build_end_command(one, on)})"
+            f"(see them: {_build_look(one, on)})"
         )
 
 
-def build_end_command(belongings: Belongings, on: str) -> str:
-    """Return the command that ends what another owner has, from whichever folder it is typed."""
+def _build_look(belongings: Belongings, on: str) -> str:
+    """Return the command that shows what another owner has, whatever the current folder."""
     if belongings.strays:
-        return f"kubectl delete {' '.join(belongings.strays)} -n {belongings.namespace}"
-    return " && ".join(f"deployer down {path} -y --on {on}" for path in belongings.sweeps)
+        return f"kubectl get {' '.join(belongings.strays)} -n {belongings.namespace}"
+    return "; ".join(f"deployer agents list {path} --on {on}" for path in belongings.sweeps)
 
 
 def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:

@@ -19,16 +19,23 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def check_can_ask(yes: bool) -> None:
-    """Refuse to delete what nobody was asked about; raises ConfigError."""
+def check_can_ask(yes: bool, otherwise: str = "") -> None:
+    """Refuse to delete what nobody was asked about; raises ConfigError.
+
+    `otherwise` adds another way to the hint.
+    """
     if not yes and not can_ask():
         said = "is missing, and there is no terminal to ask on"
-        raise ConfigError("--yes", said, "add --yes if you mean it")
+        hint = "; ".join(filter(None, ("add --yes if you mean it", otherwise)))
+        raise ConfigError("--yes", said, hint)
 
 
-def is_sure(question: str, yes: bool) -> bool:
-    """Return True if the user agrees, by -y or on the terminal; raises ConfigError without both."""
-    check_can_ask(yes)
+def is_sure(question: str, yes: bool, otherwise: str = "") -> bool:
+    """Return True if the user agrees, by -y or on the terminal; raises ConfigError without both.
+
+    `otherwise` adds another way to the hint.
+    """
+    check_can_ask(yes, otherwise)
     return yes or confirm(question)
 
 

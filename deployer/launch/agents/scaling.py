@@ -115,17 +115,22 @@ def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> No
         raise AgentError(f"{path}: {stay} cannot be drained by you", f"ask {owners} to scale down")
 
 
-def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[str]:
-    """Return the names if all are the caller's agents of the sweep; raises AgentError."""
+def find_named(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[Agent]:
+    """Return the sweep's agents with these names, of every owner; raises AgentError."""
     known = {a.name: a for a in executor.list_agents(str(path))}
     for name in names:
-        if name in known and known[name].foreign:
-            owner = known[name].owner
-            raise AgentError(f"agent '{name}' belongs to {owner}", f"ask {owner} to drain it")
         if name not in known:
             hint = f"its agents: {', '.join(known)}" if known else "deployer agents list --all"
             raise AgentError(f"{path} has no agent '{name}'", hint)
-    return list(names)
+    return [known[name] for name in names]
+
+
+def check_drainable(agents: Sequence[Agent]) -> None:
+    """Refuse to drain another owner's agents; raises AgentError."""
+    for agent in agents:
+        if agent.foreign:
+            said = f"agent '{agent.name}' belongs to {agent.owner}"
+            raise AgentError(said, f"ask {agent.owner} to drain it")
 
 
 def stays(agent: Agent) -> bool:

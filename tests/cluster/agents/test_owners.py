@@ -104,7 +104,8 @@ def test_each_command_without_a_sweep_acts_on_the_callers_own(
     assert named in listed.stderr
     ended = bob.deployer("down", "--all", *ON)
     assert named in ended.stderr
-    assert f"deployer down {of_alice} -y" in ended.stderr
+    assert f"deployer agents list {of_alice} --on kubernetes" in ended.stderr
+    assert "deployer down" not in ended.stderr
     assert not list_names(kube, of_bob)
     assert list_names(kube, of_alice) == hers
 
@@ -149,7 +150,7 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     path = start_sweep(alice)
     user = f"system:serviceaccount:{namespace}:alice"
     [hers] = kube.list_objects(JOB, build_selector(path))
-    agent = hers["metadata"]["name"]
+    agent, there = hers["metadata"]["name"], list_names(kube, path)
 
     def list_agents() -> list[str]:
         return [one["metadata"]["name"] for one in kube.list_objects(JOB, build_selector(path))]
@@ -183,6 +184,20 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     assert f"its agents are still there: {agent} of {user}" in stays.stderr
     assert f"hint: deployer agents list {path}" in stays.stderr
     alice.deployer("sweep", "resume", path, *ON)
+
+    idle = bob.deployer("agents", "up", path, "--replicas", "1", *ON).stderr
+    assert f"no agent is started: 1 agent is there, 1 of {user}" in idle
+    assert f"deployer agents up {path} --replicas 2" in idle
+    bob.deployer(*more)
+    for shell in (alice, bob):
+        shown = shell.deployer("agents", "logs", path, *ON).stderr
+        assert all(f"{name} has not started" in shown for name in list_agents())
+    unsure = bob.try_deployer("down", path, *ON)
+    assert unsure.returncode == 2
+    assert f"deployer agents down {path} --mine" in unsure.stderr
+    assert len(list_agents()) == 2
+    bob.deployer("agents", "down", path, "--mine", *ON)
+    assert list_names(kube, path) == there
 
 
 @pytest.mark.full
@@ -285,7 +300,7 @@ def test_what_only_resembles_an_agents_job_is_named_and_stays(
     }
     open_client(Path(alice.environment["KUBECONFIG"]), namespace).create(job)
     kube.patch(JOB, "oldstyle", {"metadata": {"labels": {OWNER_LABEL: None}}})
-    hint = f"kubectl delete job/oldstyle -n {namespace}"
+    hint = f"kubectl get job/oldstyle -n {namespace}"
 
     path = start_sweep(bob)
     assert hint in bob.deployer("agents", "list", "--all", *ON).stderr
@@ -313,8 +328,9 @@ def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
     assert here.returncode == 1
     assert f"nothing of {path} was found on this machine" in here.stderr
     assert kube.list_objects(JOB, build_selector(path))
-    end = f"deployer down {path} -y --on kubernetes"
-    assert end in alice.deployer("agents", "list", "--all", *ON).stderr
-    assert end in alice.deployer("orphans", "--yes").stderr
-    alice.type(end.replace("deployer", f"{sys.executable} -m deployer"))
-    assert not list_names(kube, path)
+    see = f"deployer agents list {path} --on kubernetes"
+    assert see in alice.deployer("agents", "list", "--all", *ON).stderr
+    assert see in alice.deployer("orphans", "--yes").stderr
+    seen = alice.type(see.replace("deployer", f"{sys.executable} -m deployer"))
+    assert user in seen.stdout
+    assert list_names(kube, path)
