@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 
-from deployer.transience import PASSING_REASONS, is_passing
+from deployer.transience import OWN_VERDICT, PASSING_REASONS, is_passing
 
 
 class ExitCode(IntEnum):
@@ -141,12 +141,13 @@ class ConfigErrors(ConfigError):
 class WandbError(DeployerError):
     """A W&B server refused or could not be reached.
 
-    `status` is the HTTP status, 0 if none came.
+    `status` is the HTTP status, 0 if no answer came; without one it is our own verdict, which is
+    final.
     """
 
     code = "wandb"
 
-    def __init__(self, message: str, hint: str = "", status: int = 0) -> None:
+    def __init__(self, message: str, hint: str = "", status: int = OWN_VERDICT) -> None:
         super().__init__(message, hint)
         self.status = status
 
@@ -159,7 +160,8 @@ class WandbError(DeployerError):
 class KubeError(DeployerError):
     """A Kubernetes server refused or could not be reached.
 
-    `status` is the HTTP status, 0 if none came; `reason` is Kubernetes' word for it.
+    `status` is the HTTP status, 0 if no answer came; without one it is our own verdict, which is
+    final. `reason` is Kubernetes' word for it.
     """
 
     code = "kubernetes"
@@ -168,7 +170,7 @@ class KubeError(DeployerError):
         self,
         message: str,
         hint: str = "",
-        status: int = 0,
+        status: int = OWN_VERDICT,
         reason: str = "",
         retry_after_seconds: float | None = None,
     ) -> None:

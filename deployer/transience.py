@@ -6,6 +6,7 @@ The supervisor, which imports nothing of deployer, has a copy; a test holds it t
 from __future__ import annotations
 
 NO_ANSWER = 0
+OWN_VERDICT = -1  # no server was asked: we know, so that no other answer can come
 # Refused before anything was done: good also for what cannot be repeated. At 507 a disk is full.
 BUSY_STATUSES = (429, 503, 507)
 HOPELESS_STATUSES = (501, 505)  # the server knows no such thing, however often it is asked

@@ -14,6 +14,7 @@ from urllib3 import exceptions as http
 
 from deployer.errors import KubeError
 from deployer.kube.kinds import Kind
+from deployer.transience import NO_ANSWER
 
 AGAIN = "type the command again"
 HEALTH = "kubectl get --raw /readyz{context}"
@@ -134,7 +135,7 @@ def translate_error(error: Exception, attempt: Attempt) -> KubeError:
         said += "; it may have been done all the same"
     where = f" (context {attempt.context})" if attempt.context else ""
     return KubeError(
-        f"{attempt.words}: {attempt.server}{where}: {said}", attempt.hint(hint), status=0
+        f"{attempt.words}: {attempt.server}{where}: {said}", attempt.hint(hint), status=NO_ANSWER
     )
 
 

@@ -208,8 +208,8 @@ def translate(base_url: str, error: http.RequestException) -> WandbError:
     """Turn an exception of requests into a WandbError; its status is 0, since no answer came."""
     for kind, message, hint in TROUBLES:
         if isinstance(error, kind):
-            return WandbError(f"{base_url}: {message} ({_reason(error)})", hint)
-    return WandbError(f"{base_url}: {error}", NOT_THERE)
+            return WandbError(f"{base_url}: {message} ({_reason(error)})", hint, NO_ANSWER)
+    return WandbError(f"{base_url}: {error}", NOT_THERE, NO_ANSWER)
 
 
 class _UnlessHung(Retry):

@@ -20,6 +20,7 @@ from deployer.errors import (
 from deployer.executors.base import Ending, Executor
 from deployer.executors.plan import Plan
 from deployer.sweeps.doubts import list_metric_doubts
+from deployer.transience import NO_ANSWER
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
@@ -199,7 +200,7 @@ class Reconciler:
             raise build_stopped(self.path, "watch" if left else "agents up") from error
         except BackendError as error:
             # A full disk may have room again: waited for as any other outage.
-            raise WandbError(error.message, error.hint) from error
+            raise WandbError(error.message, error.hint, NO_ANSWER) from error
 
     def _guard(self, status: Status) -> None:
         """Stop what the server should not have handed out; what it refuses is tried again."""

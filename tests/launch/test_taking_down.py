@@ -16,6 +16,7 @@ from deployer.config.paths import copies_folder, list_copies
 from deployer.config.project import Project
 from deployer.errors import BackendError, DeployerError, KubeError
 from deployer.executors.base import Executor
+from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.registry import find_target
 from deployer.executors.target import Removal, Saved, Target, Tell
 from deployer.launch.provision import take_down_cluster
@@ -130,6 +131,29 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     given_up = Removal(delete_data=True)
     take_down_cluster(target, None, told.append, everything=True, removal=given_up)
     assert target.removed
+
+
+class Stuck(LocalExecutor):
+    """Something of an agent stays."""
+
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
+        if everyone:
+            return super().forget(sweep_path, everyone=True)
+        raise KubeError("agent s-a1 does not go")
+
+
+class Busy(Paid):
+    """A cluster one of whose agents does not go."""
+
+    def open(self) -> Executor:
+        return Stuck({})
+
+
+def test_a_cluster_whose_agents_do_not_go_stays(tmp_path: Path) -> None:
+    target = Busy(read_gke(tmp_path), b"", None)
+    with pytest.raises(KubeError, match="agent s-a1 does not go"):
+        take_down_cluster(target, None, print, everything=True)
+    assert not target.removed
 
 
 def test_with_another_server_a_cluster_that_does_not_answer_goes(tmp_path: Path) -> None:

@@ -24,3 +24,9 @@ def test_what_no_waiting_mends_is_final() -> None:
     assert {0, 408, 429, 500, 502, 503, 504, 520, 530} <= {*PASSING_STATUSES}
     assert CloudError("", reason="RESOURCE_EXHAUSTED").passing
     assert not CloudError("", reason="PERMISSION_DENIED").passing
+
+
+def test_our_own_verdict_is_final() -> None:
+    """Nothing was asked, so that no other answer can come: an agent that does not go, say."""
+    assert not KubeError("").passing
+    assert not WandbError("").passing

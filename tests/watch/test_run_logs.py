@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from deployer.watch.run_logs import find_run_output
+import pytest
+
+from deployer.errors import WandbError
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath
+from deployer.watch.run_logs import find_run_output, follow_run
+from tests.conftest import ServedBackend
 
 LOG = """\
 2026-11-20 10:00:00,000 - wandb.wandb_agent - INFO - Agent starting run with config:
@@ -24,3 +30,14 @@ def test_each_run_has_its_own_lines() -> None:
     )
     assert find_run_output(LOG, "a-1") == ("Traceback (most recent call last):",)
     assert find_run_output(LOG, "a-2") == ()
+
+
+def test_a_run_that_is_not_there_is_not_waited_for(backend: ServedBackend) -> None:
+    client, path = Client(backend.url, backend.key), SweepPath(backend.entity, "logs", "s")
+
+    def sleep(_: float) -> None:
+        raise AssertionError
+
+    lines = follow_run(client, path, "none", follow=True, sleep=sleep)
+    with pytest.raises(WandbError, match="there is no run 'none'"):
+        next(lines)
