@@ -192,7 +192,7 @@ def delete(
     """
     check_can_ask(yes)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
+    server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
     if living := [a for a in open_executor(config).list_agents(str(path)) if a.alive]:
