@@ -34,7 +34,12 @@ from deployer.backend.data_folder import (
     write_private,
 )
 from deployer.backend.db.artifacts.versions import delete_abandoned
-from deployer.backend.db.users.accounts import create_user, find_caller, new_key
+from deployer.backend.db.users.accounts import (
+    create_user,
+    find_caller,
+    list_present_users,
+    new_key,
+)
 from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
 from deployer.backend.scheduling.context import Backend
@@ -240,12 +245,13 @@ def ensure_first_user(backend: Backend) -> None:
     key = brought.read_text().strip() if brought.exists() else ""
     if key:
         _adopt_key(backend, key)
-    if (backend.folder / KEY_FILE).exists():
-        return
-    key = new_key()
+    there = (backend.folder / KEY_FILE).exists()
     with backend.store.transaction() as db:
+        if there and list_present_users(db):
+            return
+        key = read_key(backend.folder) if there else new_key()
         create_user(db, _first_name(), key, backend.now())
-        write_key(backend.folder, key)
+        write_key(backend.folder, key)  # if this is undone, the next start takes the file's key
 
 
 def _adopt_key(backend: Backend, key: str) -> None:

@@ -33,6 +33,7 @@ from deployer.backend.server.health import Health
 from deployer.backend.server.users import add_user, list_user_names, remove_user_of
 from deployer.errors import BackendError, BackendStopped
 from tests.backend.bench import KEY, Bench
+from tests.backend.client import Client
 from tests.conftest import END_SECONDS, ServedBackend, serve_backend
 from tests.forked import fork_backend
 
@@ -162,6 +163,19 @@ def test_down_ends_no_command_that_needs_the_folder_for_itself(tmp_path: Path) -
     with FolderLock(tmp_path, serving=True):
         assert read_server_id(tmp_path) == os.getpid()
     assert read_server_id(tmp_path) is None
+
+
+def test_a_key_whose_user_was_not_written_is_the_first_users(tmp_path: Path) -> None:
+    """A full disk can undo the user and leave the key's file."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "key").write_text("k" * 40)
+    served = serve_backend(data)
+    try:
+        assert Client.of(served, "p").ask("{ viewer { entity } }")["viewer"]["entity"] == "tester"
+        assert served.key == "k" * 40
+    finally:
+        served.kill()
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
