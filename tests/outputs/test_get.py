@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -193,6 +194,20 @@ def test_a_run_of_the_newest_sweep_needs_no_sweep(
     ):
         assert run_command(["results", "get", word]) != 0
         assert said in capsys.readouterr().err
+
+
+def test_a_sweep_is_found_beside_newer_ones_of_other_servers(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The newest sweep is on a server of which only its port is known: nobody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        away = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    save_record(SweepRecord("m", "a/b/c", away, away, str(kept.folder), "a.yaml", "", 2.0))
+    kept.write(kept.runs[0], {"model": b"0"})
+    assert run_command(["results", "get", kept.sweep_id, "--wandb", kept.client.url]) == 0
+    assert run_command(["results", "get", kept.sweep_id]) == 0
+    said = f"not checked: whether {kept.sweep_id} is a run of the newest sweep: "
+    assert capsys.readouterr().err.count(said) == 1
 
 
 def test_a_run_that_could_not_keep_its_outputs_is_named(

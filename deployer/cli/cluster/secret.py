@@ -44,7 +44,7 @@ def create(
 
     config = _read_config(wandb, on)
     kube = open_client(config, context, namespace)
-    key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
+    key = _read_key("create") if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     made = create_secret(kube, key, config.wandb)
     done = "created" if made else "already there"
@@ -66,7 +66,7 @@ def rotate(
 
     config = _read_config(wandb, on)
     kube = open_client(config, context, namespace)
-    key = _read_key() if key_stdin else config.require_key()
+    key = _read_key("rotate") if key_stdin else config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
     say(
@@ -144,8 +144,9 @@ def _is_of(config: Project, key: str, owner: str) -> bool:
         return False
 
 
-def _read_key() -> str:
+def _read_key(command: str) -> str:
     key = sys.stdin.readline().strip()
     if not key:
-        raise ConfigError("--key-stdin", "there is no key on stdin", "deployer secret create <FILE")
+        hint = f"deployer secret {command} --key-stdin <FILE"
+        raise ConfigError("--key-stdin", "there is no key on stdin", hint)
     return key

@@ -27,7 +27,7 @@ from deployer.config.sections.data import URL
 from deployer.data.addresses import open_address
 from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
-from deployer.errors import ConfigError, SweepFailed, WandbError
+from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
 from deployer.launch.resolution import open_sweep
 from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
@@ -136,8 +136,16 @@ def _is_run_of_newest(word: str, flags: Flags) -> bool:
     records = load_records(config.folder)
     if "/" in word or not records or any(r.sweep_path.endswith(f"/{word}") for r in load_records()):
         return False
-    server, path = open_sweep(pick_sweep(None, config), reading=True)
-    return is_run(get_whole_snapshot(server, path), word)
+    try:
+        newest = pick_sweep(None, config)
+    except ConfigError:  # none was made on the server that is named
+        return False
+    try:
+        server, path = open_sweep(newest, reading=True)
+        return is_run(get_whole_snapshot(server, path), word)
+    except DeployerError as error:
+        say(f"not checked: whether {word} is a run of the newest sweep: {error.message}")
+        return False
 
 
 def _copy_runs(

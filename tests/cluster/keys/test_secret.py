@@ -103,9 +103,11 @@ def test_key_from_netrc_and_a_wrong_one(desk: Desk, home: Path) -> None:
     (home / ".netrc").write_text(f"machine {host}\n login user\n password {desk.backend.key}\n")
     assert desk.deployer("create").returncode == 0
     assert desk.stored_key() == desk.backend.key
-    nothing = desk.deployer("create", "--key-stdin")
-    assert nothing.returncode == 2
-    assert "there is no key on stdin" in nothing.stderr
+    for command in ("create", "rotate"):
+        nothing = desk.deployer(command, "--key-stdin")
+        assert nothing.returncode == 2
+        assert "there is no key on stdin" in nothing.stderr
+        assert f"hint: deployer secret {command} --key-stdin <FILE" in nothing.stderr
 
 
 def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
