@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import KubeError, StartFailed
+from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.plan import build_plan
-from deployer.kube.kinds import JOB, POD
+from deployer.executors.reason import Cause
+from deployer.kube.kinds import JOB, POD, SECRET
+from deployer.kube.names import build_labels
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.pipeline import watch_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed
+from tests.cluster.bed import Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster
+from tests.cluster.pods import build_job, build_pod
 from tests.cluster.tenants import make_tenant
 
 LIMITS = {
@@ -105,3 +109,23 @@ def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed) -> No
     with pytest.raises(KubeError, match="a container cpu of at most 100m"):
         bed.start(path, 1)
     assert bed.list_left() == []
+
+
+def test_what_was_written_since_the_last_look_is_there(cluster: Cluster, namespace: str) -> None:
+    kube = open_client(cluster.kubeconfig, namespace)
+    metadata = {"name": "keys", "labels": build_labels("agent")}
+    kube.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    key = {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "a1"}}}
+    pod = build_pod("a1-x", ["sleep", "9"])
+    pod["spec"]["containers"][0]["env"].append(key)
+    job = build_job("a1", pod)
+    waits = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+    made = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    pod = {**pod, "metadata": {**pod["metadata"], **made}, "status": waits}
+    pods = PendingPods(kube)
+
+    found = pods.explain([(job, pod)])["a1"]
+    assert (found.cause, found.hopeless) == (Cause.KEY_MISSING, True)
+    kube.patch(SECRET, "keys", {"data": {"a1": ""}})
+    found = pods.explain([(job, pod)])["a1"]
+    assert (found.cause, found.hopeless) == (Cause.OTHER, False)

@@ -62,13 +62,18 @@ class PendingPods:
         found = list(waiting)
         if not found:
             return {}
+        now = self._now()
         events = self._read_events(found)
-        facts = {job["metadata"]["name"]: self._gather(job, pod, events) for job, pod in found}
+        facts = {job["metadata"]["name"]: self._gather(job, pod, events, now) for job, pod in found}
         reasons = {name: explain(known) for name, known in facts.items()}
         return {name: add_hint(one, self._hints) for name, one in reasons.items() if one}
 
     def _gather(
-        self, job: Manifest, pod: Manifest | None, events: Mapping[str, Sequence[Event]]
+        self,
+        job: Manifest,
+        pod: Manifest | None,
+        events: Mapping[str, Sequence[Event]],
+        since: float,
     ) -> Facts:
         names = [job["metadata"]["name"], *([pod["metadata"]["name"]] if pod else [])]
         about = [event for name in names for event in events.get(name, ())]
@@ -79,8 +84,8 @@ class PendingPods:
         if pod is None or not pending or age < LOOK_AFTER_SECONDS or is_suspended(job):
             return known
         wanted = (*list_references(pod["spec"]), *list_pull_secrets(pod["spec"]))
-        missing = self._objects.find(wanted)
-        claims = self._read_claims(pod) if _is_unscheduled(pod) else {}
+        missing = self._objects.find(wanted, since)
+        claims = self._read_claims(pod, since) if _is_unscheduled(pod) else {}
         of_claims = [event for name in claims for event in events.get(name, ())]
         return replace(
             known,
@@ -129,9 +134,10 @@ class PendingPods:
         node = self._objects.read(NODE, name) if name else None
         return Nodes((node,), ()) if node else None
 
-    def _read_claims(self, pod: Manifest) -> dict[str, Manifest]:
+    def _read_claims(self, pod: Manifest, since: float) -> dict[str, Manifest]:
+        """Return the pod's claims as they are now: one may just have been bound."""
         names = [one.name for one in list_references(pod["spec"]) if one.kind == CLAIM]
-        found = {name: self._objects.read(CLAIM, name) for name in names}
+        found = {name: self._objects.read(CLAIM, name, since) for name in names}
         return {name: claim for name, claim in found.items() if claim}
 
     def _read_volumes(self, claims: Mapping[str, Manifest]) -> dict[str, Manifest]:
