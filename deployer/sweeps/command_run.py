@@ -17,7 +17,8 @@ TITLE_CHARACTERS = 80
 
 # Runs in the user's image: standard library only, Python 3.8 or newer. It starts the command as its
 # child, hands signals on and ends as the command ended. After exit code 0 it sees that there is a
-# run on the server: a script without wandb has opened none. `allow`, since a script may have opened
+# run on the server: a script without wandb has opened none, unless a wrapper reads its metrics and
+# opens the run. `allow`, since a script may have opened
 # one in a folder of its own: that one is kept as it is.
 START = """\
 import sys
@@ -46,7 +47,8 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, sig
     signal.signal(number, hand_on)
 before = list_runs()
 code = start(json.loads(sys.argv[1]))
-if code == 0 and list_runs() == before:
+wrapped = "DEPLOYER_METRICS_CLAIM" in os.environ
+if code == 0 and not wrapped and list_runs() == before:
     more = {"WANDB_RESUME": "allow", "WANDB_SILENT": "true"}
     record = [sys.executable, "-c", "import wandb; wandb.init(); wandb.finish()"]
     code = start(record, env=dict(os.environ, **more))

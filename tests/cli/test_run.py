@@ -64,6 +64,15 @@ def test_a_command_that_logs_with_wandb_is_one_run_that_goes_on(project: Project
     assert len(found["runs"]) == 1  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
+def test_all_that_a_command_prints_counts_where_no_metric_is_named(project: Project) -> None:
+    project.write("deployer.yaml", "metrics: {from: stdout}\n")
+    project.write("plain.py", "print('loss=0.5 acc=0.9')")
+    project.run("run", "--", "python", "plain.py")
+    run = read_results(project)["runs"][0]  # type: ignore[index]
+    assert (run["summary"]["loss"], run["summary"]["acc"]) == (0.5, 0.9)
+
+
 def test_the_command_stands_behind_two_dashes(project: Project) -> None:
     refused = project.run("run", "--on", "local", "python", "train.py", "--lr", "a b", code=2)
     assert "hint: deployer run --on local -- python train.py --lr 'a b'" in refused.stderr

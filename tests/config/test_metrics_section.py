@@ -32,6 +32,13 @@ def test_what_agents_are_told(section: dict[str, Any], spec: Spec) -> None:
     assert parse_spec(add_metric(SECTION.parse(section).variable, "loss")) == spec
 
 
+def test_without_a_metric_all_names_count() -> None:
+    told = SECTION.parse({"from": "stdout"}).variable
+    assert parse_spec(add_metric(told, "")) == Spec("stdout", None)
+    told = SECTION.parse({"from": "stdout", "names": "acc"}).variable
+    assert parse_spec(add_metric(told, "")) == Spec("stdout", frozenset(("acc",)))
+
+
 def test_an_exit_code_alone_needs_no_metric() -> None:
     assert parse_spec(add_metric(EXIT_CODE_ALONE, "loss")) == Spec("none", frozenset())
     assert SECTION.parse({}).variable == ""

@@ -46,8 +46,10 @@ def parse_spec(text: str) -> Spec:
 
 
 def add_metric(text: str, metric: str) -> str:
-    """Return a spec for a sweep with this metric: the only name that counts if none is given."""
-    if not text:
+    """Return a spec for a sweep with this metric: the only name that counts if none is given.
+
+    Without a metric all names count.
+    """
+    if not text or not metric:
         return text
-    told = json.loads(text)
-    return json.dumps({"names": [metric] if metric else [], **told})
+    return json.dumps({"names": [metric], **json.loads(text)})

@@ -70,8 +70,8 @@ class MetricsConfig:
         tuple[Text, ...],
         BeforeValidator(_list_names, json_schema_input_type=str | list[str]),
         Field(
-            description="Which names are metrics, or `all`; left out: the sweep's metric, and with "
-            "`pattern` its groups."
+            description="Which names are metrics, or `all`; left out: the sweep's metric, or all "
+            "if it has none, and with `pattern` its groups."
         ),
     ] = ()
     step: Annotated[
@@ -120,7 +120,7 @@ class MetricsConfig:
 
     @property
     def wanted(self) -> tuple[str, ...] | None:
-        """Return the names that count, () for the sweep's metric alone, None for all."""
+        """Return the names that count, () for the sweep's metric, None for all."""
         if self.names == (ALL,):
             return None
         groups = re.compile(self.pattern).groupindex if self.pattern else ()

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from deployer.config.code import Code
-from deployer.config.deployer_yaml import place_of_key
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.findings import Check, run_checks
@@ -21,7 +20,6 @@ from deployer.launch.packing.decision import check_packing
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, check_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
-from deployer.sweeps.metrics import metric_name
 from deployer.sweeps.program import check_program, list_scripts
 from deployer.text import format_seconds
 from deployer.wandb_api.client import is_loopback
@@ -59,7 +57,6 @@ def list_checks(
             lambda: _check_one_run(project, target, request),
             "its runs can be counted",
         ),
-        Check("metrics", file, lambda: check_metrics(project, config), "its metrics can be read"),
         Check("packing", file, lambda: check_packing(target, request), "agents can be packed so"),
         *list_target_checks(project, target, build_limits(project, request), server),
     )
@@ -116,15 +113,6 @@ def _check_names(project: Project, request: Request, server: Server | None) -> N
         entity=project.entity_for(request.sweep.entity, viewer),
         project=project.project_for(request.sweep.project, request.sweep.program),
     )
-
-
-def check_metrics(project: Project, config: Mapping[str, Any]) -> None:
-    """Refuse `metrics:` of which nobody says which names count; raises ConfigError."""
-    named = not project.metrics.source or project.metrics.wanted != ()
-    if not named and not metric_name(config):
-        said = "names is missing, and the sweep has no metric"
-        place = place_of_key(project.document, "metrics")
-        raise ConfigError(place, said, "names: [loss], or names: all")
 
 
 def check_reach(target: Target, base_url: str, inside: Inside | None = None) -> None:
