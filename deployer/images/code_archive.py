@@ -26,6 +26,7 @@ PART_BYTES = 900 * 1024
 MOST_PARTS = 10
 BIGGEST_SHOWN = 5
 LEFT_OUT_SHOWN = 3
+TRACKED = ("--cached", "--recurse-submodules")  # of `git ls-files`
 # 2 January 1980: the first day that is in every time zone one that a zip file can hold.
 TIME = 315619200
 # A lock file says what ran, and is written beside its sweep: it is no part of what runs.
@@ -94,15 +95,15 @@ def split_archive(code: bytes) -> list[bytes]:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the paths of a project's files, in order."""
-    tracked = _ask_git(folder, "--cached")
+    """Return the paths of a project's files, in order; those of its submodules are among them."""
+    tracked = _ask_git(folder, *TRACKED)
     if tracked:
         names = [name for name in tracked if os.path.lexists(folder / name)]
     elif tracked is not None:  # a repository in which nothing is tracked yet
         names = _ask_git(folder, "--others", "--exclude-standard") or []
     else:
         names = [path.relative_to(folder).as_posix() for path in _walk(folder)]
-    # A submodule is a folder: its files are no part of this repository.
+    # A submodule that is empty here is listed as a folder.
     kept = (name for name in names if not (folder / name).is_dir())
     return sorted(name for name in kept if not is_lock_file(folder / name))
 
@@ -130,6 +131,23 @@ def begins_as_lock_file(path: Path) -> bool:
 
 def warn_about_left_out(folder: Path) -> str:
     """Return a warning about files that were probably meant to be in the archive; empty if none."""
+    return "; ".join(filter(None, (_describe_untracked(folder), _describe_submodules(folder))))
+
+
+def _describe_submodules(folder: Path) -> str:
+    names = [name for name in _ask_git(folder, *TRACKED) or () if _is_empty_folder(folder / name)]
+    if not names:
+        return ""
+    what = "a submodule that is" if len(names) == 1 else "submodules that are"
+    mend = "git submodule update --init --recursive"
+    return f"agents do not get the files of {', '.join(names)}, {what} empty here ({mend})"
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
+def _describe_untracked(folder: Path) -> str:
     names = list_left_out(folder)
     if not names:
         return ""

@@ -66,6 +66,36 @@ def test_tracked_files_as_they_are_now(project: Path) -> None:
     assert list_names(build_code_archive(project / "lib")) == ["model.py"]
 
 
+@pytest.fixture
+def outer(project: Path, tmp_path: Path) -> Path:
+    """Return a project with a submodule that has a submodule itself."""
+    allowed = ("-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b")
+    inner = tmp_path / "inner"
+    write(inner, "inner.py")
+    git(inner, "init", "--quiet")
+    git(inner, "add", "-A")
+    git(inner, *allowed, "commit", "-qm", "inner")
+    git(project, "add", "train.py")
+    git(project, *allowed, "submodule", "--quiet", "add", str(inner), "vendor/inner")
+    git(project, *allowed, "commit", "-qm", "outer")
+    return project
+
+
+def test_the_files_of_a_submodule_are_sent(outer: Path) -> None:
+    names = list_names(build_code_archive(outer))
+    assert names == [".gitmodules", "train.py", "vendor/inner/inner.py"]
+
+
+def test_a_submodule_that_is_empty_here_is_named(outer: Path) -> None:
+    git(outer, "submodule", "--quiet", "deinit", "--force", "vendor/inner")
+    assert list_names(build_code_archive(outer)) == [".gitmodules", "train.py"]
+    (outer / ".gitignore").write_text("*")
+    assert warn_about_left_out(outer) == (
+        "agents do not get the files of vendor/inner, a submodule that is empty here "
+        "(git submodule update --init --recursive)"
+    )
+
+
 def test_a_deleted_file_is_left_out(project: Path) -> None:
     git(project, "add", "train.py", "lib")
     (project / "train.py").unlink()
