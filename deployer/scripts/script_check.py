@@ -18,7 +18,14 @@ from deployer.scripts.agent_commands import list_unset, render_commands
 from deployer.scripts.corners import MOST_VALUES, list_corners, list_drawn
 from deployer.scripts.flags import Flag, parse_flag
 from deployer.scripts.log_calls import Logged, check_metric, find_logged
-from deployer.scripts.rehearsal.process import PYTHON, SECONDS, Silent, rehearse
+from deployer.scripts.rehearsal.process import (
+    PYTHON,
+    SECONDS,
+    Silent,
+    gets_no_words,
+    refuse_unseen,
+    rehearse,
+)
 from deployer.scripts.rehearsal.verdict import Case, Complaint, find_flag, find_place, judge
 from deployer.scripts.script_text import find_entry, list_project_modules
 from deployer.scripts.unseen import Unseen
@@ -98,6 +105,7 @@ class _Check:
         self._commands = render_commands(config, self._corners, self._shown)
         words = [*self._commands.before, *self._commands.after]
         self._script, entry = find_entry(words, around.folder)
+        self._wordless = entry is not None and gets_no_words(self._commands)
         self._modules = list_project_modules(entry, around.folder) if entry else []
 
     def report(self, memory: Path | None) -> Report:
@@ -151,6 +159,9 @@ class _Check:
         if missing:
             return Report(self._script, (*missing, *static)), []
         try:
+            refuse_unseen(self._commands.before)
+            if self._wordless:
+                return Report(self._script, tuple(static)), []
             answer = self._rehearse()
         except Silent as silent:
             return Report(self._script, tuple(static), str(silent)), []

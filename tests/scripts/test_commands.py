@@ -129,6 +129,34 @@ def test_a_script_without_keys_gpu_and_kubeconfig(tmp_path: Path) -> None:
     assert said == [NUMBERS.replace(":3:", ":9:")]
 
 
+@pytest.mark.parametrize(
+    ("command", "runs"),
+    [
+        ("[python, train.py]", False),
+        ("['${env}', python, -m, train]", False),
+        ("[python, train.py, --epochs=3]", True),
+        ("[python, train.py, '${args}']", True),
+    ],
+)
+def test_a_script_that_gets_no_words_is_not_started(
+    command: str, runs: bool, tmp_path: Path
+) -> None:
+    said = ask(tmp_path, "print('trains')\n", RIGHT, command=command, may_end=True)
+    assert (tmp_path / "ran").exists() == runs
+    assert bool(said) == runs
+
+
+def test_a_script_without_the_files_of_keys_below_home(tmp_path: Path) -> None:
+    variables = ("CLOUDSDK_CONFIG", "HF_TOKEN_PATH", "KAGGLE_CONFIG_DIR", "DOCKER_CONFIG")
+    script = (
+        "import argparse, os\n"
+        f"for name in {variables}:\n"
+        "    path = os.environ[name]\n"
+        "    assert path == os.devnull or os.listdir(path) == [], path\n"
+    )
+    assert ask(tmp_path, script + SCRIPT, RIGHT, CLOUDSDK_CONFIG=str(tmp_path)) == []
+
+
 def test_a_script_that_takes_too_long(tmp_path: Path) -> None:
     script = "import argparse, time\nwhile True: time.sleep(0.1)\n"
     said = ask(tmp_path, script, WRONG, seconds=1)

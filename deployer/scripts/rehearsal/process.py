@@ -41,7 +41,13 @@ OF_A_RUN = {
     "WANDB_SWEEP_ID": "rehearsal",
 }
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "", "ROCR_VISIBLE_DEVICES": ""}
-NO_FILE = ("KUBECONFIG", "NETRC", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE")
+# Where tools that keep keys below HOME look for them instead. HOME itself stays: user packages,
+# pyenv and conda are found by it.
+NO_FILE = (
+    *("KUBECONFIG", "NETRC", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"),
+    *("HF_TOKEN_PATH", "BOTO_CONFIG"),
+)
+NO_FOLDER = ("CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR", "KAGGLE_CONFIG_DIR", "DOCKER_CONFIG")
 DROPPED = ("GOOGLE_APPLICATION_CREDENTIALS", "PYTHONSAFEPATH")
 OWN_FOLDERS = ("DEPLOYER_CHECKPOINT_DIR", "DEPLOYER_OUTPUT_DIR", "WANDB_DIR", "TMPDIR")
 # No sentence is broken or framed.
@@ -73,7 +79,7 @@ def rehearse(
     The answer is what `Session` records, or only `end` (exit code and output) without a parse.
     `describing` asks for the parser's flags alone. The environment has no keys. Raises Silent.
     """
-    _refuse_unseen(commands.before)
+    refuse_unseen(commands.before)
     with tempfile.TemporaryDirectory(prefix="deployer-rehearsal-") as scratch:
         blocks = list(_fill_in_files(commands, scratch))
         request = {"blocks": blocks, "configs": commands.configs, "describing": describing}
@@ -89,7 +95,7 @@ def rehearse(
         return _run(words, folder, variables, scratch, seconds)
 
 
-def _refuse_unseen(words: Sequence[str]) -> None:
+def refuse_unseen(words: Sequence[str]) -> None:
     """Raise Silent for commands whose script would run where it cannot be watched."""
     for word, after in zip(words, [*words[1:], ""]):
         if os.path.basename(word) in ELSEWHERE:
@@ -100,6 +106,13 @@ def _refuse_unseen(words: Sequence[str]) -> None:
             raise Silent("its command holds the code itself")
         if os.path.basename(word) == "env" and after in ("-i", "-", "--ignore-environment"):
             raise Silent("env %s cannot be watched" % after)
+
+
+def gets_no_words(commands: Commands) -> bool:
+    """Return True if nothing follows the script: it refuses nothing, and would do its work."""
+    launcher, script = ["", *commands.before][-2:]
+    named = script.endswith(".py") or launcher == "-m"
+    return named and not commands.after and not any(commands.blocks)
 
 
 def _fill_in_files(commands: Commands, scratch: str) -> Iterator[List[str]]:
@@ -118,6 +131,9 @@ def _build_environment(
     os.mkdir(own)
     found.update({**OF_A_RUN, **NO_GPU, **PLAIN_TEXT, **dict.fromkeys(OWN_FOLDERS, own)})
     found.update(dict.fromkeys(NO_FILE, os.devnull))
+    empty = os.path.join(scratch, "empty")
+    os.mkdir(empty)
+    found.update(dict.fromkeys(NO_FOLDER, empty))
     found["SCRIPT_REHEARSAL"] = scratch
     found["PYTHONPATH"] = os.pathsep.join([prologue, *filter(None, [found.get("PYTHONPATH")])])
     return found
