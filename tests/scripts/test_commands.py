@@ -134,6 +134,7 @@ def test_a_script_without_keys_gpu_and_kubeconfig(tmp_path: Path) -> None:
     [
         ("[python, train.py]", False),
         ("['${env}', python, -m, train]", False),
+        ("['${env}', '${args_no_hyphens}', bash, -c, 'exec $@', '-', python, train.py]", False),
         ("[python, train.py, --epochs=3]", True),
         ("[python, train.py, '${args}']", True),
     ],

@@ -110,9 +110,10 @@ def refuse_unseen(words: Sequence[str]) -> None:
 
 def gets_no_words(commands: Commands) -> bool:
     """Return True if nothing follows the script: it refuses nothing, and would do its work."""
-    launcher, script = ["", *commands.before][-2:]
-    named = script.endswith(".py") or launcher == "-m"
-    return named and not commands.after and not any(commands.blocks)
+    if any(commands.blocks) and not commands.after:
+        return False
+    launcher, script = ["", *(commands.after or commands.before)][-2:]
+    return script.endswith(".py") or launcher == "-m"
 
 
 def _fill_in_files(commands: Commands, scratch: str) -> Iterator[List[str]]:
