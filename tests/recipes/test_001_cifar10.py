@@ -26,7 +26,8 @@ def test_on_a_cpu(recipe: Callable[[str], Recipe], tmp_path: Path, home: Path) -
     assert SHEETS.is_dir(), f"{SHEETS} is missing: set DEPLOYER_TEST_DATA"
     copy = recipe("001-cifar10")
     write_binary(SHEETS, tmp_path / "images")
-    with tarfile.open(copy.folder / "cifar-10-binary.tar.gz", "w:gz", compresslevel=1) as archive:
+    packed = copy.folder.parent / "cifar-10-binary.tar.gz"
+    with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
         archive.add(tmp_path / "images" / "cifar-10-batches-bin", "cifar-10-batches-bin")
     sweep = copy.read_yaml("sweep.small.yaml")
     sweep["parameters"]["epochs"]["value"] = EPOCHS  # of 3
