@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from deployer.backend.data_folder import read_address
+from deployer.backend.data_folder import read_server_id
 from tests.cluster.cluster import Cluster
 
 # Kubernetes protects a container's processes from the kernel's killer all alike, so that it takes
@@ -91,6 +91,6 @@ def restart_api_server(cluster: Cluster) -> None:
 
 def kill_backend(data: Path) -> None:
     """Kill the process that serves a data folder."""
-    address = read_address(data)
-    assert address is not None
-    os.kill(address.process_id, signal.SIGKILL)
+    process_id = read_server_id(data)
+    assert process_id is not None
+    os.kill(process_id, signal.SIGKILL)

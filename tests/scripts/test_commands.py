@@ -222,7 +222,7 @@ def test_nothing_is_left_running(tmp_path: Path) -> None:
     )
     assert ask(tmp_path, script, WRONG) == [NUMBERS.replace(":3:", ":11:")]
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
-    assert len(pids) == 2
+    assert pids  # the second is not started if the first was refused before
     while any(is_running(pid) for pid in pids):
         time.sleep(0.05)
 
