@@ -10,7 +10,7 @@ from typing import Literal
 
 from deployer.executors.findings import Check, run_checks
 from deployer.executors.memory import Memory
-from deployer.executors.plan import Plan
+from deployer.executors.plan import AgentPlan, Plan
 from deployer.executors.reason import Reason
 
 
@@ -94,6 +94,10 @@ class Executor(ABC):
     @abstractmethod
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+
+    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
+        """Split agents into those that start as one, as those of a pod do."""
+        return [[agent] for agent in agents]
 
     @abstractmethod
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:

@@ -44,10 +44,11 @@ from deployer.executors.kubernetes.examination.case import Case, list_own
 from deployer.executors.kubernetes.examination.needed import list_checks
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
+from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.kubernetes.waiting.references import Reference
-from deployer.executors.plan import Plan
+from deployer.executors.plan import AgentPlan, Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
@@ -148,6 +149,10 @@ class KubernetesExecutor(Executor):
     def share_pods(self, size: int) -> None:
         """Let so many of the agents that start from now on share a pod."""
         self._builder.cluster = replace(self._builder.cluster, agents_per_pod=size)
+
+    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
+        """Split agents into those of each pod."""
+        return list(pack_agents(agents, self._builder.cluster.agents_per_pod))
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from deployer.config.code import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code
@@ -247,10 +248,9 @@ def apply_plan(
     if server.extended:
         return executor.apply(plan, keys)
     starting = [agent for agent in plan.agents if agent.name in missing]
-    for agent, seconds in zip(
-        starting, build_ramp(len(starting), chance or random.Random()), strict=True
-    ):
-        sleep(seconds)
-        executor.apply(replace(plan, agents=(agent,)), keys)
+    waits = iter(build_ramp(len(starting), chance or random.Random()))
+    for group in executor.group(starting):
+        sleep(sum(islice(waits, len(group))))
+        executor.apply(replace(plan, agents=tuple(group)), keys)
     names = {agent.name for agent in plan.agents}
     return [a for a in executor.list_agents(plan.sweep_path) if a.name in names]

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from deployer.executors.kubernetes.agents.packs import list_names
 from deployer.kube.kinds import JOB, POD
 from deployer.kube.names import build_selector
+from deployer.launch.agents.scaling import end_agents
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed
+from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 
 
@@ -53,3 +55,17 @@ def test_agents_of_a_pod_work_drain_and_survive_its_death(bed: Bed) -> None:
     assert not any(line.startswith("[") and path.sweep_id in line[:20] for _, line in lines)
     bed.executor.forget(str(path))
     assert bed.kube.list_objects(JOB, build_selector(str(path))) == []
+
+
+def test_agents_share_pods_on_a_server_that_limits_starts(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    with serve_for_pods(cluster, tmp_path / "data", "plain") as server:
+        bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
+        bed = bed.with_section(agents_per_pod=2, grace_period="1s")
+        path = bed.create_sweep([0.1])
+        bed.start(path, 3)
+        jobs = bed.kube.list_objects(JOB, build_selector(str(path)))
+        assert sorted(len(list_names(job)) or 1 for job in jobs) == [1, 2]
+        assert len(bed.executor.list_agents(str(path))) == 3
+        end_agents(bed.executor, str(path))
