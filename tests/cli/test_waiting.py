@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -20,7 +21,7 @@ import pytest
 import yaml
 
 from deployer.waiting import TIMEOUTS_SECONDS, Waiting, run_program
-from tests.cli.conftest import GRID, TRAINER
+from tests.cli.conftest import GRID, TRAINER, Project
 from tests.cli.test_recovery import wait_for
 from tests.cluster.control_plane.image import build_image
 from tests.conftest import FOREIGN_KEY
@@ -372,6 +373,18 @@ def test_each_command_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> Non
     cases = run_all(list_all(), tmp_path)
     wrong = [said for case in cases if (said := case.judge())]
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_backend_that_does_not_end_is_named(project: Project) -> None:
+    project.run("backend", "up")
+    process_id = json.loads(project.run("backend", "status", "-o", "json").stdout)["process_id"]
+    os.kill(process_id, signal.SIGSTOP)
+    down = project.start("backend", "down")
+    assert down.stderr
+    said = down.stderr.readline()
+    os.kill(process_id, signal.SIGCONT)
+    assert said == "waiting for the embedded backend to end\n"
+    assert down.communicate(timeout=60)[1] == "backend stopped; its data stays\n"
 
 
 def test_a_program_that_is_silent_is_killed_with_its_descendants(tmp_path: Path) -> None:

@@ -219,13 +219,14 @@ def stop_backend(data: Path, *, for_good: bool = True) -> bool:
         dismiss(data)
     if not is_served(data):
         return False
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        process_id = read_server_id(data)
-        if process_id is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process_id, number)
-        if _wait_until_free(data):
-            return True
+    with waiting_for("the embedded backend to end"):
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            process_id = read_server_id(data)
+            if process_id is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process_id, number)
+            if _wait_until_free(data):
+                return True
     if process_id is None:
         raise BackendError(f"{data} is used by another command", f"fuser {data / LOCK_FILE}")
     raise BackendError(f"process {process_id} does not end", f"kill -9 {process_id}")
