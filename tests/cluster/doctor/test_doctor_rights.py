@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 from deployer.executors.findings import Verdict
+from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.rights import WITHOUT, examine_rights
 from deployer.executors.kubernetes.rights import NEEDED, describe_right
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor.doctor_bench import Bench, bench, build
+from tests.cluster.doctor.doctor_bench import Bench, bench, build, merge
 from tests.cluster.tenants import load_rules, make_tenant
 
 __all__ = ["bench"]
@@ -31,6 +32,9 @@ def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
     ]
     assert list_writes(cluster, f"tenant-{namespace}") == []
     assert list_writes(cluster, f"tenant-{namespace}", dry_run=True) != []
+    folder = {"name": "d", "mount_path": "/d", "nfs": {"server": "nfs.example", "path": "/d"}}
+    bench.write(merge(build(namespace), {"kubernetes": {"volumes": [folder]}}))
+    assert bench.list_wrong()["nfs"].remedy == INLINE_HINT
     bench.write(build(f"{namespace}-other"))
     [shut] = bench.list_wrong().values()
     assert (shut.code, shut.sentence) == ("namespace", "is missing, or you have no rights in it")

@@ -10,6 +10,7 @@ from typing import Any
 from deployer.executors.findings import Finding, Question, right, unknown, wrong
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.placement import find_nearest
@@ -48,8 +49,20 @@ def list_object_questions(case: Case) -> Iterator[Question]:
         if priority:
             subject = f"PriorityClass {priority}"
             yield Question("priority-class", subject, lambda: _examine_priority(case, priority))
+    if nfs := sorted(one.name for one in case.own if one.kind == CLAIM):
+        yield Question("nfs", "nfs", lambda: _examine_nfs(case, nfs))
     if classes := list_storage_classes(case):
         yield Question("storage-class", "storage", lambda: _examine_classes(case, classes))
+
+
+def _examine_nfs(case: Case, claims: Sequence[str]) -> Iterator[Finding]:
+    """Say whether the claims on NFS folders are there, or can be made with their volumes."""
+    missing = [name for name in claims if case.kube.get(CLAIM, name) is None]
+    if missing and not case.kube.in_namespace("").is_allowed("create", VOLUME):
+        said = "you may not create the PersistentVolumes of `nfs:` folders"
+        yield wrong("nfs", f"PersistentVolumeClaim {', '.join(missing)}", said, INLINE_HINT)
+    else:
+        yield right("nfs", "nfs", "its PersistentVolumes are there, or you may create them")
 
 
 def _examine(case: Case, one: Reference) -> Iterator[Finding]:
