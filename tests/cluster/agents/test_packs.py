@@ -62,7 +62,7 @@ def test_agents_share_pods_on_a_server_that_limits_starts(
 ) -> None:
     with serve_for_pods(cluster, tmp_path / "data", "plain") as server:
         bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
-        bed = bed.with_section(agents_per_pod=2, grace_period="1s")
+        bed = bed.with_section(agents_per_pod=2, grace_period="5s")
         path = bed.create_sweep([0.1])
         bed.start(path, 3)
         jobs = bed.kube.list_objects(JOB, build_selector(str(path)))
