@@ -86,6 +86,7 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
     assert bed.list_left() == []
 
 
+@pytest.mark.slow(seconds=60)
 def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2], seconds=3)
     bed.start(path, 1)

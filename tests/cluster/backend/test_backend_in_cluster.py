@@ -93,6 +93,7 @@ def started(shell: Shell, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.send_signal(signal.SIGINT)
 
 
+@pytest.mark.slow(seconds=65)
 def test_a_sweep_without_any_server_survives_its_backends_pod(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

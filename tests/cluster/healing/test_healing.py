@@ -83,6 +83,7 @@ def test_pod_is_lost_only_after_its_time() -> None:
     assert judge_state(objects, end + 3600) == "starting"
 
 
+@pytest.mark.slow(seconds=100)
 @pytest.mark.parametrize(
     ("lose", "give_back", "goes_on"),
     [
@@ -144,6 +145,7 @@ def test_every_fault_heals(
         assert bed.kube.list_objects(POD, build_selector()) == []
 
 
+@pytest.mark.slow(seconds=70)
 def test_a_lost_node_makes_no_more_agents_than_were_asked_for(
     broken: Cluster, tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     return make_cluster()
 
 
+@pytest.mark.slow(seconds=50)
 @pytest.mark.parametrize(
     ("method", "runs", "agents", "packages"),
     [
