@@ -37,7 +37,10 @@ def list_object_questions(case: Case) -> Iterator[Question]:
     """Yield what is asked about each object that a pod needs; those made with it are left out."""
     if case.pod:
         data = {Reference(CLAIM, name) for name in list_claims(case.section)}
-        for one in list_references(case.pod["spec"]):
+        references = list_references(case.pod["spec"])
+        if nfs := [one.name for one in references if one.kind == CLAIM and one in case.own]:
+            yield Question("nfs", "nfs", lambda: _examine_nfs(case, nfs))
+        for one in references:
             if not one.key and one not in case.own | data:
                 subject = f"{one.kind.kind} {one.name}"
                 yield Question("object", subject, partial(_examine, case, one))
@@ -49,8 +52,6 @@ def list_object_questions(case: Case) -> Iterator[Question]:
         if priority:
             subject = f"PriorityClass {priority}"
             yield Question("priority-class", subject, lambda: _examine_priority(case, priority))
-    if nfs := sorted(one.name for one in case.own if one.kind == CLAIM):
-        yield Question("nfs", "nfs", lambda: _examine_nfs(case, nfs))
     if classes := list_storage_classes(case):
         yield Question("storage-class", "storage", lambda: _examine_classes(case, classes))
 
