@@ -38,7 +38,7 @@ export DEPLOYER_TEST_DATA
 # A test that fails is run once more, alone: it fails the target if it fails again, and so do three
 # that pass only then. Tests that call make know nothing of this one.
 TESTS := env -u MAKEFLAGS -u MAKELEVEL $(BIN)/python -m tests.rerun --durations=10
-IN_MAKE_TEST := --limit 900 -m "not kube and not browser and not full $(WITHOUT_DATA)"
+IN_MAKE_TEST := --limit 2400 -m "not kube and not browser and not full $(WITHOUT_DATA)"
 
 # Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
 SIDE_BY_SIDE := -n 4 --dist load --maxschedchunk 1

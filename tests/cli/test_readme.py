@@ -61,6 +61,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 @short
 @pytest.mark.slow(seconds=60)
+@pytest.mark.limit(600)
 @pytest.mark.parametrize(
     "number",
     [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, len(SHELL_BLOCKS)))],

@@ -107,6 +107,7 @@ def test_a_trial_tells_what_is_not_served_and_what_the_sdk_did(tmp_path: Path) -
 
 
 @pytest.mark.slow(seconds=115)
+@pytest.mark.limit(600)
 def test_the_installed_sdk_asks_what_its_contract_says() -> None:
     check_again(NEWEST, Path(sys.executable))
 

@@ -84,6 +84,7 @@ def test_pod_is_lost_only_after_its_time() -> None:
 
 
 @pytest.mark.slow(seconds=100)
+@pytest.mark.limit(600)
 @pytest.mark.parametrize(
     ("lose", "give_back", "goes_on"),
     [

@@ -47,6 +47,7 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.mark.slow(seconds=50)
+@pytest.mark.limit(600)
 @pytest.mark.parametrize(
     ("method", "runs", "agents", "packages"),
     [
