@@ -66,9 +66,11 @@ def read_gke(folder: Path) -> Project:
     return replace(read_project(folder), on="gke", explicit_on=False)
 
 
-def remember(path: str, folder: Path, cluster: str = "uid-1") -> SweepRecord:
-    words = (path.replace("/", "-"), path, "embedded", URL, str(folder), "grid.yaml", "hash", 1.0)
-    record = SweepRecord(*words, on="gke", backend_on="gke", cluster=cluster)
+def remember(
+    path: str, folder: Path, cluster: str = "uid-1", created_at: float = 1.0
+) -> SweepRecord:
+    words = (path.replace("/", "-"), path, "embedded", URL, str(folder), "grid.yaml", "hash")
+    record = SweepRecord(*words, created_at, on="gke", backend_on="gke", cluster=cluster)
     save_record(record)
     return record
 
@@ -82,7 +84,7 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     client.work_once(client.create_agent(sweep), loss=0.5)
     path = f"{backend.entity}/taken/{sweep}"
     remember(path, tmp_path)
-    elsewhere = remember("e/p/elsewhere", tmp_path, "uid-2")
+    elsewhere = remember("e/p/elsewhere", tmp_path, "uid-2", created_at=0.5)
     told: list[str] = []
     target = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
     take_down_cluster(target, None, told.append, everything=False)
