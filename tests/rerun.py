@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         run = Run(Path(folder), min(end, float(os.environ.get("TEST_DEADLINE", "inf"))))
         os.environ["TEST_SLOWNESS"] = f"{slowness:.2f}"
         os.environ["TEST_SECONDS"] = f"{options.each:g}"
-        return run.judge(words)
+        return run.finish(words)
 
 
 @dataclass
@@ -62,10 +62,8 @@ class Run:
 
     folder: Path
     end: float
-    cache: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.cache = ["-o", f"cache_dir={self.folder / 'cache'}"]
         self.running.mkdir()
         os.environ[limits.RUNNING] = str(self.running)
 
@@ -74,7 +72,7 @@ class Run:
         """The folder of the notes of running tests."""
         return self.folder / "running"
 
-    def judge(self, arguments: Sequence[str]) -> int:
+    def finish(self, arguments: Sequence[str]) -> int:
         """Run the tests, once more those that fail; return the exit status."""
         first = self._run(arguments)
         if first == OUT_OF_TIME:
@@ -92,7 +90,8 @@ class Run:
 
     def _run(self, arguments: Sequence[str]) -> int:
         """Run pytest to its end or to the limit; name the tests that run long in silence."""
-        process = psutil.Popen([sys.executable, "-m", "pytest", *arguments, *self.cache])
+        cache = f"cache_dir={self.folder / 'cache'}"
+        process = psutil.Popen([sys.executable, "-m", "pytest", *arguments, "-o", cache])
         last = time.time()
         while process.poll() is None:
             last = max(last, self.running.stat().st_mtime)  # when a test began or ended

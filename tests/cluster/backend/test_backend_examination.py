@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from deployer.backend.server.health import Health
-from deployer.executors.kubernetes.backend import examination
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
 from deployer.kube.kinds import POD
@@ -52,15 +51,9 @@ time.sleep(600)
     ids=["ready", "disk full", "hung", "away"],
 )
 def test_a_backend_is_asked_how_it_is(
-    cluster: Cluster,
-    namespace: str,
-    monkeypatch: pytest.MonkeyPatch,
-    code: str,
-    health: Health,
-    said: str,
+    cluster: Cluster, namespace: str, code: str, health: Health, said: str
 ) -> None:
     """Also where its pod is not ready, since a server that hangs is not."""
-    monkeypatch.setattr(examination, "PROBE_SECONDS", 2.0)
     pod = build_pod("odd-0", python(code))
     ready = {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 1}
     pod["spec"]["containers"][0]["readinessProbe"] = ready

@@ -130,7 +130,7 @@ def test_a_sold_out_pool_is_followed_by_the_next_and_no_agent_is_forgotten(
     cluster.set_gpus("node-0", 0)
     user.deployer("up", "sweep.yaml", "--on", "gke", "--detach")
     [pod] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
-    cluster.create(_build_refusal(pod), namespace)
+    cluster.create(build_refusal(pod), namespace)
     user.try_deployer("watch", "--plain", "--timeout", "20s")
     assert [pool.name for pool in cloud.get_cluster("sweeps").node_pools][-2:] == ["gpu-1", "gpu-2"]
 
@@ -171,7 +171,7 @@ def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
     cluster.kubectl("delete", "pv", namespace, "--wait=false")
 
 
-def _build_refusal(pod: dict[str, object]) -> dict[str, object]:
+def build_refusal(pod: dict[str, object]) -> dict[str, object]:
     """Return the event by which GKE's autoscaler says that no node is to be had."""
     metadata = pod["metadata"]
     assert isinstance(metadata, dict)

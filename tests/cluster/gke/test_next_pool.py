@@ -16,7 +16,7 @@ from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 from tests.cluster.bed import SECTION, open_client, wait_for
 from tests.cluster.cluster import Cluster
-from tests.cluster.gke.test_gke import _build_refusal as build_refusal
+from tests.cluster.gke.test_gke import build_refusal
 from tests.cluster.pods import build_job, build_pod
 from tests.gke import rooms
 from tests.gke.cloud import Cloud
