@@ -60,7 +60,7 @@ def _examine_nfs(case: Case, claims: Sequence[str]) -> Iterator[Finding]:
     """Say whether the claims on NFS folders are there, or can be made with their volumes."""
     missing = [name for name in claims if case.kube.get(CLAIM, name) is None]
     if missing and not case.kube.in_namespace("").is_allowed("create", VOLUME):
-        said = "you may not create the PersistentVolumes of `nfs:` folders"
+        said = "is missing, and you may not create the PersistentVolume of its `nfs:` folder"
         yield wrong("nfs", f"PersistentVolumeClaim {', '.join(missing)}", said, INLINE_HINT)
     else:
         yield right("nfs", "nfs", "its PersistentVolumes are there, or you may create them")
