@@ -93,7 +93,7 @@ demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it st
 	@mkdir -p $(DEMO_HOME)
 	@$(ISOLATED) $(BIN)/python -m tests.cluster.demo
 
-check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
+check: $(SETUP) ## lint, types, unit tests and one small sweep, in about 4 minutes on 2 cores
 	$(BESIDE) lint quick-tests
 
 test: $(SETUP) ## everything that needs no root, in about 12 minutes on 2 cores
