@@ -32,7 +32,9 @@ def test_the_sets_of_a_file_run_as_they_stand(
     write_mnist_part(DATA / "mnist", tmp_path / "images")
     copy.write_yaml("hyperparams.yml", copy.read_yaml("hyperparams.yml")[:2])
     article = copy.read_yaml("sweep.article.yaml")
-    copy.write_yaml("sweep.article.yaml", {**article, "parameters": {"JOB_ID": {"values": [2]}}})
+    listed = article["parameters"]["configuration"]
+    listed["values"] = listed["values"][1:2]
+    copy.write_yaml("sweep.article.yaml", article)
     said = copy.run_blocks(**WHO)
     for count in (1, 2):  # the article's script, which knows no W&B, and ours
         assert f"{count}/{count} configurations finished, 0 duplicates, 0 lost" in said

@@ -19,6 +19,8 @@ import yaml
 from PIL import Image
 
 from deployer.agent.metrics.lines import LineSplitter, TextLines
+from deployer.sweeps.hyperparameter_sets import list_sets
+from deployer.sweeps.set_files import load_sets
 from deployer.sweeps.sweep_file import load_sweep
 from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part
@@ -67,12 +69,13 @@ def write_pets(folder: Path) -> None:
             Image.fromarray(images[number]).save(folder / "PetImages" / kind / f"{number}.jpg")
 
 
+FIRST_SET = '{"configuration": {"JOB_ID": 1}}'
 # Of each recipe: its data, what the sweep gives, the metrics that are found, the files that stay.
 WAYS: dict[str, tuple[Callable[[Path], None], str, set[str], set[str]]] = {
-    "000-mnist-grid": (write_mnist, "JOB_ID=1", {"test_loss", "test_accuracy"}, set()),
+    "000-mnist-grid": (write_mnist, FIRST_SET, {"test_loss", "test_accuracy"}, set()),
     "001-cifar10": (
         write_cifar10,
-        "JOB_ID=1",
+        FIRST_SET,
         {*("train time", "train loss", "train acc"), *("test time", "test loss", "test acc")}
         | {"total time"},
         {"results.log", "best.pt", "metrics.json"},
@@ -98,7 +101,8 @@ def test_its_numbers_are_found_in_what_it_prints(
     write(tmp_path / "images")
     (tmp_path / "outputs").mkdir()
     sweep = load_sweep(copy.folder / "sweep.article.yaml")
-    words = {"${args_no_hyphens}": given, "${interpreter}": "python", "${env}": "/usr/bin/env"}
+    words = {"${interpreter}": "python", "${env}": "/usr/bin/env"}
+    words |= dict.fromkeys(("${args_json}", "${args_no_hyphens}"), given)
     command = [words.get(word, word) for word in sweep.command]
     command[-1] = str(sweep.program)
     said = run(command, copy.folder, tmp_path)
@@ -127,6 +131,17 @@ def run(command: list[str], folder: Path, above: Path) -> bytes:
     )
     assert done.returncode == 0, done.stdout.decode()
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("000-mnist-grid", "hyperparams.yml"), ("001-cifar10", "sweep.yaml")]
+)
+def test_the_ranking_shows_the_sets_that_the_script_reads(name: str, file: str) -> None:
+    shown = list_sets(load_sweep(RECIPES / name / "sweep.article.yaml").config, "")
+    if file == "sweep.yaml":  # `sweep export` writes the script's file from it
+        assert shown == list_sets(load_sweep(RECIPES / name / file).config, "")
+    else:
+        assert shown == list(load_sets(RECIPES / name / file).sets)
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.parent.name)
