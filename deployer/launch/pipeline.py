@@ -36,7 +36,7 @@ from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
 from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
-from deployer.sweeps.creation import MadeSweep, find_newest, is_edited, make_sweep
+from deployer.sweeps.creation import MadeSweep, find_newest, goes_on, is_edited, make_sweep
 from deployer.sweeps.records import load_records
 from deployer.waiting import COMMAND
 from deployer.wandb_api.model import SweepInfo, SweepPath
@@ -86,7 +86,7 @@ def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Se
     server = connect(project, tell)
     if request.continued and not project.explicit_on:
         found = find_newest(server, request.sweep, project, request.file, request.draws)
-        if found and not found[1].ended and found[0].on in list_names():
+        if found and goes_on(request.sweep, found[1]) and found[0].on in list_names():
             project = replace(project, on=found[0].on)
     return project, server
 

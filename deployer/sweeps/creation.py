@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -16,7 +19,13 @@ from deployer.sweeps.records import SweepRecord, delete_record, load_records, sa
 from deployer.sweeps.sweep_file import Sweep, dump_config, load_sweep
 from deployer.text import find_forbidden
 from deployer.wandb_api.model import SweepInfo, SweepPath
-from deployer.wandb_api.operations import create_sweep, get_sweep, list_sweeps, set_sweep_state
+from deployer.wandb_api.operations import (
+    create_sweep,
+    get_sweep,
+    list_sweeps,
+    reopen_sweep,
+    set_sweep_state,
+)
 from deployer.wandb_api.server import Server
 
 # A server's clock and ours may differ by this much.
@@ -61,7 +70,7 @@ def make_sweep(
     draws: Draws,
     now: float,
 ) -> MadeSweep:
-    """Return our own unfinished sweep of the same content if `continued`, else a new one.
+    """Return our own sweep of the same content if `continued` and it goes on, else a new one.
 
     A sweep whose making was cut off is asked for again, never made twice.
     Raises ConfigError when `draws` says what the server has no use for.
@@ -71,14 +80,10 @@ def make_sweep(
     wanted = _build_record(server, sweep, project, file, draws, now)
     earlier = _list_earlier(wanted)
     found = _find_newest(server, earlier) if continued else None
-    if found and not found[1].ended:
+    if found and goes_on(sweep, found[1]):
         record, info = found
-        paused = info.state == "PAUSED"
-        if paused:
-            set_sweep_state(server.client, info, "RUNNING")
         save_record(replace(record, continued_at=now))
-        said = (f"{info.path} was PAUSED and is resumed",) if paused else ()
-        return MadeSweep(info.path, created=False, warnings=said)
+        return MadeSweep(info.path, created=False, warnings=_go_on(server, sweep, info))
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = project.entity_for(sweep.entity, server.viewer.entity)
     name = project.project_for(sweep.project, sweep.program)
@@ -88,7 +93,38 @@ def make_sweep(
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
     made = _create(server, cut_off or wanted, entity, name, text)
-    return replace(made, warnings=_list_unsaid(sweep, made.warnings))
+    said = _list_unsaid(sweep, made.warnings)
+    if cut_off:  # its run_cap may be another one
+        said += _go_on(server, sweep, get_sweep(server.client, made.path))
+    return replace(made, warnings=said)
+
+
+def goes_on(sweep: Sweep, made: SweepInfo) -> bool:
+    """Return True if `up` continues a sweep: an open one, or a finished one with a larger cap."""
+    more = _read_cap(sweep.config) > _read_cap(made.config)
+    return not made.ended or (made.state == "FINISHED" and more)
+
+
+def _read_cap(config: Mapping[str, Any]) -> float:
+    return float(config.get("run_cap") or math.inf)
+
+
+def _go_on(server: Server, sweep: Sweep, made: SweepInfo) -> tuple[str, ...]:
+    """Resume a paused sweep and raise its run_cap to the file's; return what was done."""
+    wanted, cap = _read_cap(sweep.config), _read_cap(made.config)
+    if wanted > cap:
+        kept = {key: value for key, value in made.config.items() if key != "run_cap"}
+        config = {**kept, "run_cap": sweep.run_cap} if sweep.run_cap else kept
+        reopen_sweep(server.client, made, dump_config(config))
+        return (f"{made.path} goes on: run_cap was {cap:.0f}, now {sweep.run_cap or 'none'}",)
+    said = []
+    if wanted < cap:
+        kept_cap = made.config.get("run_cap", "none")
+        said.append(f"run_cap of {made.path} stays {kept_cap}: --new starts one with {wanted:.0f}")
+    if made.state == "PAUSED":
+        set_sweep_state(server.client, made, "RUNNING")
+        said.append(f"{made.path} was PAUSED and is resumed")
+    return tuple(said)
 
 
 def find_newest(
@@ -208,7 +244,9 @@ def _build_record(
     retries = draws.keys.get("retries")
     commit = project.code.commit
     more = (*(() if retries is None else (retries,)), *((commit,) if commit else ()))
-    content = repr((sweep.content_hash, draws.seed, place, *more))
+    # A sweep with a larger run_cap is the same one: it goes on.
+    kept = {key: value for key, value in sweep.config.items() if key != "run_cap"}
+    content = repr((json.dumps(kept, sort_keys=True), draws.seed, place, *more))
     return SweepRecord(
         mutation_id=uuid.uuid4().hex,
         sweep_path="",

@@ -12,7 +12,12 @@ SIGNALS = 128  # a shell's exit codes above it stand for signals
 
 def list_doubts(results: Results) -> tuple[str, ...]:
     """Say what to know before one believes a ranking."""
-    return (*list_metric_doubts(results), *_doubt_exits(results), *_doubt_lengths(results))
+    return (
+        *list_metric_doubts(results),
+        *_doubt_exits(results),
+        *_doubt_lengths(results),
+        *_doubt_equal_curves(results),
+    )
 
 
 def list_metric_doubts(results: Results) -> tuple[str, ...]:
@@ -49,6 +54,22 @@ def _doubt_lengths(results: Results) -> Iterator[str]:
         yield (
             f"{len(results.short_runs)} of {done} finished runs ended before the others: "
             f"{first.run_id} {first}"
+        )
+
+
+def _doubt_equal_curves(results: Results) -> Iterator[str]:
+    """Report configurations that made no difference, such as to a script with a file of its own."""
+    rows = [row for row in results.rows if row.run_id in results.equal_curves]
+    if rows:
+        names = [
+            name
+            for name, value in rows[0].parameters.items()
+            if any(row.parameters.get(name) != value for row in rows)
+        ]
+        shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
+        yield (
+            f"{len(rows)} configurations have the same curve of {results.metric} although they "
+            f"differ in {shown}: the script may not read its flags or wandb.config"
         )
 
 

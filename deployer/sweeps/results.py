@@ -105,6 +105,7 @@ class Results:
     `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
     what the first finished run did log. `short_runs` ended well before the step of the others.
+    `equal_curves` are runs of different configurations with the same curve of the metric.
     """
 
     sweep_path: str
@@ -120,6 +121,7 @@ class Results:
     not_finite: int = 0
     logged: tuple[str, ...] = ()
     short_runs: tuple[ShortRun, ...] = ()
+    equal_curves: tuple[str, ...] = ()
 
     @property
     def metric_missing(self) -> bool:

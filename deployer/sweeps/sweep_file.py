@@ -6,7 +6,6 @@ Files are read as W&B reads them. `load_sweep` reads a file; everything else is 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +27,8 @@ class Sweep:
     """A sweep that can run.
 
     `config` is what is sent, distributions filled in; `text` is the same as YAML. `expected` is
-    the number of configurations, None for an endless one. `content_hash` is the same for the same
-    configuration, whatever the order and the comments of the file. `warnings` are sentences,
-    `document` is the file with its lines.
+    the number of configurations, None for an endless one. `warnings` are sentences, `document` is
+    the file with its lines.
     """
 
     name: str | None
@@ -46,7 +44,6 @@ class Sweep:
     config: dict[str, Any]
     text: str
     expected: int | None
-    content_hash: str
     document: Document = field(repr=False, compare=False)
     warnings: tuple[str, ...] = ()
 
@@ -120,7 +117,6 @@ def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document
         config=sent,
         text=dump_config(sent),
         expected=expected_count(sent),
-        content_hash=hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest(),
         document=document,
         warnings=warnings,
     )

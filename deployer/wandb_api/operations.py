@@ -176,6 +176,13 @@ def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
     )
 
 
+def reopen_sweep(client: Client, sweep: SweepInfo, config: str) -> None:
+    """Give a sweep another configuration as YAML text, and let it run."""
+    variables = {"entityName": sweep.path.entity, "projectName": sweep.path.project}
+    variables |= {"id": sweep.node_id, "state": "RUNNING", "config": config}
+    client.execute(queries.REOPEN_SWEEP, variables)
+
+
 def delete_sweep(client: Client, path: SweepPath) -> None:
     """Delete a sweep and keep its runs; raises WandbError where the server has no such request."""
     if DELETE_SWEEP not in client.mutations:

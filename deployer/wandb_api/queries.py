@@ -121,6 +121,16 @@ mutation UpsertSweepState(
 }
 """
 
+REOPEN_SWEEP = """
+mutation UpsertSweepConfig(
+  $id: ID!, $state: String!, $config: String!, $entityName: String, $projectName: String
+) {
+  upsertSweep(input: {
+    id: $id, state: $state, config: $config, entityName: $entityName, projectName: $projectName
+  }) { sweep { name state } }
+}
+"""
+
 LOG_TAIL = """
 query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $last: Int!) {
   project(name: $project, entityName: $entity) {

@@ -64,6 +64,26 @@ def test_a_metric_that_diverges_is_named_rightly(project: Project, backend: Serv
     assert done.stderr.splitlines()[-1] == f"hint: see what diverges: deployer agents logs {path}"
 
 
+def test_configurations_that_make_no_difference_are_named(
+    project: Project, backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(backend, "ignored")
+    sweep = sdk.create_sweep(
+        {**grid(lr=[1, 2, 3], seed=[0]), "metric": {"name": "loss", "goal": "minimize"}}
+    )
+    agent = sdk.create_agent(sweep)
+    for curve in ((3.5, 2.5, 1.5), (3.5, 2.25, 1.5), (3.5, 2.5, 1.5)):
+        (command,) = sdk.heartbeat(agent)
+        sdk.init_run(command["run_id"], config=json.dumps(command["args"]))
+        sdk.log(command["run_id"], [{"_step": n, "loss": v} for n, v in enumerate(curve)])
+        sdk.finish(command["run_id"])
+    done = project.run("results", f"{sdk.entity}/ignored/{sweep}", **backend.environment)
+    assert (
+        "warning: 2 configurations have the same curve of loss although they differ in lr: "
+        "the script may not read its flags or wandb.config\n"
+    ) in done.stdout
+
+
 def test_a_recount_of_an_unfinished_sweep_proves_nothing(
     project: Project, backend: ServedBackend
 ) -> None:

@@ -71,7 +71,8 @@ def test_the_same_content_goes_on_and_other_content_does_not(
     first = make(server, config)
     assert first.created
     assert make(server, config) == MadeSweep(first.path, created=False)
-    (config.folder / "grid.yaml").write_text("# only a comment\n" + GRID)
+    program, rest = GRID.split("\n", 1)
+    (config.folder / "grid.yaml").write_text(f"# only a comment\n{rest}{program}\n")
     assert make(server, config).path == first.path
     assert make(server, config, continued=False).path != first.path
     (config.folder / "grid.yaml").write_text(GRID.replace("[1, 2]", "[1, 3]"))
@@ -91,6 +92,24 @@ def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config
     assert get_sweep(server.client, path).state == "RUNNING"
     set_sweep_state(server.client, get_sweep(server.client, path), "CANCELED")
     assert make(server, config).path != path
+
+
+def test_a_finished_sweep_goes_on_with_a_larger_run_cap(server: Server, config: Project) -> None:
+    def make_capped(cap: int) -> MadeSweep:
+        capped = GRID.replace("grid\n", f"random\nrun_cap: {cap}\n")
+        (config.folder / "grid.yaml").write_text(capped)
+        return make(server, config)
+
+    path = make_capped(2).path
+    set_sweep_state(server.client, get_sweep(server.client, path), "FINISHED")
+    said = f"{path} goes on: run_cap was 2, now 4"
+    assert make_capped(4) == MadeSweep(path, created=False, warnings=(said,))
+    info = get_sweep(server.client, path)
+    assert (info.state, info.config["run_cap"]) == ("RUNNING", 4)
+    said = f"run_cap of {path} stays 4: --new starts one with 3"
+    assert make_capped(3) == MadeSweep(path, created=False, warnings=(said,))
+    set_sweep_state(server.client, get_sweep(server.client, path), "CANCELED")
+    assert make_capped(5).path != path
 
 
 @pytest.mark.parametrize("continued", [True, False])

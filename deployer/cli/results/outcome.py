@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from deployer.cli.output.ranking_view import View
@@ -21,6 +22,7 @@ from deployer.cli.output.views import (
 from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
 from deployer.sweeps.doubts import list_metric_doubts
+from deployer.sweeps.equal_curves import find_equal_curves
 from deployer.sweeps.results import Results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
@@ -41,6 +43,7 @@ def show_outcome(
     view: View = View(),
 ) -> None:
     """Show ranking, failures, coverage, best configuration and the page's address."""
+    results = replace(results, equal_curves=find_equal_curves(server, path, results))
     page = server.sweep_url(path)
     if output == "json":
         failures = _failures_with_lines(server, executor, path, results)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from deployer.config.project import Project
 from deployer.errors import ConfigError, SweepEnded
 from deployer.launch.request import Request
-from deployer.sweeps.creation import find_newest
+from deployer.sweeps.creation import find_newest, goes_on
 from deployer.sweeps.endings import describe_attempt
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
@@ -37,8 +37,13 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
         said = f"its sweep {path} was stopped, since {results.stop_reason}{first}"
         ways = f"fix the script, then run them again: deployer heal {path}; {another}"
         raise ConfigError(file, said, ways)
+    if goes_on(request.sweep, found[1]):
+        return
     whole = coverage.expected is None or coverage.complete
     first = f"deployer results {path}" if whole else f"run what is missing: deployer heal {path}"
+    cap = found[1].config.get("run_cap")
+    if cap and found[1].state == "FINISHED" and request.sweep.method != "grid":
+        another = f"add runs to it: deployer up {file} --run-cap {2 * cap}; {another}"
     said = f"its sweep {path} is {found[1].state}: {coverage.sentence()}"
     raise SweepEnded(file, said, f"{first}; {another}")
 
