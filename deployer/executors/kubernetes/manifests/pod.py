@@ -21,7 +21,6 @@ def list_common_fields(container: str) -> tuple[str, ...]:
         f"{POD}.securityContext.runAsUser",
         f"{POD}.securityContext.fsGroup",
         f"{main}.image",
-        f"{main}.imagePullPolicy",
         f"{main}.command",
         f"{main}.env",
     )
