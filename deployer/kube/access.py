@@ -117,6 +117,13 @@ class _Loader(kube_config.KubeConfigLoader):  # type: ignore[misc]
     """Reads a kubeconfig as the client does, which would wait forever for a credential plugin."""
 
     plugin_killed = False
+    token: str
+
+    def _load_user_token(self) -> Any:
+        found = super()._load_user_token()
+        if found:
+            self.token = self.token.strip()  # a `tokenFile` may end a line, as for kubectl
+        return found
 
     def _load_from_exec_plugin(self) -> Any:
         if "exec" not in self._user:

@@ -80,7 +80,14 @@ TROUBLES: tuple[tuple[type[Exception], str, str], ...] = (
     (dynamic.KubernetesValidateMissing, "kubernetes-validate is not installed", REPORT),
     (ConfigException, "the kubeconfig is wrong", "kubectl config view"),
     (OpenApiException, "the client refuses what was to be sent", SENT),
-    (ValueError, "the answer is not Kubernetes'", REACH),
+    (json.JSONDecodeError, "the answer is not Kubernetes'", REACH),
+    (UnicodeDecodeError, "the answer is not Kubernetes'", REACH),
+    # Its text may hold the token.
+    (
+        ValueError,
+        "the client cannot send it: is the kubeconfig's token one line?",
+        "kubectl config view",
+    ),
     (OSError, "the connection failed", REACH),
 )
 # The request was sent, and its effect is unknown unless it only read.

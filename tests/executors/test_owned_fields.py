@@ -88,7 +88,8 @@ def test_python_changes_all_owned_fields_and_no_others(name: str) -> None:
     gpu = {"count": 2, "product": "A100"}
     full = replace_section(
         "everything_else", **changes, generate_name=False, gpu=gpu, cpu=8, memory="9Gi",
-        shared_memory="3Gi", tolerations=[{"key": "gpu"}], python="python3.12", image_pull_policy=None,
+        shared_memory="3Gi", tolerations=[{"key": "gpu"}], python="python3.12",
+        image_pull_policy=None,
     )  # fmt: skip
     moved = replace_section(
         "own_checkpoints", code="image", working_dir="/srv", gpu={"resource": "amd.com/gpu"}

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access
+from deployer.kube.client import Kube
+from deployer.kube.kinds import POD
 
 
-def read(folder: Path, user: dict[str, Any]) -> Access:
+def read(folder: Path, user: dict[str, Any], server: str = "https://127.0.0.1:9") -> Access:
     """Load a kubeconfig with one cluster and this user."""
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
     }
@@ -39,6 +42,22 @@ def build_plugin(command: str) -> dict[str, Any]:
 def test_a_user_is_impersonated(tmp_path: Path) -> None:
     access = read(tmp_path, {"token": "t", "as": "ann"})
     assert access.client.default_headers["Impersonate-User"] == "ann"
+
+
+def test_a_token_file_may_end_its_line(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("abc\n")
+    access = read(tmp_path, {"tokenFile": str(tmp_path / "token")})
+    [authorization] = access.client.configuration.auth_settings().values()
+    assert authorization["value"] == "Bearer abc"
+
+
+def test_a_token_that_cannot_be_sent_is_not_called_an_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        kube = Kube(read(tmp_path, {"token": "secret-a\nsecret-b"}, server))
+        with pytest.raises(KubeError, match="the client cannot send it") as caught:
+            kube.list_objects(POD)
+    assert "secret" not in f"{caught.value} {caught.value.hint}"
 
 
 @pytest.mark.parametrize("key", ["as-groups", "as-uid", "as-user-extra"])
