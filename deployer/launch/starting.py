@@ -18,7 +18,12 @@ from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import apply_plan, choose_bound, plan_agents
 from deployer.launch.agents.scaling import dismiss_ended, scale_down
 from deployer.launch.backend_revival import ask_patiently
-from deployer.launch.checks.check import check_reach, warn_about_deadline, warn_about_many
+from deployer.launch.checks.check import (
+    check_reach,
+    warn_about_deadline,
+    warn_about_many,
+    warn_about_port,
+)
 from deployer.launch.checks.script import add_script_check
 from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.packing.decision import settle_packing
@@ -88,8 +93,12 @@ def start_agents(
         deadline=deadline,
         pace=choose_pace(project, server.extended),
     )
-    if warning := warn_about_many(server, len(plan.agents)):
-        tell(f"warning: {warning}")
+    for warning in (
+        warn_about_many(server, len(plan.agents)),
+        warn_about_port(target, sweep.config, plan.asked),
+    ):
+        if warning:
+            tell(f"warning: {warning}")
     if sweep.state == "PAUSED" and plan.agents:
         said = "is PAUSED: agents wait and hold their GPUs until"
         tell(f"{path} {said}: deployer sweep resume {path}")

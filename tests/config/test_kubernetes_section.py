@@ -127,6 +127,12 @@ PLACE = "deployer.yaml: kubernetes"
         ("{gpu: {kount: 1}}", "gpu.kount: unknown key", "did you mean `count`?"),
         ("{gpu: many}", "gpu: 'many' is not a mapping", "write `name: value` pairs below it"),
         ("{gpu: true}", "gpu: True is not a mapping", "write `name: value` pairs below it"),
+        (
+            "{gpu: 0.5}",
+            "gpu: a part of a GPU cannot be asked for",
+            "several agents share one: gpu: 1 and agents_per_pod: 2, or a slice by resource:",
+        ),
+        ("{gpu: {product: [A100, H100]}}", "gpu: a list, and agents get one product", None),
         ("{gpu: -1}", "gpu.count: input should be greater than or equal to 0", ""),
         ("{image: 3}", "image: 3 is not text", "put it in quotes"),
         ("{image: Team/Trainer:1}", "image: 'Team/Trainer:1' is not valid", IMAGE_HINT),

@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.executors.findings import run_checks
 from deployer.executors.registry import find_target
 from deployer.executors.target import Limits
-from deployer.launch.checks.check import check, check_reach, list_target_checks
+from deployer.launch.agents.planning import build_draft
+from deployer.launch.checks.check import (
+    check,
+    check_reach,
+    list_target_checks,
+    warn_about_port,
+)
 from deployer.launch.request import Packing, Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
@@ -46,6 +53,51 @@ def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it(tmp_path: Pa
             f"--on: agents on {on} do not reach {url}, the embedded backend of --on gke"
         )
         assert raised.value.hint == "start them there: --on gke"
+
+
+@pytest.mark.parametrize(
+    ("words", "on", "agents", "shared"),
+    [
+        ("torchrun --master_port 29500 ${program}", "local", 2, "--master_port 29500"),
+        (
+            "torchrun --rdzv-endpoint=localhost:29400 x",
+            "local",
+            2,
+            "--rdzv-endpoint=localhost:29400",
+        ),
+        ("torchrun --rdzv-endpoint=localhost:0 x", "local", 2, ""),
+        ("torchrun --master_port 29500 x", "local", 1, ""),
+        ("torchrun --master_port 29500 x", "kubernetes", 2, ""),
+    ],
+)
+def test_a_port_that_agents_of_one_machine_would_share_is_named(
+    words: str, on: str, agents: int, shared: str, tmp_path: Path
+) -> None:
+    target = find_target(read_project(tmp_path), on)
+    warning = warn_about_port(target, {"command": words.split()}, agents)
+    assert warning.partition(": one port for 2 agents")[0] == shared
+
+
+def test_what_a_template_says_in_vain_is_named_and_its_image_serves_the_backend(
+    tmp_path: Path,
+) -> None:
+    container = {"name": "main", "image": "own:3", "env": [{"name": "WANDB_PROJECT", "value": "x"}]}
+    pod = {"containers": [container], "restartPolicy": "Never"}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x", "namespace": "team"}}
+    job |= {"spec": {"template": {"spec": pod}}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    (tmp_path / "deployer.yaml").write_text(
+        "wandb: embedded\nkubernetes: {template: job.yaml, code: image}\n"
+    )
+    project = read_project(tmp_path)
+    target = find_target(project, "kubernetes")
+    draft = build_draft(project, target.backend_url, True)
+    assert target.list_warnings(draft) == [
+        "WANDB_PROJECT takes runs out of their sweep: remove it from the agents' environment",
+        "job.yaml: namespace team is not used: kubernetes: {namespace: team} in deployer.yaml is",
+    ]
+    sets = [one for one in target.preview(draft, 0.0, print) if one["kind"] == "StatefulSet"]
+    assert sets[0]["spec"]["template"]["spec"]["containers"][0]["image"] == "own:3"
 
 
 GRID = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"

@@ -54,6 +54,15 @@ PATTERN_HINTS = {
 
 def count_to_gpu(value: object) -> object:
     """Take `gpu: 2` as `gpu: {count: 2}`."""
+    given = value.get("count") if isinstance(value, dict) else value
+    if isinstance(given, float):
+        hint = "several agents share one: gpu: 1 and agents_per_pod: 2, or a slice by resource:"
+        raise PydanticCustomError("gpu", "a part of a GPU cannot be asked for", {"hint": hint})
+    if isinstance(value, list) or (
+        isinstance(value, dict) and isinstance(value.get("product"), list)
+    ):
+        hint = "write gpu: {count: 1, product: NAME}, or leave it out and set node_selector"
+        raise PydanticCustomError("gpu", "a list, and agents get one product", {"hint": hint})
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -50,7 +50,11 @@ from deployer.executors.kubernetes.manifests.container import build_container
 from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
-from deployer.executors.kubernetes.manifests.templates import load_templates
+from deployer.executors.kubernetes.manifests.templates import (
+    find_template_image,
+    load_templates,
+    warn_about_variables,
+)
 from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.plan import Plan
@@ -267,7 +271,18 @@ class KubernetesTarget(Target):
         # Without the archive, which takes time.
         manifests = self._build(plan, replace(self._with_image(NOT_BUILT), code="image"), 0.0)
         job = next(one for one in manifests if kind_of(one) == JOB)
-        return [*filter(None, (left_out, warn_about_spot(job, self._spot_pools)))]
+        doubts = (left_out, warn_about_spot(job, self._spot_pools), warn_about_variables(job))
+        return [*filter(None, (*doubts, self._warn_about_namespace()))]
+
+    def _warn_about_namespace(self) -> str:
+        """Name the namespace of a template that is not the agents'."""
+        path = self.project.kubernetes.template
+        job = load_templates(self.project.folder / path).template if path else None
+        named = job["metadata"].get("namespace") if job else None
+        if not named or named == self.project.kubernetes.namespace:
+            return ""
+        setting = f"kubernetes: {{namespace: {named}}} in deployer.yaml is"
+        return f"{path}: namespace {named} is not used: {setting}"
 
     @property
     def _spot_pools(self) -> str:
@@ -303,14 +318,19 @@ class KubernetesTarget(Target):
 
     def _find_loader_image(self) -> ClusterConfig:
         """Return the section with the agents' image; raises ImageError if none was pushed."""
-        section = self.project.kubernetes
-        return section if section.image or not self.pushed else self._with_image(self.pushed())
+        pushed = None if self.project.kubernetes.image else self.pushed
+        return self._with_image(pushed() if pushed else "")
 
     def _with_image(self, image: str) -> ClusterConfig:
-        """Return the section with an image, if `image:` builds one and none is named."""
-        section = self.section
-        builds = self.project.image.repository and not section.image
-        return replace(section, image=image) if builds else section
+        """Return the section with an image if none is named: what `image:` builds, or a template's.
+
+        The backend and loaders have the agents' image, too.
+        """
+        section, project = self.section, self.project
+        if section.image:
+            return section
+        other = None if project.image.repository else find_template_image(section, project.folder)
+        return replace(section, image=image if project.image.repository else other)
 
     def _name_image(self, tell: Tell) -> str:
         """Name the image that `up` would push, by its digest if the registry has it already."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.server import Inside, Server
 
 MANY_AGENTS = 20
+PORT = re.compile(r"--master[-_]port[= ][1-9]\d*|--rdzv[-_]endpoint[= ]\S*:[1-9]\d*")
 
 
 def check(project: Project, target: Target, request: Request, server: Server | None) -> None:
@@ -168,6 +170,15 @@ def warn_about_many(server: Server, replicas: int) -> str:
         f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers were seen to "
         f"refuse more than 200 requests a minute, so above {MANY_AGENTS} agents runs come late"
     )
+
+
+def warn_about_port(target: Target, config: Mapping[str, Any], agents: int) -> str:
+    """Name a port for processes of one run that several agents of this machine would share."""
+    named = PORT.search(" ".join(str(word) for word in config.get("command") or ()))
+    if not named or agents < 2 or not target.runs_here:
+        return ""
+    said = f"{named[0]}: one port for {agents} agents of this machine, and the second run fails"
+    return f"{said}; torchrun --standalone takes a free one"
 
 
 def warn_about_deadline(target: Target) -> str:

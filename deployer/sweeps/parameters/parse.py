@@ -39,6 +39,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 SUM_TOLERANCE = 1e-5
 # e to it is 3e8: a larger bound of `log_uniform` is a value rather than an exponent.
 LIKELY_EXPONENT = 20
+RAY = re.compile(r"(ray\.)?tune\.\w+|grid_search$")
+RANGE = "write values: [...], or min: and max: with a distribution such as log_uniform_values"
 
 
 def parse_parameters(raw: Any) -> tuple[Space, tuple[Problem, ...]]:
@@ -92,7 +94,10 @@ class _Reader:
             self.complain(place, "it has no values", "add value, values, or min and max")
         elif not isinstance(raw, Mapping):
             key = "values" if isinstance(raw, list) else "value"
-            self.complain(place, f"{shown(raw)} is not a mapping", f"write {{{key}: {raw}}}")
+            said, hint = f"{shown(raw)} is not a mapping", f"write {{{key}: {raw}}}"
+            if isinstance(raw, str) and RAY.match(raw):
+                said, hint = f"{shown(raw)} is a range of Ray Tune's", RANGE
+            self.complain(place, said, hint)
         elif NESTED in raw and "distribution" not in raw:
             self.check_name(place, name)
             self.check_keys(place, "a group of parameters", raw, (NESTED,))
@@ -136,7 +141,9 @@ class _Reader:
 
     def complain_formless(self, place: Place, raw: Mapping[str, Any]) -> None:
         unknown = [key for key in raw if key not in KNOWN_KEYS]
-        if unknown:
+        if unknown and RAY.match(str(unknown[0])):
+            self.complain(place, f"{unknown[0]} is Ray Tune's, which W&B does not read", RANGE)
+        elif unknown:
             message = f"W&B does not know {unknown[0]}, and nothing else says which values to take"
             self.complain(place, message, nearest(unknown[0], KNOWN_KEYS))
         elif raw:

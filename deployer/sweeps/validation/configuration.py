@@ -20,6 +20,10 @@ from deployer.sweeps.validation.texts import check_sendable, check_start, check_
 
 def check_config(config: Mapping[str, Any]) -> list[Problem]:
     """Return all complaints about the configuration of a sweep that agents are to run."""
+    if str(config.get("apiVersion")).startswith("kubeflow.org/"):
+        said = f"{config.get('kind')} of Kubeflow, which is no W&B sweep"
+        hint = "write program, method, metric and parameters: deployer init SCRIPT drafts them"
+        return [Problem(("kind",), said, hint)]
     found = check_content(config)
     if list(check_sendable((), config)):
         return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.sweeps.parameters.forms import Continuous
 from deployer.sweeps.parameters.keys import nearest, shown
 from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.problem import Problem, Problems, doubt
@@ -35,6 +37,13 @@ def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
         path = tuple(part for name in parameter.path for part in ("parameters", name))
         message = "a grid cannot go through a continuous range or probabilities"
         yield Problem(path, message, "list values: [...], or choose method: random or bayes")
+    for parameter in space.parameters:
+        if isinstance(parameter, Continuous) and parameter.q and (size := parameter.grid_size):
+            last, end = parameter.grid_value(size - 1), parameter.second
+            if math.isclose(last + parameter.q, end):
+                path = tuple(part for name in parameter.path for part in ("parameters", name))
+                message = f"a grid leaves out max: its last value is {last:.6g}"
+                yield doubt((*path, "max"), message, f"write max: {end + parameter.q / 2:.6g}")
     size = space.grid_size
     cap = config.get("run_cap")
     limit = min(size or 0, cap) if type(cap) is int else size or 0

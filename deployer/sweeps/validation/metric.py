@@ -31,7 +31,11 @@ def check_metric(config: Mapping[str, Any]) -> Problems:
     if not isinstance(metric, Mapping):
         name = metric if isinstance(metric, str) and metric else "loss"
         hint = f"write metric: {{name: {name}, goal: minimize}}"
-        yield Problem(("metric",), f"{shown(metric)} is not a mapping", hint)
+        said = f"{shown(metric)} is not a mapping"
+        if isinstance(metric, list) and len(metric) > 1:
+            said = f"{len(metric)} metrics, and a sweep is ranked by one"
+            hint = "keep one as a mapping; the others are logged as well"
+        yield Problem(("metric",), said, hint)
         return
     yield from _check_one(("metric",), metric)
 

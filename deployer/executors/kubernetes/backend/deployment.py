@@ -20,6 +20,7 @@ from deployer.executors.kubernetes.backend.manifests import (
 from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
 from deployer.executors.kubernetes.backend.rights import OF_POLICY, check_rights
 from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.executors.kubernetes.manifests.templates import find_template_image
 from deployer.executors.kubernetes.rights import describe_rights, find_missing
 from deployer.images.backend_archive import build_backend_archive
 from deployer.images.image import find_pushed
@@ -166,7 +167,7 @@ def find_image(project: Project) -> str | None:
     """Return the agents' image: the one that is named, else what was pushed of this folder."""
     named = project.kubernetes.image
     if named or not project.image.repository:
-        return named
+        return named or find_template_image(project.kubernetes, project.folder)
     return find_pushed(project.image, project.folder, project.environment)
 
 

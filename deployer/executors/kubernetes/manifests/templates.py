@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from deployer.config.paths import find_packaged
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.job import (
@@ -17,6 +18,9 @@ from deployer.executors.kubernetes.manifests.job import (
     WANDB_REQUIREMENTS,
     find_container,
 )
+
+# Variables of the SDK that a run of a sweep has no use for; WANDB_MODE may be `online`.
+OF_OTHER_RUNS = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_SWEEP_ID")
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,22 @@ def load_templates(template: Path | None = None) -> Templates:
         template=job,
         others=others,
     )
+
+
+def find_template_image(cluster: ClusterConfig, folder: Path) -> str | None:
+    """Return the image that the user's template names for the agent; raises ConfigError."""
+    job = _load_template(folder / cluster.template)[0] if cluster.template else None
+    container = find_container(job) if job else None
+    return container.get("image") if container else None
+
+
+def warn_about_variables(job: Manifest) -> str:
+    """Name a variable that the user gave an agent and that takes its runs from their sweep."""
+    container = find_container(job) or {}
+    named = {one["name"]: one.get("value") for one in container.get("env") or ()}
+    wrong = [name for name in OF_OTHER_RUNS if named.get(name, "online") != "online"]
+    said = "takes runs out of their sweep: remove it from the agents' environment"
+    return f"{wrong[0]} {said}" if wrong else ""
 
 
 def find_folder() -> Path:
