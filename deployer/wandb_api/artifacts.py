@@ -14,7 +14,7 @@ import requests
 from deployer.errors import WandbError
 from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 from deployer.wandb_api import queries
-from deployer.wandb_api.client import Client, is_loopback, translate
+from deployer.wandb_api.client import Client, is_loopback, read_refusal, translate
 from deployer.wandb_api.model import SweepPath, parse_json
 
 PER_PAGE = 100
@@ -89,7 +89,7 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
                 if offset and reply.status_code == NOTHING_MORE:
                     return
                 if not reply.ok:
-                    said = f"{client.base_url}: a file: HTTP {reply.status_code} {reply.reason}"
+                    said = f"{client.base_url}: a file: {read_refusal(reply)}"
                     raise WandbError(said, status=reply.status_code)
                 skipped = offset if reply.status_code != PARTIAL_CONTENT else 0
                 for chunk in reply.iter_content(CHUNK_BYTES):

@@ -255,6 +255,11 @@ def _problem(body: dict[str, Any]) -> str:
     return str(error) if error else ""
 
 
+def read_refusal(response: requests.Response) -> str:
+    """Return the server's own sentence about a refused request, else its status."""
+    return _problem(_json_object(response.text)) or _plain_sentence(response)
+
+
 def _plain_sentence(response: requests.Response) -> str:
     return f"HTTP {response.status_code} {response.reason or ''}".strip()
 

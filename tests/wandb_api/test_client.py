@@ -14,6 +14,7 @@ import pytest
 import requests  # noqa: TID251 - whose exceptions must all be mapped
 
 from deployer.errors import WandbError
+from deployer.wandb_api.artifacts import read_file
 from deployer.wandb_api.client import TROUBLES, Client, translate
 from deployer.wandb_api.model import (
     SweepPath,
@@ -271,6 +272,14 @@ def test_a_missing_sweep_has_status_404(served: ServedBackend) -> None:
     with pytest.raises(WandbError) as caught:
         get_sweep(client, SweepPath(served.entity, "none", "nothere"))
     assert caught.value.status == 404
+
+
+def test_the_server_says_why_it_sends_no_file(served: ServedBackend) -> None:
+    client = Client(served.url, served.key)
+    entity = get_viewer(client).entity
+    sent = read_file(client, f"{served.url}/files/{entity}/none/r/x.txt")
+    with pytest.raises(WandbError, match=r"a file: project .*none.* not found"):
+        next(sent)
 
 
 def test_the_embedded_backend_makes_one_sweep_for_one_mutation_id(backend: ServedBackend) -> None:

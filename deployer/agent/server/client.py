@@ -68,8 +68,7 @@ def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Re
     except urllib.error.HTTPError as error:
         return _refusal(server, error)
     except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        return Reply(0, error=f"{server.base_url} does not answer: {reason}")
+        return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
 
 
 def _open(request: Any, timeout: float) -> Any:
@@ -88,16 +87,21 @@ def _open(request: Any, timeout: float) -> Any:
 
 
 def _refusal(server: Server, error: Any) -> Reply:
-    try:
-        text = server_message(json.loads(error.read(MAX_REPLY_BYTES)))
-    except (OSError, ValueError):
-        text = ""
     wait = error.headers.get("Retry-After", "")
     return Reply(
         error.code,
-        error=f"{server.base_url} answered {error.code}: {text or error.reason}",
+        error=f"{server.base_url} answered {error.code}: {read_reason(error)}",
         retry_after_seconds=float(wait) if wait.isdigit() else 0.0,
     )
+
+
+def read_reason(error: Any) -> str:
+    """Return the server's own sentence if an error of urllib has one, else the error's reason."""
+    try:
+        text = server_message(json.loads(error.read(MAX_REPLY_BYTES)))
+    except (AttributeError, OSError, ValueError):  # no answer, or not one of a W&B server
+        text = ""
+    return text or str(getattr(error, "reason", error))
 
 
 def server_message(body: Any) -> str:

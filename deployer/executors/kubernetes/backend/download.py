@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 
+from deployer.agent.server.client import read_reason
 from deployer.backend.server.daemon import start_backend, stop_backend
 from deployer.backend.storage.backup import adopt_copy
 from deployer.backend.storage.copy_proof import Copied
@@ -23,6 +24,7 @@ from deployer.executors.target import Saved, Tell
 from deployer.kube.client import Kube
 from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import CLAIM
+from deployer.waiting import waiting_for
 
 TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
 TRIES = 3  # nobody may be there to type the command again
@@ -60,17 +62,20 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
     # No proxy: the address is this machine's own.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     credentials = base64.b64encode(f"api:{backend.key}".encode()).decode()
+    words = f"the backend in namespace {backend.namespace}"
     with open_forward(kube, backend) as forward:
         request = urllib.request.Request(f"{forward.url}/deployer/copy")
         request.add_header("Authorization", f"Basic {credentials}")
         try:
-            with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                served = stop_backend(data, for_good=False)
-                try:
-                    return adopt_copy(answer, data)
-                finally:
-                    if served:
-                        start_backend(data)
-        except urllib.error.URLError as error:
-            said = f"the backend in namespace {backend.namespace} sends no copy: {error.reason}"
+            with waiting_for(f"{words} to copy its database"):
+                answer = opener.open(request, timeout=TIMEOUT_SECONDS)
+        except (OSError, HTTPException) as error:
+            said = f"{words} sends no copy: {read_reason(error)}"
             raise BackendError(said, f"kubectl logs {backend.pod} -n {kube.namespace}") from error
+        with answer:
+            served = stop_backend(data, for_good=False)
+            try:
+                return adopt_copy(answer, data)
+            finally:
+                if served:
+                    start_backend(data)
