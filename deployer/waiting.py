@@ -17,6 +17,7 @@ TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
 SILENCE_SECONDS = 1.2  # with the start of a command less than 2
 SHORTEST_SECONDS = 0.5  # an answer that comes so soon is not worth a line
 ALL_SECONDS = 30.0  # of all requests of a command that were not answered
+EXAMINATION_SECONDS = 15.0  # the same of `doctor`, for which a slow server is a finding
 LAST_SECONDS = 2.0  # of each request after that
 REPEAT_SECONDS = 60.0  # between two lines about the same system
 
@@ -29,7 +30,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._tell: Callable[[str], None] | None = None
-        self._endless = True
+        self._endless, self._all_seconds = True, ALL_SECONDS
         self._began_at = 0.0
         self.printed = False  # anything at all, by this command
         self._in_vain: dict[str, float] = {}  # seconds without an answer
@@ -39,11 +40,16 @@ class Waiting:
     def begin_command(self, tell: Callable[[str], None]) -> None:
         """Print what is waited for, and limit what all requests without an answer take."""
         self._tell, self._endless, self._in_vain = tell, False, {}
+        self._all_seconds = ALL_SECONDS
         self._began_at, self.printed = time.monotonic(), False
 
     def end_command(self) -> None:
         """Print nothing from now on, and wait without limit, as the library does."""
         self._tell, self._endless = None, True
+
+    def begin_examination(self) -> None:
+        """Wait less from now on, since no answer is what the command reports."""
+        self._all_seconds = EXAMINATION_SECONDS
 
     def begin_watching(self) -> None:
         """Wait without end from now on: the sweep runs whether or not a server answers."""
@@ -62,7 +68,7 @@ class Waiting:
 
     @property
     def _left_seconds(self) -> float:
-        return inf if self._endless else ALL_SECONDS - sum(list(self._in_vain.values()))
+        return inf if self._endless else self._all_seconds - sum(list(self._in_vain.values()))
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:

@@ -28,6 +28,7 @@ from deployer.launch.checks.doctor import diagnose, mend
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
+from deployer.waiting import COMMAND
 
 app = make_app()
 
@@ -62,6 +63,7 @@ def doctor(
     Exit code 0 if nothing is wrong, 1 if something is. What one may not look at, and what passes
     with time, is no fault.
     """
+    COMMAND.begin_examination()
     config = settle_code(
         read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)), say
     )

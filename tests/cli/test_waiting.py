@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -144,6 +144,7 @@ class Case:
     lines: list[tuple[float, str]] = field(default_factory=list)
     end_seconds: float = 0.0
     code: int = 0
+    connections: int = 0
 
     def judge(self) -> str:
         """Return what is wrong with how it ended; empty if nothing is."""
@@ -160,22 +161,33 @@ class Case:
 
 
 @contextmanager
-def drop() -> Iterator[int]:
-    """Give a port whose queue is full: what else connects is not answered."""
+def drop() -> Iterator[socket.socket]:
+    """Give a listener whose queue is full: what else connects is not answered."""
     with socket.socket() as listener, socket.socket() as held:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
         held.connect(listener.getsockname())
-        yield listener.getsockname()[1]
+        yield listener
 
 
 @contextmanager
-def accept() -> Iterator[int]:
-    """Give a port that takes every connection and stays silent."""
+def accept() -> Iterator[socket.socket]:
+    """Give a listener that takes every connection and stays silent."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1000)
-        yield listener.getsockname()[1]
+        yield listener
+
+
+def count_connections(listener: socket.socket) -> int:
+    """Return how many connections a listener was asked for; those that ended are among them."""
+    listener.setblocking(False)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            count += 1
+    return count
 
 
 def write_program(folder: Path, name: str, text: str) -> None:
@@ -311,9 +323,11 @@ FEW = """
 kubernetes drop: doctor --deep
 kubernetes drop: down --all
 kubernetes accept: sweep show SWEEP
+kubernetes accept: doctor grid.yaml
 plugin sleep: agents list --all
 wandb drop: sweep list
 wandb accept: agents scale 2 SWEEP
+wandb accept: doctor
 registry accept: image push
 s3 accept: data get d
 builders sleep: image build --builder docker
@@ -338,15 +352,18 @@ def list_all() -> list[str]:
 
 def run_all(lines: Sequence[str], folder: Path) -> list[Case]:
     """Run each line's command beside its system."""
-    cases = []
+    cases, listeners = [], []
     with ExitStack() as ports:
         for number, line in enumerate(lines):
             place, _, words = line.partition(": ")
             system, way = place.split()
-            port = ports.enter_context({"accept": accept}.get(way, drop)())
+            listeners.append(ports.enter_context({"accept": accept}.get(way, drop)()))
+            port = listeners[-1].getsockname()[1]
             scheme = "http" if way == "accept" else "https"
             cases.append(build_case(folder / str(number), system, words, port, scheme))
         run_side_by_side(cases)
+        for case, listener in zip(cases, listeners, strict=True):
+            case.connections = count_connections(listener)
     return cases
 
 
@@ -366,6 +383,9 @@ def test_a_command_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> None:
     assert "get-token gave no credentials in 30 s and was ended" in said["agents list --all"]
     assert "(context lab)\n" in said["down --all"]
     assert "HTTPConnection" not in "".join(said.values())
+    assert "(read timeout=15.0)" in said["doctor"]
+    asked_once = [case for case in cases if case.words in ("doctor", "doctor grid.yaml")]
+    assert [case.connections for case in asked_once] == [1, 1]
 
 
 @pytest.mark.full
@@ -413,5 +433,9 @@ def test_what_was_waited_for_in_vain_leaves_less_time_until_the_sweep_is_watched
     with waiting.waiting_for("W&B"):
         pass  # it answers
     assert waiting.limit(TIMEOUTS_SECONDS) == (5.0, 10.0)
+    waiting.begin_examination()
+    assert waiting.limit(TIMEOUTS_SECONDS) == (2.0, 2.0)
+    waiting.begin_command(lambda _: None)
+    assert waiting.limit(TIMEOUTS_SECONDS) == TIMEOUTS_SECONDS
     waiting.begin_watching()
     assert waiting.limit(TIMEOUTS_SECONDS) == TIMEOUTS_SECONDS

@@ -199,7 +199,8 @@ class KubernetesTarget(Target):
         return mend(self.open_kube(), finding, tell)
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        found, project = examine_cluster(self.build_case(demand)), self.project
+        project = self.project
+        found = examine_cluster(self.open_kube(), lambda: self.build_case(demand))
         if not demand.bayes or any(one.wrong and one.code in NO_PODS for one in found):
             return found
         ask = partial(examine_bayes, self.open_kube(), project, self.grows, demand.deep)

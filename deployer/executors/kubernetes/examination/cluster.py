@@ -13,17 +13,18 @@ from deployer.executors.kubernetes.rights import NEEDED, find_missing
 from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.executors.kubernetes.waiting.admission import DRY_RUN
 from deployer.executors.reason import edit
+from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 
 OLDEST = (1, 24)
 
 
-def examine_server(case: Case) -> Iterator[Finding]:
+def examine_server(kube: Kube) -> Iterator[Finding]:
     """Ask the API server for its version and its time. Raises KubeError if it does not answer."""
-    version = case.kube.read_version()
-    subject = f"context {case.kube.context}" if case.kube.context else case.kube.server
+    version = kube.read_version()
+    subject = f"context {kube.context}" if kube.context else kube.server
     yield judge_version(subject, version)
-    yield judge_clock(case.kube.server, case.kube.ahead_seconds)
+    yield judge_clock(kube.server, kube.ahead_seconds)
 
 
 def judge_version(subject: str, version: str) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from deployer.executors.findings import Check, Finding, Question, examine_all, right, wrong
@@ -24,17 +24,19 @@ from deployer.executors.kubernetes.examination.queue import examine_priority, ex
 from deployer.executors.kubernetes.examination.quota import examine_limits, examine_quota
 from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.examination.rights import examine_rights
+from deployer.kube.client import Kube
 
 
-def examine_cluster(case: Case) -> tuple[Finding, ...]:
+def examine_cluster(kube: Kube, build_case: Callable[[], Case]) -> tuple[Finding, ...]:
     """Return what is right and wrong with a cluster, leaving nothing behind.
 
-    Of one that does not answer, and of a namespace that is not there, only what can be told.
+    Of one that does not answer, and of a namespace that is not there, only what can be told:
+    `build_case`, which asks the cluster too, is called once it has answered.
     """
-    where = f"context {case.kube.context}"
-    first = Question("cluster", where, lambda: examine_server(case)).examine()
+    first = Question("cluster", f"context {kube.context}", lambda: examine_server(kube)).examine()
     if any(one.code == "cluster" for one in first):
         return first
+    case = build_case()
     subject = f"namespace {case.namespace}"
     namespace = Question("namespace", subject, lambda: examine_access(case)).examine()
     questions = [*_list_cluster_questions(case)]
