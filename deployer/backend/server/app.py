@@ -47,6 +47,7 @@ from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.monitoring import Monitor, Timing
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
+from deployer.backend.threads import answer_in_thread, read_in_thread
 from deployer.backend.web.routes import build_page_routes
 
 logger = logging.getLogger(__name__)
@@ -109,15 +110,13 @@ class Surface:
         return PlainTextResponse(Health.DISK_FULL if full else "ok")
 
     async def graphql(self, http: HttpRequest) -> Response:
-        """Answer a GraphQL request.
-
-        It is read in threads of their own: slow answers to some keep no agent from its heartbeat.
-        """
+        """Answer a GraphQL request."""
         body = await receive(http, partial(run_in_threadpool, self.caller, http))
-        question, changes = await asyncio.to_thread(self._read_question, http, body)
+        question, changes = await read_in_thread(http, self._read_question, http, body)
         if changes:
-            return await self._change(partial(self._graphql, http, question, in_writer=True))
-        return await run_in_threadpool(self._query, http, question)
+            work = partial(self._graphql, http, question, in_writer=True)
+            return await self._change(http, work)
+        return await answer_in_thread(http, self._query, http, question)
 
     def _read_question(self, http: HttpRequest, body: Body) -> tuple[Question, bool]:
         self.caller(http)  # before anything of a stranger is parsed
@@ -135,7 +134,7 @@ class Surface:
         request = Request(self.backend, caller, _base_url(http), shared, waited, in_writer)
         return _reply(self.schema.answer(request, question))
 
-    async def _change(self, work: Callable[[float], Response]) -> Response:
+    async def _change(self, http: HttpRequest, work: Callable[[float], Response]) -> Response:
         """Have the writer do it, and again once that is done for which it does not wait."""
         begun, waited = time.monotonic(), 0.0
         while True:
@@ -144,7 +143,7 @@ class Surface:
             except _Undone as undone:
                 return undone.reply
             except Unread as unread:
-                await run_in_threadpool(read_config, unread.config)
+                await answer_in_thread(http, read_config, unread.config)
             except NotReady as early:
                 ready = asyncio.shield(asyncio.wrap_future(early.ready))
                 try:
@@ -169,7 +168,7 @@ class Surface:
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""
         body = await receive(http, partial(run_in_threadpool, self.caller, http))
-        chunk = await asyncio.to_thread(self._read_chunk, http, body)
+        chunk = await read_in_thread(http, self._read_chunk, http, body)
         return await asyncio.wrap_future(
             self.backend.store.submit(partial(self._file_stream, http, chunk))
         )

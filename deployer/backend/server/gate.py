@@ -6,7 +6,6 @@ to this machine's names alone, and nothing is changed for a page of another site
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 from collections import Counter
 from collections.abc import Mapping, MutableMapping
@@ -19,6 +18,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from deployer.backend.threads import find_asker
 
 READING = ("GET", "HEAD", "OPTIONS")
 PORTS = {"http": 80, "https": 443}
@@ -80,7 +81,7 @@ class Gate:
         if scope["method"] not in READING and _is_foreign(headers.get("origin"), host):
             await _refuse(403, "this was asked by a page of another site", scope, receive, answer)
             return
-        await self._take(_asker(headers), scope, receive, answer)
+        await self._take(find_asker(headers), scope, receive, answer)
 
     async def _take(self, asker: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on unless its key has its share already; without a key there is none."""
@@ -162,12 +163,3 @@ def _is_at(host: str, public: SplitResult) -> bool:
 def _is_foreign(origin: str | None, host: str) -> bool:
     """Tell whether a browser says that another site's page asks; programs say nothing."""
     return origin is not None and origin.partition("://")[2].lower() != host.lower()
-
-
-def _asker(headers: Headers) -> str:
-    """Return the key, or the session, that a request is counted for."""
-    _, _, value = headers.get("authorization", "").partition(" ")
-    try:
-        return base64.b64decode(value).decode().partition(":")[2] or headers.get("cookie", "")
-    except ValueError:
-        return value

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
-
-from starlette.concurrency import run_in_threadpool
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
@@ -19,13 +17,15 @@ PULSE_SECONDS = 15.0  # a comment now and then: a proxy keeps the connection, a 
 NAP_SECONDS = 0.25  # so soon a listener notices that the server is to stop
 
 
-async def list_changes(backend: Backend, look: Callable[[], object]) -> AsyncIterator[bytes]:
+async def list_changes(
+    backend: Backend, look: Callable[[], Awaitable[object]]
+) -> AsyncIterator[bytes]:
     """Yield an event for each change of what `look` returns; end when it refuses."""
     seen, quiet = "", 0.0
     yield b"retry: 2000\n\n"
     while not backend.ending.is_set():
         try:
-            now = hashlib.sha256(repr(await run_in_threadpool(look)).encode()).hexdigest()[:16]
+            now = hashlib.sha256(repr(await look()).encode()).hexdigest()[:16]
         except Refusal:
             return
         quiet += LOOK_SECONDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.sweep_control import change_sweep
+from deployer.backend.threads import answer_in_thread
 from deployer.backend.web.artifacts import find_artifact_of
 from deployer.backend.web.changes import list_changes
 from deployer.backend.web.forms import read_form
@@ -93,15 +94,24 @@ def build_page_routes(backend: Backend) -> list[BaseRoute]:
         Route("/logout", sign_in.leave, methods=["POST"]),
         Route("/static/{version}/{name:path}", pages.asset),
         Route(run_path + "/files/{name:path}", pages.download),
-        Route(run_path + "/history", pages.download_history),
+        _slow_route(run_path + "/history", pages.download_history),
         Route(version_path + "/files/{name:path}", pages.download_artifact),
         Route(sweep_path + "/state", pages.set_state, methods=["POST"]),
-        Route(sweep_path + "/importance", pages.importance),
-        Route("/api/pages/{entity:page}/{project}/curves", pages.curves),
-        *[Route(f"/api/pages{view.path}", partial(pages.data, view)) for view in VIEWS],
+        _slow_route(sweep_path + "/importance", pages.importance),
+        _slow_route("/api/pages/{entity:page}/{project}/curves", pages.curves),
+        *[_slow_route(f"/api/pages{view.path}", partial(pages.data, view)) for view in VIEWS],
         *[Route(f"/api/events{view.path}", partial(pages.changes, view)) for view in VIEWS],
         *[Route(view.path, partial(pages.page, view)) for view in VIEWS],
     ]
+
+
+def _slow_route(path: str, answer: Callable[[HttpRequest], Response]) -> Route:
+    """Return a route whose answers take their time in threads."""
+
+    async def endpoint(http: HttpRequest) -> Response:
+        return await answer_in_thread(http, answer, http)
+
+    return Route(path, endpoint)
 
 
 class Pages:
@@ -132,8 +142,8 @@ class Pages:
 
     async def changes(self, view: View, http: HttpRequest) -> Response:
         """Tell as server-sent events when a page's data is another one."""
-        look = partial(self._look, view, http)
-        await run_in_threadpool(look)
+        look = partial(answer_in_thread, http, self._look, view, http)
+        await look()
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
         stream = list_changes(self.backend, look)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

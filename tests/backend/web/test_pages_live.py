@@ -70,7 +70,7 @@ def test_listeners_end_with_the_server(tmp_path: Path) -> None:
 def test_a_listener_holds_no_thread_and_ends_when_it_is_refused(bench: Bench) -> None:
     seen = iter([1, 1, 2])
 
-    def look() -> int:
+    async def look() -> int:
         for value in seen:
             return value
         raise Refusal(401, "log in first")

@@ -1,0 +1,54 @@
+"""Threads for slow work, of which a key has a share: whoever floods the server waits for himself.
+
+Python runs one thread at a time, so that a key with more of them would not be answered any sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+SHARE = 4  # of one key; asyncio has five threads where there is one core, starlette forty
+READING, ANSWERING = "reading", "answering"
+
+# Those in use alone, by what the threads do and the key.
+_shares: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
+
+
+async def answer_in_thread(
+    http: Request, work: Callable[P, Result], *arguments: P.args, **named: P.kwargs
+) -> Result:
+    """Do `work` in a thread, once the request's key has less than its share of them."""
+    async with _find_share(ANSWERING, http):
+        return await run_in_threadpool(work, *arguments, **named)
+
+
+async def read_in_thread(
+    http: Request, work: Callable[P, Result], *arguments: P.args, **named: P.kwargs
+) -> Result:
+    """Do the same in other threads: slow answers keep no agent from its heartbeat."""
+    async with _find_share(READING, http):
+        return await asyncio.to_thread(work, *arguments, **named)
+
+
+def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
+    return _shares.setdefault((threads, find_asker(http.headers)), asyncio.Semaphore(SHARE))
+
+
+def find_asker(headers: Headers) -> str:
+    """Return the key, or the session, that a request is counted for."""
+    _, _, value = headers.get("authorization", "").partition(" ")
+    try:
+        return base64.b64decode(value).decode().partition(":")[2] or headers.get("cookie", "")
+    except ValueError:
+        return value
