@@ -70,6 +70,12 @@ def sweep_id(sweep_path: str) -> str:
     return sweep_path.rpartition("/")[2]
 
 
+def build_owned_name(sweep_path: str, owner: Owner, *parts: str) -> str:
+    """Return the name of what an owner's agents of a sweep need: no owner deletes another's."""
+    what, *end = parts
+    return build_name("-".join((sweep_id(sweep_path), what, owner.id[:HASH_LENGTH].lower(), *end)))
+
+
 def build_labels(component: str, sweep_path: str = "", agent: str = "") -> dict[str, str]:
     """Return the labels of an object: of nothing in particular, of a sweep or of an agent."""
     labels = {**MANAGED_BY, **APPLICATION, COMPONENT_LABEL: build_label(component)}

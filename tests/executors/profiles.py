@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from deployer.config.owner import build_owner
 from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.fields import Manifest
@@ -15,6 +16,7 @@ from deployer.executors.kubernetes.manifests.templates import Templates, load_te
 from deployer.executors.plan import build_plan
 from tests.golden_files import FOLDER
 
+OWNER = build_owner("me")
 AVOIDED = ("node-7", "node-9")
 SWEEP_PATH = "team/digits/ab12cd34"
 TEMPLATES = FOLDER / "templates"
@@ -104,6 +106,7 @@ def build(cluster: ClusterConfig, namespace: str | None = None) -> tuple[Manifes
         plan,
         cluster,
         replace(templates, wandb_requirements="wandb==1\n"),
+        owner=OWNER,
         secret_name="wandb-secret",
         secret_keys={agent.name: "secret" for agent in plan.agents},
         supervisor=b"supervisor",
@@ -123,6 +126,7 @@ def build_from(templates: Templates, cluster: ClusterConfig) -> tuple[Manifest, 
         plan,
         cluster,
         templates,
+        owner=OWNER,
         secret_name="ab12-keys",
         secret_keys={"ab12-a1": "ab12-a1"},
         supervisor=b"supervisor",

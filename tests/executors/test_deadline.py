@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.config.owner import UNKNOWN_OWNER
 from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.base import Agent, AgentState
 from deployer.executors.deadline import find_deadline
@@ -56,6 +57,7 @@ def test_a_job_has_the_shorter_of_two_limits(
         build_plan("e/p/s", "http://w", "/", 1),
         parse_cluster({key: value for key, value in section.items() if value is not None}),
         load_templates(None),
+        owner=UNKNOWN_OWNER,
         secret_name="s",
         secret_keys={"s-a1": "s-a1"},
         supervisor=b"",

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deployer.config.owner import UNKNOWN_OWNER
 from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.base import Agent, Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
@@ -33,6 +34,7 @@ def build_jobs(plan: Plan, size: int) -> list[dict[str, Any]]:
         plan,
         parse_cluster({"image": "trainer:1", "agents_per_pod": size}),
         load_templates(None),
+        owner=UNKNOWN_OWNER,
         secret_name="keys",
         secret_keys=names,
         supervisor=b"",

@@ -25,7 +25,14 @@ from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import build_plan
 from deployer.images.code_archive import PART_BYTES
 from deployer.kube.names import build_hash
-from tests.executors.profiles import PROFILES, build, build_from, build_profile, replace_section
+from tests.executors.profiles import (
+    OWNER,
+    PROFILES,
+    build,
+    build_from,
+    build_profile,
+    replace_section,
+)
 from tests.git import commit_all
 from tests.golden_files import check_golden
 from tests.project_files import list_sweeps
@@ -60,7 +67,7 @@ def test_plan_of_every_sweep(
     assert run(["plan", str(sweep), "--on", "kubernetes", "--replicas", "2"]) == 0
     shown = capsys.readouterr().out
     stable = re.sub(r"(agent.zip|code.tar.gz|program.tar.gz.\d+): \S+", r"\1: PACKED", shown)
-    stable = re.sub(r"(supervisor|code)-[0-9a-f]{8}-[0-9a-f]{8}", r"\1-HASH", stable)
+    stable = re.sub(r"(supervisor|code)-owner-[0-9a-f]{8}-[0-9a-f]{8}", r"\1-owner-HASH", stable)
     stable = re.sub(r"sweep-backend-[0-9a-f]{8}", "sweep-backend-HASH", stable)
     check_golden("plan.yaml", stable)
 
@@ -132,7 +139,7 @@ def test_other_content_makes_another_config_map() -> None:
     plan = build_plan("me/proj/ab12", "http://x", "/", 1)
     names = {
         build_manifests(
-            plan, ClusterConfig(image="x"), load_templates(), secret_name="s",
+            plan, ClusterConfig(image="x"), load_templates(), owner=OWNER, secret_name="s",
             secret_keys={"ab12-a1": "k"}, supervisor=b"s", code=code,
         )[1]["metadata"]["name"]
         for code in (b"one", b"two", b"one")
@@ -144,7 +151,7 @@ def build_with_code(code: bytes) -> tuple[list[Manifest], Manifest]:
     """Return the ConfigMaps of some code, and the volume that an agent mounts."""
     plan = build_plan("me/proj/ab12", "http://x", "/", 1)
     _, *maps, job = build_manifests(
-        plan, ClusterConfig(image="x"), load_templates(), secret_name="s",
+        plan, ClusterConfig(image="x"), load_templates(), owner=OWNER, secret_name="s",
         secret_keys={"ab12-a1": "k"}, supervisor=b"s", code=code,
     )  # fmt: skip
     volumes = job["spec"]["template"]["spec"]["volumes"]
@@ -155,7 +162,7 @@ def test_a_large_archive_lies_in_several_config_maps() -> None:
     code = random.Random(1).randbytes(2 * PART_BYTES + 7)
     maps, volume = build_with_code(code)
     names = [one["metadata"]["name"] for one in maps]
-    assert names == [f"ab12-code-{build_hash(code)}-{n}" for n in range(3)]
+    assert names == [f"ab12-code-{OWNER.id[:8]}-{build_hash(code)}-{n}" for n in range(3)]
     files = [file for one in maps for file in one["binaryData"]]
     assert files == [f"code.tar.gz.{n:02}" for n in range(3)]
     sources = [{"configMap": {"name": name}} for name in names]

@@ -47,7 +47,7 @@ from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
-from deployer.executors.kubernetes.waiting.references import Reference
+from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.plan import AgentPlan, Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
@@ -99,7 +99,7 @@ class KubernetesExecutor(Executor):
         """Return what the doctor would look at, as far as agents need it."""
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         job = next(one for one in manifests if kind_of(one) == JOB)
-        own = frozenset((*list_own(manifests, plan), *self._list_beside()))
+        own = frozenset((*list_own(manifests, plan, self.kube.owner), *self._list_beside()))
         return Case(self.kube, self._builder.cluster, job=job, own=own, grows=self.grows)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
@@ -204,7 +204,8 @@ class KubernetesExecutor(Executor):
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         """Delete what is kept about agents that have ended, logs and keys included.
 
-        Raises what was refused once the rest is deleted.
+        What a living agent's pod refers to stays: those that older versions started share it with
+        other owners'. Raises what was refused once the rest is deleted.
         """
         agent_objects = self._look(sweep_path)
         now, owner = self.kube.now(), None if everyone else self.kube.owner
@@ -217,8 +218,9 @@ class KubernetesExecutor(Executor):
         with collect_refusals() as refusals:
             with refusals.noted():
                 remove_agents(self.kube, over, self._sleep)
-            busy = {a.sweep_path for a in agents if a.alive}
-            found = forget_objects(self.kube, sweep_path, busy, owner)
+            specs = [s.pod_spec for s, a in zip(agent_objects, agents, strict=True) if a.alive]
+            needed = {one for spec in specs for one in list_references(spec)}
+            found = forget_objects(self.kube, sweep_path, needed, owner)
         return found or bool(over)
 
     def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:

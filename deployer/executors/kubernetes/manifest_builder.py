@@ -50,6 +50,7 @@ class ManifestBuilder:
             replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
             replace(self.cluster, image=self._find_image(plan)),
             load_templates(self._folder / template if template else None),
+            owner=self._kube.owner,
             secret_name=secret_name,
             secret_keys=secret_keys,
             supervisor=build_supervisor_zip(),

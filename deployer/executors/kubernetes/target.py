@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from deployer.config.owner import UNKNOWN_OWNER, build_owner
+from deployer.config.owner import UNKNOWN_OWNER, Owner, build_owner
 from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
@@ -222,7 +222,7 @@ class KubernetesTarget(Target):
             folder=project.folder,
             job=next((one for one in manifests if kind_of(one) == JOB), None),
             pods=section.count_pods(demand.agents),
-            own=frozenset((*list_own(manifests, demand.plan), *beside)),
+            own=frozenset((*list_own(manifests, demand.plan, self._owner), *beside)),
             data=project.data,
             backend=project.backend if project.embedded else None,
             image=project.image,
@@ -250,7 +250,7 @@ class KubernetesTarget(Target):
         if project.image.repository and not section.image:
             image = build_image(project.image, project.folder, project.environment, tell).reference
             section = replace(section, image=image)
-        secret, keys = name_keys(plan, [agent.name for agent in plan.agents])
+        secret, keys = name_keys(plan, [agent.name for agent in plan.agents], self._owner)
         places = {name_volume(one): find_place(one, project.folder) for one in project.data}
         data = {name: place for name, place in places.items() if place.is_dir()}
         secrets = {secret: dict.fromkeys(keys.values(), api_key)}
@@ -349,12 +349,13 @@ class KubernetesTarget(Target):
         return image
 
     def _build(self, plan: Plan, cluster: ClusterConfig, now: float) -> list[Manifest]:
-        secret, keys = name_keys(plan, [agent.name for agent in plan.agents])
+        secret, keys = name_keys(plan, [agent.name for agent in plan.agents], self._owner)
         inputs = load_inputs(cluster, self.project.folder, Path(plan.folder))
         agents = build_manifests(
             plan,
             cluster,
             inputs.templates,
+            owner=self._owner,
             secret_name=secret,
             secret_keys=keys,
             supervisor=inputs.supervisor,
@@ -363,8 +364,12 @@ class KubernetesTarget(Target):
         )
         if self.project.profile:
             check_demands(self.project.profile, agents)
-        owner = build_owner(self.project.owner) if self.project.owner else UNKNOWN_OWNER
-        return [stamp_owner(one, owner) for one in (*self._build_backend(cluster), *agents)]
+        return [stamp_owner(one, self._owner) for one in (*self._build_backend(cluster), *agents)]
+
+    @property
+    def _owner(self) -> Owner:
+        """Return the owner that is named; no server is asked for another."""
+        return build_owner(self.project.owner) if self.project.owner else UNKNOWN_OWNER
 
     def _list_beside(self, kube: Kube) -> Collection[Reference]:
         """Return what is made for the embedded backend, if there is none yet."""

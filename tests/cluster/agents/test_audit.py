@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from deployer.config.owner import build_owner
+from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.kube.names import build_selector
 from deployer.wandb_api.operations import list_sweeps
 from tests.cluster.bed import SECTION, TRAINER, serve_for_pods
@@ -62,7 +64,7 @@ def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: P
     assert [one["kind"] for one in documents] == ["ConfigMap", "ConfigMap", "Job", "Job"]
     writes = list_writes(cluster, f"tenant-{namespace}")
     secrets = {w["objectRef"]["name"] for w in writes if w["objectRef"]["resource"] == "secrets"}
-    assert secrets == {f"{sweep.rpartition('/')[2]}-keys"}
+    assert secrets == {name_secret(sweep, build_owner(f"tenant-{namespace}"))}
     sent = [w["requestObject"] for w in writes if w["objectRef"]["resource"] != "secrets"]
     # Jobs are sent side by side.
     assert sorted(sent, key=name_of) == sorted(

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from deployer.config.owner import build_owner
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, SECRET
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import (
     ASKED_ANNOTATION,
     BACKEND,
@@ -27,7 +28,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import Server
 from deployer.watch.restarts import HANDING_OUT
-from tests.cluster.bed import SECTION, TRAINER, build_section, open_client
+from tests.cluster.bed import SECTION, TRAINER, build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.shell import Shell, open_shell
@@ -198,6 +199,37 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     assert len(list_agents()) == 2
     bob.deployer("agents", "down", path, "--mine", *ON)
     assert list_names(kube, path) == there
+
+
+def test_in_a_shared_sweep_each_has_objects_of_their_own(
+    alice: Shell, bob: Shell, kube: Kube, cluster: Cluster, namespace: str
+) -> None:
+    """Alice takes hers down while Bob's pod waits for a node, and it starts all the same."""
+    later = {"kubernetes": {**SECTION, "node_selector": {namespace: "open"}}}
+    alice.write("deployer.yaml", later)
+    bob.write("deployer.yaml", later)
+    path = start_sweep(alice)
+    bob.deployer("agents", "up", path, "--replicas", "2", *ON)
+    user = f"system:serviceaccount:{namespace}"
+    hers, his = (
+        f"{build_selector(path)},{OWNER_LABEL}={build_owner(f'{user}:{name}').id}"
+        for name in ("alice", "bob")
+    )
+    # As an older version made it: hers, and his agent needs it.
+    shared, *_ = (one["metadata"]["name"] for one in kube.list_objects(CONFIG_MAP, his))
+    of_alice = {OWNER_LABEL: build_owner(f"{user}:alice").id}
+    kube.patch(CONFIG_MAP, shared, {"metadata": {"labels": of_alice}})
+    alice.deployer("agents", "down", path, "--mine", *ON)
+    assert not kube.list_objects(JOB, hers)
+    assert not kube.list_objects(SECRET, hers)
+    assert [one["metadata"]["name"] for one in kube.list_objects(CONFIG_MAP, hers)] == [shared]
+    cluster.kubectl("label", "node", "node-0", f"{namespace}=open")
+
+    def works() -> bool:
+        pods = kube.list_objects(POD, his)
+        return any(pod["status"]["phase"] in ("Running", "Succeeded") for pod in pods)
+
+    wait_for(works, "Bob's agent")
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ import pytest
 
 from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.removal import remove_backend
+from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Manifest
 from deployer.kube.names import BACKEND, build_labels, build_selector
 from deployer.launch.agents.planning import plan_agents
@@ -59,7 +60,9 @@ def test_a_secret_that_one_may_not_delete_is_named(
     bed.start(path, 1)
     with pytest.raises(KubeError) as caught:
         end_agents(bed.executor, str(path))
-    named = f"cannot delete Secret {path.sweep_id}-keys in namespace {namespace}: "
+    named = (
+        f"cannot delete Secret {name_secret(str(path), bed.kube.owner)} in namespace {namespace}: "
+    )
     assert caught.value.message.startswith(named)
     assert f"kubectl delete secrets,configmaps,persistentvolumeclaims -n {namespace}" in str(
         caught.value.hint

@@ -14,6 +14,7 @@ import pytest
 
 from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.executor import KubernetesExecutor
+from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
@@ -207,7 +208,7 @@ def test_rotated_key_counts_from_the_next_run_on(
         adds = ("backend", "user", "key", "tester", "--key-stdin", "--data", str(data))
         run(*adds, stdin=key)
         told = run("secret", "rotate", "--key-stdin", stdin=key)
-        assert f"Secret {path.sweep_id}-keys, wandb-secret" in told
+        assert f"Secret {name_secret(str(path), bed.kube.owner)}, wandb-secret" in told
         assert told.endswith("take it up at their next run: 2\n")
         bed.wait_for(lambda: len(agents_with(bed, path, key)) == 2, "two runs with the new key")
         run(*adds, "--only", stdin=key)

@@ -78,7 +78,7 @@ def start_beside(bed: Bed, kube: Kube, key: str) -> str:
     end_agents(bed.executor, None)
     assert list_secrets(bed.kube) == {"wandb-secret"}
     bed.kube.delete(SECRET, "wandb-secret")
-    return read.replace(path.sweep_id, "ID")
+    return read.replace(path.sweep_id, "ID").replace(kube.owner.id[:8], "OWNER")
 
 
 def list_secrets(kube: Kube) -> set[str]:
@@ -96,7 +96,7 @@ def test_somebody_elses_secret_is_used_if_it_holds_the_key(
     ):
         bed = make_bed(cluster, namespace, tenant, server, tmp_path / "project")
         assert start_beside(bed, bed.kube, server.client.key) == "wandb-secret"
-        assert start_beside(bed, bed.kube, FOREIGN_KEY) == "ID-keys"
+        assert start_beside(bed, bed.kube, FOREIGN_KEY) == "ID-keys-OWNER"
         proxy.faults.append(Fault("status", "^GET .*/secrets/", 403, "cannot get", "Forbidden"))
         blind = open_client(proxy.kubeconfig, namespace)
-        assert start_beside(bed, blind, server.client.key) == "ID-keys"
+        assert start_beside(bed, blind, server.client.key) == "ID-keys-OWNER"

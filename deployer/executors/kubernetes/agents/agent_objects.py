@@ -116,6 +116,11 @@ class AgentObjects:
         return line.removeprefix(prefix) if line.startswith(prefix) else None
 
     @property
+    def pod_spec(self) -> Manifest:
+        """What its pods are made of."""
+        return _pod_spec(self.job or self.pods[-1])
+
+    @property
     def draining(self) -> bool:
         """Tell whether this agent is asked to leave after its run."""
         return self.job is not None and DRAIN_ANNOTATION in annotations_of(self.job)

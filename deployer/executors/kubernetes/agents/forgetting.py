@@ -9,6 +9,7 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
+from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, VOLUME, Kind, Manifest, kind_of
 from deployer.kube.names import (
@@ -27,9 +28,9 @@ FORBIDDEN = 403
 
 
 def forget_objects(
-    kube: Kube, sweep_path: str | None, busy: Collection[str], owner: Owner | None
+    kube: Kube, sweep_path: str | None, needed: Collection[Reference], owner: Owner | None
 ) -> bool:
-    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor data.
+    """Delete what was made for a sweep, or for all; not what is `needed` by an agent, nor data.
 
     Only what belongs to `owner`, if one is given. Returns False if there was nothing.
 
@@ -46,12 +47,13 @@ def forget_objects(
         except KubeError as error:
             if error.status != FORBIDDEN:
                 raise
-            if sweep_path not in busy:
-                refusals += _delete_unseen(kube, kind, sweep_path, error)
+            refusals += _delete_unseen(kube, kind, sweep_path, needed, owner, error)
             continue
         mine = [item for item in found if _is_meant(kube, item, sweep_path)]
         # What belongs to no sweep in particular goes once no agent works at all.
-        over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
+        over = [
+            item for item in mine if _refer(item) not in needed and (path_of(item) or not needed)
+        ]
         refusals += _delete_all(kube, over)
         deleted = deleted or bool(over)
     if refusals:
@@ -66,6 +68,12 @@ def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
     return here and sweep_path in (None, path_of(item))
 
 
+def _refer(item: Manifest) -> Reference:
+    """Return how a pod names an object; a PersistentVolume by its claim, which is called alike."""
+    kind = kind_of(item)
+    return Reference(CLAIM if kind == VOLUME else kind, str(item["metadata"]["name"]))
+
+
 def _delete_all(kube: Kube, items: Sequence[Manifest]) -> list[KubeError]:
     refusals: list[KubeError] = []
 
@@ -77,7 +85,12 @@ def _delete_all(kube: Kube, items: Sequence[Manifest]) -> list[KubeError]:
 
 
 def _delete_unseen(
-    kube: Kube, kind: Kind, sweep_path: str | None, refusal: KubeError
+    kube: Kube,
+    kind: Kind,
+    sweep_path: str | None,
+    needed: Collection[Reference],
+    owner: Owner | None,
+    refusal: KubeError,
 ) -> list[KubeError]:
     """Delete what may not be listed by its name, where that is known; who may not make it has none.
 
@@ -87,7 +100,9 @@ def _delete_unseen(
         return []
     if kind != SECRET or sweep_path is None:
         return [refusal]
-    return _try_delete(kube, SECRET, name_secret(sweep_path))
+    name = name_secret(sweep_path, kube.owner)
+    found = [] if Reference(SECRET, name) in needed else _try_delete(kube, SECRET, name)
+    return found if owner else [*found, refusal]  # nobody knows which other owners have one
 
 
 def _try_delete(kube: Kube, kind: Kind, name: str) -> list[KubeError]:

@@ -1,4 +1,4 @@
-"""How many agents a paused sweep released, kept on its ConfigMaps, which outlive the Jobs."""
+"""How many agents a paused sweep released, kept on its owner's ConfigMaps, which outlive Jobs."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ def read_paused(kube: Kube, sweep_path: str) -> int:
 
 def _list_maps(kube: Kube, sweep_path: str) -> list[Manifest]:
     maps = kube.list_objects(CONFIG_MAP, build_selector(sweep_path, SUPERVISOR))
-    return [one for one in maps if path_of(one) == sweep_path]
+    return [one for one in maps if path_of(one) == sweep_path and kube.owns(one)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from deployer.config.owner import Owner
 from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.image import ImageConfig
@@ -73,9 +74,9 @@ class Case:
         return f" --context {self.kube.context}" if self.kube.context else ""
 
 
-def list_own(manifests: Iterable[Manifest], plan: Plan) -> Iterator[Reference]:
+def list_own(manifests: Iterable[Manifest], plan: Plan, owner: Owner) -> Iterator[Reference]:
     """Yield what `up` makes for its agents: their ConfigMaps, claims and keys; pure."""
-    yield Reference(SECRET, name_keys(plan, [agent.name for agent in plan.agents])[0])
+    yield Reference(SECRET, name_keys(plan, [agent.name for agent in plan.agents], owner)[0])
     yield from list_made(manifests)
 
 

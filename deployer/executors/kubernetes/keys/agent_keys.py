@@ -1,10 +1,11 @@
-"""Where agents' keys are kept: in the shared `wandb-secret`, or in a Secret of their sweep."""
+"""Where agents' keys are kept: in the shared `wandb-secret`, or in their owner's of the sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from deployer.config.owner import Owner
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.keys.key_secret import (
     WANDB_SECRET,
@@ -16,7 +17,7 @@ from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET, Manifest
-from deployer.kube.names import build_label, build_name, sweep_id
+from deployer.kube.names import build_label, build_owned_name
 
 KEYS = "keys"
 
@@ -53,31 +54,31 @@ def store_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyStore:
 
     Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
     that a key that is rotated there reaches them. If it holds another key, or may not be read, and
-    for keys of agents' own, it is a Secret of the sweep.
+    for keys of agents' own, it is a Secret of this owner's agents of the sweep.
     """
     if not plan.own_keys:
         [key] = set(api_keys.values())
         missing = _find_missing(kube, key)
         if missing is not None:
-            return KeyStore(kube, plan, *name_keys(plan, api_keys), missing)
-    name, keys = _name_own_keys(plan, api_keys)
+            return KeyStore(kube, plan, *name_keys(plan, api_keys, kube.owner), missing)
+    name, keys = _name_own_keys(plan, api_keys, kube.owner)
     return KeyStore(kube, plan, name, keys, {keys[agent]: key for agent, key in api_keys.items()})
 
 
-def name_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
+def name_keys(plan: Plan, agents: Iterable[str], owner: Owner) -> tuple[str, dict[str, str]]:
     """Return the Secret of a plan's agents and each agent's key in it, if nobody is in the way."""
     if plan.own_keys:
-        return _name_own_keys(plan, agents)
+        return _name_own_keys(plan, agents, owner)
     return WANDB_SECRET, dict.fromkeys(agents, WANDB_SECRET_KEY)
 
 
-def name_secret(sweep_path: str) -> str:
-    """Return the name of the Secret with the keys of a sweep's agents."""
-    return build_name(f"{sweep_id(sweep_path)}-{KEYS}")
+def name_secret(sweep_path: str, owner: Owner) -> str:
+    """Return the name of the Secret with the keys of an owner's agents of a sweep."""
+    return build_owned_name(sweep_path, owner, KEYS)
 
 
-def _name_own_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
-    return name_secret(plan.sweep_path), {agent: build_label(agent) for agent in agents}
+def _name_own_keys(plan: Plan, agents: Iterable[str], owner: Owner) -> tuple[str, dict[str, str]]:
+    return name_secret(plan.sweep_path, owner), {agent: build_label(agent) for agent in agents}
 
 
 def _find_missing(kube: Kube, key: str) -> dict[str, str] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from deployer.agent.settings import COUNT_VARIABLE
+from deployer.config.owner import Owner
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import NfsFolder, Volume
 from deployer.errors import ConfigError
@@ -16,7 +17,7 @@ from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS, buil
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
 from deployer.executors.plan import AgentPlan, Plan
-from deployer.kube.names import build_hash, build_name, sweep_id
+from deployer.kube.names import build_hash, build_owned_name
 
 KEY_COMPONENT = "key"
 
@@ -26,6 +27,7 @@ def build_manifests(
     cluster: ClusterConfig,
     templates: Templates,
     *,
+    owner: Owner,
     secret_name: str,
     secret_keys: Mapping[str, str],
     supervisor: bytes,
@@ -36,21 +38,25 @@ def build_manifests(
 
     `secret_keys` names each agent's key in the Secret `secret_name`; `code` is the project's
     archive, None where the image's code runs; `max_seconds` is what a Job may take.
-    The names of ConfigMaps end with a hash of their content, so that running agents keep what they
+    Names have the `owner` in them, so that nobody's agents need what another owner may delete;
+    those of ConfigMaps end with a hash of their content, so that running agents keep what they
     have. Raises ConfigError if no image is named.
     """
     if cluster.image is None and templates.template is None:
         hint = "image: any image with Python and wandb, for example your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
-    where = (plan.sweep_path, cluster.namespace)
+    where = (plan.sweep_path, owner, cluster.namespace)
     beside = {WANDB_REQUIREMENTS: templates.wandb_requirements} if cluster.install_wandb else {}
     maps = [build_config_map(templates.supervisor, supervisor, *where, texts=beside)]
     if code is not None:
         maps += build_code_maps(templates.code, code, *where)
     supervisor_name, *code_names = (one["metadata"]["name"] for one in maps)
     folders = [(v, v.nfs) for v in cluster.volumes if v.nfs and not v.nfs.inline]
-    claims = {volume.name: _name_claim(volume, nfs, plan, cluster) for volume, nfs in folders}
-    volumes = [build_nfs(templates, claims[v.name], nfs, *where) for v, nfs in folders]
+    claims = {volume.name: _name_claim(volume, nfs, *where) for volume, nfs in folders}
+    volumes = [
+        build_nfs(templates, claims[v.name], nfs, plan.sweep_path, cluster.namespace)
+        for v, nfs in folders
+    ]
     tasks = (
         AgentTask(
             agents=tuple((agent.name, secret_keys[agent.name]) for agent in pack),
@@ -105,8 +111,10 @@ def build_nfs(
     return volume, claim
 
 
-def _name_claim(volume: Volume, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig) -> str:
+def _name_claim(
+    volume: Volume, nfs: NfsFolder, sweep_path: str, owner: Owner, namespace: str | None
+) -> str:
     """Name a claim and its PersistentVolume, which shares its names with the whole cluster."""
-    parts = (cluster.namespace or "", plan.sweep_path, nfs.server, nfs.path)
+    parts = (namespace or "", sweep_path, nfs.server, nfs.path)
     told_apart = build_hash(*(part.encode() for part in parts))
-    return build_name(f"{sweep_id(plan.sweep_path)}-{volume.name}-{told_apart}")
+    return build_owned_name(sweep_path, owner, volume.name, told_apart)

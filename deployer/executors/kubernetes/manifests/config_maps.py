@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from deployer.config.owner import Owner
 from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata, update
 from deployer.images.code_archive import split_archive
 from deployer.kube.names import (
     ARCHIVE_ANNOTATION,
     COMPONENT_LABEL,
     build_hash,
-    build_name,
-    sweep_id,
+    build_owned_name,
 )
 
 
@@ -26,19 +26,20 @@ def build_config_map(
     template: Manifest,
     content: bytes,
     sweep_path: str,
+    owner: Owner,
     namespace: str | None,
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
     """Fill the only file of a ConfigMap, whose name ends with a hash of it and of more `texts`."""
     told_apart = build_hash(content, *(text.encode() for text in texts.values()))
-    config_map = _name_config_map(template, told_apart, sweep_path, namespace)
+    config_map = _name_config_map(template, sweep_path, owner, namespace, told_apart)
     update(config_map, "data", texts)
     config_map["binaryData"] = {_name_file(template): encode(content)}
     return config_map
 
 
 def build_code_maps(
-    template: Manifest, code: bytes, sweep_path: str, namespace: str | None
+    template: Manifest, code: bytes, sweep_path: str, owner: Owner, namespace: str | None
 ) -> list[Manifest]:
     """Return the ConfigMap of an archive, or those of its parts where one cannot hold it.
 
@@ -47,11 +48,11 @@ def build_code_maps(
     """
     parts = split_archive(code)
     if len(parts) == 1:
-        return [build_config_map(template, code, sweep_path, namespace)]
+        return [build_config_map(template, code, sweep_path, owner, namespace)]
     whole = build_hash(code)
     maps = []
     for number, part in enumerate(parts):
-        config_map = _name_config_map(template, f"{whole}-{number}", sweep_path, namespace)
+        config_map = _name_config_map(template, sweep_path, owner, namespace, whole, str(number))
         update(config_map["metadata"], "annotations", {ARCHIVE_ANNOTATION: whole})
         config_map["binaryData"] = {f"{_name_file(template)}.{number:02}": encode(part)}
         maps.append(config_map)
@@ -75,12 +76,12 @@ def read_code_maps(maps: Iterable[Manifest]) -> bytes | None:
 
 
 def _name_config_map(
-    template: Manifest, end: str, sweep_path: str, namespace: str | None
+    template: Manifest, sweep_path: str, owner: Owner, namespace: str | None, *end: str
 ) -> Manifest:
     """Copy a template and give it name and labels; its component says what it is."""
     config_map = copy.deepcopy(template)
     component = config_map["metadata"]["labels"][COMPONENT_LABEL]
-    name = build_name(f"{sweep_id(sweep_path)}-{component}-{end}")
+    name = build_owned_name(sweep_path, owner, component, *end)
     set_metadata(config_map, name, component, sweep_path, namespace)
     return config_map
 
