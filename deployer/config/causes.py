@@ -33,6 +33,7 @@ class Cause(StrEnum):
     KEY_MISSING = "key-missing"
     CONFIG_MAP_MISSING = "config-map-missing"
     CLAIM_MISSING = "claim-missing"
+    MADE_MISSING = "made-missing"  # one that was made for the agent, and is made again with it
     CLAIM_UNBOUND = "claim-unbound"
     CLAIM_ELSEWHERE = "claim-elsewhere"
     VOLUME = "volume"

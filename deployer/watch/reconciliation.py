@@ -32,6 +32,7 @@ from deployer.watch.restarts import (
     agents_to_replace,
     choose_surplus,
     count_asked,
+    find_lack,
     is_dismissed,
     takes_runs,
 )
@@ -224,7 +225,8 @@ class Reconciler:
     def _leave_bad_nodes(self, status: Status) -> bool:
         """Name nodes on which runs keep failing; own agents there are interrupted, begin elsewhere.
 
-        Tells whether there were any.
+        So are those that lack what was made for them: their new start makes it again. Tells whether
+        there were any.
         """
         if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
             return False
@@ -234,7 +236,11 @@ class Reconciler:
             self._bad_nodes.add(node.name)
             self.tell(node.sentence())
         own = [a for a in status.agents if takes_runs(a) and not a.foreign]
-        sitting = [agent.name for agent in own if agent.node in self._bad_nodes]
+        lacks = {a.name: find_lack(a) for a in own if not self._is_fruitless(a.name)}
+        for name, lack in lacks.items():
+            if lack:
+                self.tell(f"{name}: {lack}; it is made again")
+        sitting = [a.name for a in own if a.node in self._bad_nodes or lacks.get(a.name)]
         if sitting:
             self._moving.update(sitting)
             self._living.difference_update(sitting)
@@ -305,11 +311,14 @@ class Reconciler:
         for agent in status.agents:
             if agent.name not in names:
                 continue
-            often = self._fruitless.get(agent.name, 0) >= FRUITLESS_STARTS
-            why = f"it ended {FRUITLESS_STARTS} times in a row without a run" if often else ""
+            often = f"it ended {FRUITLESS_STARTS} times in a row without a run"
+            why = often if self._is_fruitless(agent.name) else ""
             reason = "; ".join(filter(None, (why, agent.reason)))
             code = f" with exit code {agent.exit_code}" if agent.exit_code is not None else ""
             self._tell_once(f"{agent.name} ended{code} and is not started again: {reason}")
+
+    def _is_fruitless(self, name: str) -> bool:
+        return self._fruitless.get(name, 0) >= FRUITLESS_STARTS
 
     def _tell_once(self, sentence: str) -> None:
         if sentence not in self._told:

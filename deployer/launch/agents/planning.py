@@ -29,7 +29,7 @@ from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
-from deployer.watch.restarts import is_dismissed
+from deployer.watch.restarts import find_lack, is_dismissed
 from deployer.watch.status import AgentStatus
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
@@ -239,9 +239,13 @@ def apply_plan(
 ) -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet, each with its own key if it can have one.
 
-    On a server with W&B's limits they start one after another.
+    Those that lack what was made for them end first: their new start makes it again. On a server
+    with W&B's limits they start one after another.
     """
-    alive = {a.name for a in executor.list_agents(plan.sweep_path) if a.alive}
+    agents, planned = executor.list_agents(plan.sweep_path), {a.name for a in plan.agents}
+    if lacking := [a.name for a in agents if find_lack(a) and a.name in planned]:
+        executor.stop(lacking)
+    alive = {a.name for a in agents if a.alive and a.name not in lacking}
     missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
     path = SweepPath(*plan.sweep_path.split("/"))
     keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex) if missing else {}

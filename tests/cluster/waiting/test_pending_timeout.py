@@ -9,9 +9,9 @@ import pytest
 from deployer.errors import KubeError, StartFailed
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.plan import build_plan
-from deployer.executors.reason import Cause
+from deployer.executors.reason import Cause, Reason
 from deployer.kube.kinds import JOB, POD, SECRET
-from deployer.kube.names import build_labels
+from deployer.kube.names import build_labels, build_selector
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.pipeline import watch_sweep
 from deployer.wandb_api.model import SweepPath
@@ -37,14 +37,16 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
     return make_bed(cluster, namespace, tenant, server, tmp_path / "project")
 
 
-def watch(bed: Bed, path: SweepPath, pending_seconds: float | None = None) -> None:
-    """Watch a sweep as `up` does, to its end."""
+def watch(bed: Bed, path: SweepPath, pending_seconds: float | None = None) -> list[str]:
+    """Watch a sweep as `up` does, to its end; return what is told."""
+    told: list[str] = []
     statuses = watch_sweep(
-        *(bed.server, bed.executor, path, bed.folder, lambda _: None),
+        *(bed.server, bed.executor, path, bed.folder, told.append),
         pending_seconds=pending_seconds,
     )
     for _ in statuses:
         pass
+    return told
 
 
 def list_holders(bed: Bed) -> list[str]:
@@ -63,6 +65,40 @@ def test_what_no_waiting_mends_is_given_up_at_once_and_nothing_is_left(bed: Bed)
     assert caught.value.hint == f"mend it, then: deployer agents up {path} --replicas 2"
     assert caught.value.exit_code == 3
     assert list_holders(bed) == []
+
+
+def start_without_objects(bed: Bed) -> SweepPath:
+    """Start an agent whose ConfigMaps and Secret are deleted before its node may take it."""
+    path = bed.create_sweep([0.1])
+    bed.with_section(node_selector={bed.namespace: "open"}).start(path, 1)
+    ours = ("-n", bed.namespace, "-l", build_selector())
+    bed.cluster.kubectl("delete", "configmaps,secrets", *ours)
+    bed.cluster.kubectl("label", "node", "node-0", f"{bed.namespace}=open")
+    return path
+
+
+def test_a_watcher_makes_objects_that_are_gone_again(bed: Bed) -> None:
+    path = start_without_objects(bed)
+    told = watch(bed, path)
+    assert told[0].startswith(f"{path.sweep_id}-a1: ConfigMap {path.sweep_id}-supervisor-")
+    assert told[0].endswith(" is missing; it is made again")
+    assert bed.results(path).coverage.complete
+
+
+@pytest.mark.full
+def test_a_start_makes_objects_that_are_gone_again(bed: Bed) -> None:
+    path = start_without_objects(bed)
+
+    def find_reason() -> Reason | None:
+        [agent] = bed.executor.list_agents(str(path))
+        return agent.pending
+
+    bed.wait_for(lambda: (found := find_reason()) and found.hopeless, "its reason")
+    found = find_reason()
+    assert found
+    assert (found.cause, found.remedy) == (Cause.MADE_MISSING, f"deployer agents up {path}")
+    bed.start(path, 1)
+    bed.wait_for(lambda: bed.results(path).coverage.complete, "the end of the sweep")
 
 
 def test_what_may_pass_is_given_up_when_its_time_is_over(bed: Bed) -> None:

@@ -105,6 +105,20 @@ def test_what_is_missing_is_said_first(status: dict[str, Any]) -> None:
     assert other is None or other.cause is not Cause.CONFIG_MAP_MISSING
 
 
+def test_what_deployer_made_is_made_again_and_what_users_made_comes_first() -> None:
+    made, users = Reference(CONFIG_MAP, "abc-code-0123abcd-1"), Reference(CONFIG_MAP, "settings")
+    volumes = [{"name": one.name, "configMap": {"name": one.name}} for one in (made, users)]
+    found = find(CREATING, spec={"volumes": volumes}, missing=frozenset({made}))
+    said = "ConfigMap abc-code-0123abcd-1 is missing"
+    again = "deployer agents up me/project/abc"
+    assert found == Reason(Cause.MADE_MISSING, said, Passes.NEVER, again)
+    found = find(CREATING, spec={"volumes": volumes}, missing=frozenset({made, users}))
+    assert found
+    assert found.cause is Cause.CONFIG_MAP_MISSING
+    assert found.sentence == f"{said}; ConfigMap settings is missing"
+    assert found.remedy.startswith("kubectl create configmap settings -n ns ")
+
+
 def test_who_runs_or_begins_has_no_reason() -> None:
     assert find(RUNNING, missing=frozenset({NEEDED})) is None
     assert find(CREATING) is None

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.facts import Event, Facts
 from deployer.executors.kubernetes.waiting.image_pulls import REASONS, explain_image
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.reason import EDIT, Cause, Passes, Reason
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
+from deployer.kube.names import sweep_id
 from deployer.kube.objects import find_condition, find_trouble
 
 Manifest = Mapping[str, Any]
@@ -37,9 +40,13 @@ def explain_missing(facts: Facts) -> Reason | None:
     gone = [one for one in list_references(facts.spec) if one in facts.missing]
     if not gone:
         return None
-    first = gone[0]
-    cause = Cause.KEY_MISSING if first.key else MISSING[first.kind]
     said = "; ".join(one.sentence() for one in gone)
+    path = path_of(facts.job)
+    # Those of the user first, whom nobody else helps.
+    first = next((one for one in gone if not _is_made(one, path)), None)
+    if first is None:
+        return Reason(Cause.MADE_MISSING, said, Passes.NEVER, f"deployer agents up {path}")
+    cause = Cause.KEY_MISSING if first.key else MISSING[first.kind]
     return Reason(cause, said, Passes.NEVER, _mend(first, facts.namespace))
 
 
@@ -52,6 +59,11 @@ def explain_containers(facts: Facts) -> Reason | None:
         or _explain_node(facts)
         or _explain_events(facts)
     )
+
+
+def _is_made(one: Reference, path: str) -> bool:
+    """Tell whether `up` makes an object for a sweep's agents."""
+    return bool(path) and (one.name == WANDB_SECRET or one.name.startswith(f"{sweep_id(path)}-"))
 
 
 def _mend(one: Reference, namespace: str) -> str:
