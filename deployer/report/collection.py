@@ -13,7 +13,8 @@ from deployer.page.importance import build_importance_document
 from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
 from deployer.report.agents import list_agents, list_spans
 from deployer.report.redaction import redact_results, redact_run, redact_sweep
-from deployer.sweeps.endings import keep_own_lines
+from deployer.sweeps.endings import find_last_words
+from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, is_stopped_early
@@ -63,7 +64,7 @@ def collect(
     `now` is in epoch seconds; the price is asked only where agents' hours are known.
     """
     snapshot = get_whole_snapshot(server, path)
-    results = build_results(snapshot.sweep, snapshot.runs)
+    results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs))
     source = build_source(snapshot, results, now)
     return Material(
         source=source,
@@ -114,9 +115,7 @@ def read_last_words(
     said = {}
     configs = {run.run_id: run.config for run in runs}
     for row in failures[:FAILURES_EXPLAINED]:
-        tail = get_log_tail(server.client, path, row.run_id, TAIL_LINES)
-        tail = keep_own_lines(tail, TAIL_LINES)
-        if line := next((line.strip() for line in reversed(tail) if line.strip()), ""):
+        if line := find_last_words(get_log_tail(server.client, path, row.run_id, TAIL_LINES)):
             said[row.run_id] = redact_text(line, find_hidden(configs[row.run_id]))[:MOST_LETTERS]
     return said
 

@@ -27,10 +27,11 @@ from deployer.scripts.rehearsal.process import (
     rehearse,
 )
 from deployer.scripts.rehearsal.verdict import Case, Complaint, find_flag, find_place, judge
-from deployer.scripts.script_text import find_entry, list_project_modules
+from deployer.scripts.script_text import find_entry, find_offline, list_project_modules
 from deployer.scripts.unseen import Unseen
 from deployer.sweeps.problem import Problem, doubt
 
+ONLINE = "remove it: a run that is not online never reaches its sweep"
 OWN_FILES = Path(__file__).parent
 
 
@@ -152,6 +153,7 @@ class _Check:
         """Return the report, and the files that it depends on."""
         static = [
             *check_metric(self._config, find_logged(self._modules), self._script),
+            *self._list_offline(),
             *self._list_unset(),
             *self._list_cut(),
         ]
@@ -246,6 +248,12 @@ class _Check:
                 )
                 yield Problem(path, f"no program {word} on PATH", hint)
             return
+
+    def _list_offline(self) -> Iterator[Problem]:
+        """Warn of a script whose text takes wandb offline: no run of it would reach its sweep."""
+        if self._modules and (line := find_offline(self._modules[0])):
+            said = f"{self._script}:{line}: wandb is offline or disabled from here on"
+            yield doubt(("program",), said, ONLINE)
 
     def _list_unset(self) -> Iterator[Problem]:
         """Warn of environment variables that the command needs and that are not set here."""

@@ -11,6 +11,12 @@ from pathlib import Path
 MOST_MODULES = 500
 LONGEST_NAME = 255  # bytes of a file name, on every file system that we know
 PYTHON_FILE = re.compile(r"[\w./-]+\.py\b")
+# As `ast.unparse` writes it.
+OFFLINE = re.compile(
+    r"(os\.)?environ\['WANDB_(MODE|DISABLED)'\] = '(offline|dryrun|disabled|true|1)'\Z"
+    r"|(wandb\.)?(init|Settings)\(.*\bmode='(offline|dryrun|disabled)'[,)]",
+    re.DOTALL | re.IGNORECASE,
+)
 PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
 
 
@@ -81,6 +87,17 @@ def list_imports(module: Module) -> Iterator[tuple[str, int]]:
             yield node.module or "", node.level
             for alias in node.names:
                 yield ".".join(part for part in (node.module, alias.name) if part), node.level
+
+
+def find_offline(module: Module) -> int:
+    """Return the line at which a script always takes wandb offline, 0 if none does."""
+    waiting: list[ast.AST] = [module.tree] if module.tree else []
+    for node in waiting:
+        if isinstance(node, ast.Assign | ast.Call) and OFFLINE.match(ast.unparse(node)):
+            return node.lineno
+        if not isinstance(node, ast.If) or "__name__" in ast.unparse(node.test):
+            waiting += ast.iter_child_nodes(node)
+    return 0
 
 
 def _find(base: Path, name: str) -> list[Path]:

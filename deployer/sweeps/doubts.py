@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from deployer.sweeps.results import Results
 
 SIGNALS = 128  # a shell's exit codes above it stand for signals
+READ_LINES = 1000  # at the end of a run's output: wandb warns at each row that it drops
+DROPPED = re.compile(r"Tried to log to step \d+ that is less than the current step \d+")
 
 
 def list_doubts(results: Results) -> tuple[str, ...]:
@@ -20,6 +24,19 @@ def list_doubts(results: Results) -> tuple[str, ...]:
     )
 
 
+def note_dropped(results: Results, read_tail: Callable[[str, int], Sequence[str]]) -> Results:
+    """Add wandb's own warning where the first run without the metric had rows dropped.
+
+    `read_tail` returns so many last lines of a run's output.
+    """
+    first = next((r for r in results.rows if r.state == "finished" and r.value is None), None)
+    if not results.unlogged or first is None:
+        return results
+    found = DROPPED.search("\n".join(read_tail(first.run_id, READ_LINES)))
+    said = f"wandb has dropped rows of {first.run_id}: {found[0]}" if found else ""
+    return replace(results, dropped=said)
+
+
 def list_metric_doubts(results: Results) -> tuple[str, ...]:
     """Say how many finished runs cannot be ranked, and what the metric may be called instead."""
     total = results.unlogged + results.not_finite + sum(r.rank is not None for r in results.rows)
@@ -27,7 +44,8 @@ def list_metric_doubts(results: Results) -> tuple[str, ...]:
     if results.unlogged == total > 0:
         doubts.append(f"no finished run logged {results.metric}: {_say_logged(results)}")
     elif results.unlogged:
-        doubts.append(f"{results.unlogged} of {total} finished runs did not log {results.metric}")
+        said = f"{results.unlogged} of {total} finished runs did not log {results.metric}"
+        doubts.append(": ".join(filter(None, (said, results.dropped))))
     if results.not_finite:
         said = f"{results.metric} is NaN or infinite in {results.not_finite} of {total}"
         doubts.append(f"{said} finished runs, which are ranked last")
@@ -74,6 +92,8 @@ def _doubt_equal_curves(results: Results) -> Iterator[str]:
 
 
 def _say_logged(results: Results) -> str:
+    if results.dropped:
+        return results.dropped
     if not results.logged:
         return "the first of them logged no number"
     near = difflib.get_close_matches(str(results.metric), results.logged, n=1)

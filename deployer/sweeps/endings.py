@@ -17,6 +17,7 @@ WORDS = {
     "own failure": "crashed",
     "usage error": "refused its command line",
     "no run": "ended without wandb.init",
+    "offline": "its script ran wandb offline",
     "missing program": "its program was not found or cannot be executed",
     "authentication error": "its script had no valid API key",
     "never started": "ended before wandb.init",
@@ -31,6 +32,7 @@ FIXES = {
     "usage error": "let the script accept the flags that the sweep file sends",
     "no run": "the script ended with exit code 0 without wandb.init: let it call that in each run, "
     "or have its output read by `metrics: {from: stdout}` in deployer.yaml",
+    "offline": 'let the script run wandb online: without WANDB_MODE and mode="offline" in its code',
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
 }
@@ -65,6 +67,12 @@ def keep_own_lines(lines: Sequence[str], limit: int) -> tuple[str, ...]:
     """Return the last lines that a run printed itself; the last ones if there are only others."""
     own = [line for line in lines if not NOISE.match(line)]
     return tuple((own if any(line.strip() for line in own) else lines)[-limit:])
+
+
+def find_last_words(lines: Sequence[str]) -> str:
+    """Return the last line that a run printed itself; empty if there is none."""
+    own = (line.strip() for line in reversed(lines) if not NOISE.match(line))
+    return next(filter(None, own), "")
 
 
 def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from deployer.sweeps.doubts import note_dropped
 from deployer.sweeps.metrics import metric_value
+from deployer.sweeps.results import Results
 from deployer.wandb_api.history import get_logged
-from deployer.wandb_api.model import Snapshot
+from deployer.wandb_api.model import Snapshot, SweepPath
+from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
 RUNS_AT_ONCE = 1000  # between two words of how far it is
@@ -30,3 +34,9 @@ def get_metric_histories(
             numbers = (metric_value({metric: value}, metric) for value in values)
             found[run_id] = tuple(number for number in numbers if number is not None)
     return found
+
+
+def read_dropped(server: Server, results: Results) -> Results:
+    """Add wandb's warning about dropped rows to results of runs that lack the metric."""
+    path = SweepPath(*results.sweep_path.split("/"))
+    return note_dropped(results, partial(get_log_tail, server.client, path))

@@ -104,7 +104,8 @@ class Results:
 
     `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
-    what the first finished run did log. `short_runs` ended well before the step of the others.
+    what the first finished run did log, `dropped` wandb's warning if it dropped rows of one without
+    the metric. `short_runs` ended well before the step of the others.
     `equal_curves` are runs of different configurations with the same curve of the metric.
     """
 
@@ -120,6 +121,7 @@ class Results:
     unlogged: int = 0
     not_finite: int = 0
     logged: tuple[str, ...] = ()
+    dropped: str = ""
     short_runs: tuple[ShortRun, ...] = ()
     equal_curves: tuple[str, ...] = ()
 

@@ -20,6 +20,7 @@ from deployer.errors import (
 from deployer.executors.base import Ending, Executor
 from deployer.executors.plan import Plan
 from deployer.sweeps.doubts import list_metric_doubts
+from deployer.sweeps.histories import read_dropped
 from deployer.transience import NO_ANSWER
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
@@ -190,7 +191,8 @@ class Reconciler:
         """Say once, when the first run has finished without the metric, what it did log."""
         if status.results.unlogged and not self._doubted_metric:
             self._doubted_metric = True
-            self.tell(f"warning: {list_metric_doubts(status.results)[0]}")
+            results = read_dropped(self.server, status.results)
+            self.tell(f"warning: {list_metric_doubts(results)[0]}")
 
     def _revive(self) -> None:
         try:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 
+import pytest
+
+from deployer.backend.scheduling.lifecycle import OFFLINE
 from tests.backend.client import Client as Sdk
 from tests.backend.client import grid
 from tests.cli.conftest import Project
 from tests.conftest import ServedBackend
+
+BEHIND = """
+import wandb
+with wandb.init() as run:
+    run.log({"loss": 1}, step=10)
+    run.log({"val_loss": 1}, step=0)
+"""
 
 
 def test_doubled_and_missing_steps_end_with_3(
@@ -53,6 +67,44 @@ def test_a_metric_that_no_run_logged_ends_with_3(project: Project, backend: Serv
         ]
     plain = project.run("results", path, "-o", "json", code=3, **backend.environment).stdout
     assert [json.loads(plain)[key] for key in ("best", "warnings")] == [None, [said]]
+
+
+@pytest.mark.slow(seconds=10)
+def test_rows_that_wandb_has_dropped_are_named_and_verify_ends_alike(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(plain_backend, "dropped")
+    sweep = sdk.create_sweep({**grid(x=[1]), "metric": {"name": "val_loss"}})
+    (command,) = sdk.heartbeat(sdk.create_agent(sweep))
+    run, path = command["run_id"], f"{sdk.entity}/dropped/{sweep}"
+    named = {"WANDB_RUN_ID": run, "WANDB_PROJECT": "dropped", **plain_backend.environment}
+    assert run_behind(project, named)
+    said = f"no finished run logged val_loss: wandb has dropped rows of {run}: "
+    said += "Tried to log to step 0 that is less than the current step 10"
+    for words in (["results", path], ["results", path, "--verify"], ["watch", path]):
+        done = project.run(*words, code=3, **plain_backend.environment)
+        assert done.stderr.splitlines()[-2:] == [
+            f"error: {path}: {said}",
+            "hint: log it without step=, or with a step that does not go back; an axis of its own: "
+            'run.define_metric("val_loss", step_metric="epoch")',
+        ]
+    report = project.run("report", path, **plain_backend.environment).stdout
+    assert f"wandb has dropped rows of {run}: " in report
+    assert OFFLINE.search(run_behind(project, {**named, "WANDB_MODE": "offline"}))
+
+
+def run_behind(project: Project, environment: Mapping[str, str]) -> str:
+    """Run a script whose second step is smaller than its first, and return its output."""
+    script = project.write("behind.py", BEHIND)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=project.folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr
 
 
 def test_a_metric_that_diverges_is_named_rightly(project: Project, backend: ServedBackend) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from deployer.scripts.log_calls import check_metric, find_logged
-from deployer.scripts.script_text import Module
-from tests.scripts.asking import PARSE, SCRIPT, WRONG, ask
+from deployer.scripts.script_text import Module, find_offline
+from tests.scripts.asking import PARSE, RIGHT, SCRIPT, WRONG, ask
 
 
 def test_flags_of_other_packages_are_doubts_where_other_versions_may_run(tmp_path: Path) -> None:
@@ -138,4 +138,32 @@ def test_a_list_of_which_not_all_is_asked_about(tmp_path: Path) -> None:
     assert ask(tmp_path, SCRIPT, f"lr: {{values: [{values}]}}") == [
         "doubt: parameters.lr: only 10,000 of 10,001 values are asked about | "
         "look at the others yourself"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "warned"),
+    [
+        ('os.environ["WANDB_MODE"] = "offline"', True),
+        ("os.environ['WANDB_DISABLED'] = 'true'", True),
+        ("def main():\n    with wandb.init(project='p', mode='disabled'): pass", True),
+        (
+            "if __name__ == '__main__':\n    wandb.init(settings=wandb.Settings(mode='offline'))",
+            True,
+        ),
+        ("if os.environ.get('DEBUG'):\n    wandb.init(mode='disabled')", False),
+        ("open('x', mode='offline')\nwandb.init(mode='online')", False),
+        ("wandb.init(mode='offline' if os.environ.get('DEBUG') else 'online')", False),
+    ],
+)
+def test_a_script_that_takes_wandb_offline_is_a_doubt(code: str, warned: bool) -> None:
+    module = Module(Path("train.py"), ast.parse(f"import os, wandb\n{code}\n"))
+    assert bool(find_offline(module)) == warned
+
+
+def test_the_line_that_takes_wandb_offline_is_named(tmp_path: Path) -> None:
+    script = "import os\nos.environ['WANDB_MODE'] = 'offline'\n" + SCRIPT
+    assert ask(tmp_path, script, RIGHT) == [
+        "doubt: program: train.py:2: wandb is offline or disabled from here on | "
+        "remove it: a run that is not online never reaches its sweep"
     ]

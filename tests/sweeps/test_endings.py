@@ -14,6 +14,7 @@ from deployer.sweeps.endings import (
     WORDS,
     describe_attempt,
     describe_ending,
+    find_last_words,
     keep_own_lines,
 )
 from deployer.wandb_api.model import Attempt
@@ -85,3 +86,9 @@ def test_what_a_state_says_is_not_said_again() -> None:
 def test_the_last_words_of_a_run_are_its_own(lines: list[str], kept: str) -> None:
     own = [line for line in keep_own_lines(lines, 2) if line]
     assert own[-1].startswith(kept)
+
+
+def test_wandbs_footer_is_never_the_reason_of_a_failure() -> None:
+    footer = ["wandb: Find logs at: x/offline-run-1/logs", ""]
+    assert find_last_words(["KeyError: 'x' ", *footer]) == "KeyError: 'x'"
+    assert find_last_words(footer) == ""

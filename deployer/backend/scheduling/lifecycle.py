@@ -18,6 +18,7 @@ Cause = Literal[
     "own failure",
     "usage error",  # its program refused its command line, and would again
     "no run",  # ended with exit code 0 and without `wandb.init`
+    "offline",  # ended with exit code 0, and wandb kept its run in a folder
     "missing program",  # its command could not be started
     "authentication error",  # its script had no valid API key
     "never started",  # ended in another way without `wandb.init`
@@ -30,7 +31,7 @@ Cause = Literal[
 # What a supervisor can know better than the server, and says before it ends a run.
 ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
 HOPELESS: tuple[Cause, ...] = (
-    *("usage error", "no run", "missing program", "authentication error"),
+    *("usage error", "no run", "offline", "missing program", "authentication error"),
 )
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started", *HOPELESS)
 KILLS: tuple[Cause, ...] = ("signal", "OOM")
@@ -50,6 +51,8 @@ BAD_KEY = re.compile(
     r"|the API key is not valid for this server",
     re.MULTILINE,
 )
+# The folder of a run in offline mode, which the SDK prints at its begin and at its end.
+OFFLINE = re.compile(r"\boffline-run-\d")
 # How the SDK ends `wandb.init` if the server is away. A refusal is a CommError with other words.
 NO_SERVER = re.compile(
     r"^wandb\.errors\.(\w+\.)*CommError: .*(timed out|giving up|connection)", re.MULTILINE | re.I
@@ -210,7 +213,7 @@ def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Out
 
 def _find_hopeless(exit_code: int, output: str) -> Cause | None:
     if exit_code == 0:
-        return "no run"
+        return "offline" if OFFLINE.search(output) else "no run"
     if exit_code == USAGE_EXIT_CODE:
         return "missing program" if MISSING_SCRIPT.search(output) else "usage error"
     if exit_code in MISSING_EXIT_CODES:

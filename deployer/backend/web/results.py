@@ -16,6 +16,7 @@ from deployer.backend.db.agents import Agent, list_agents
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.projects import Project
 from deployer.backend.db.runs.attempts import Attempt, list_attempts, list_sweep_attempts
+from deployer.backend.db.runs.lines import last_lines
 from deployer.backend.db.runs.runs import ACTIVE, Run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
@@ -30,6 +31,7 @@ from deployer.page.sweep_document import (
     build_sweep_table,
     describe_head,
 )
+from deployer.sweeps.doubts import note_dropped
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt as AttemptInfo
 from deployer.wandb_api.model import (
@@ -190,7 +192,12 @@ def _read_state(
     runs = _read_runs(db, sweep, known.runs if known else {})
     info = sweep_info(project, sweep)
     infos = [one.info for one in runs.values()]
-    results = build_results(info, infos)
+    ids = {one.run.name: number for number, one in runs.items()}
+
+    def read_tail(name: str, lines: int) -> list[str]:
+        return [text for _, text in last_lines(db, ids[name], "output", lines)]
+
+    results = note_dropped(build_results(info, infos), read_tail)
     early = frozenset(one.run.name for one in runs.values() if stopped_early(one.run, sweep))
     cells = known.cells if known else Cells()
     return SweepState(seen, info, runs, infos, results, early, cells)

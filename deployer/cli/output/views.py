@@ -16,7 +16,7 @@ from deployer.cli.output.render import show, show_json
 from deployer.config.redaction import redact
 from deployer.executors.base import Agent
 from deployer.sweeps.doubts import list_doubts
-from deployer.sweeps.endings import FIXES, WORDS, name_signal
+from deployer.sweeps.endings import FIXES, WORDS, find_last_words, name_signal
 from deployer.sweeps.results import Coverage, Results, Row, build_results
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_value
@@ -76,8 +76,8 @@ def build_summary_lines(results: Results, page: str, view: View = View()) -> lis
 
 def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
     """Return one line about a run that failed: its exit code and the last line it printed."""
-    last = next((line for line in reversed(tail) if line.strip()), "")
-    words = f": {last.strip()}" if last else ""
+    last = find_last_words(tail)
+    words = f": {last}" if last else ""
     return f"{row.state}: {row.run_id}{_ending(row)} ({describe_configuration(row)}){words}"
 
 

@@ -102,6 +102,9 @@ def check_ranked(results: Results) -> None:
 
 def name_other_metric(results: Results) -> str:
     """Return the command that ranks by what was logged; what to log, if nothing was."""
+    if results.dropped:
+        own = f'an axis of its own: run.define_metric("{results.metric}", step_metric="epoch")'
+        return f"log it without step=, or with a step that does not go back; {own}"
     if not results.logged:
         return (
             "log it with run.log, name what the script logs (metric: name: in the sweep's file), "

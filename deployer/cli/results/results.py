@@ -18,7 +18,7 @@ from deployer.cli.results.metric_choice import (
     choose_metric,
     take_values,
 )
-from deployer.cli.results.outcome import show_outcome
+from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.cli.shell.command_group import CommandWithOthers, make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -33,6 +33,7 @@ from deployer.config.project import Flags
 from deployer.errors import ConfigError, SweepFailed
 from deployer.executors.registry import find_target
 from deployer.launch.resolution import open_sweep
+from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.recount import verify_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import build_results
@@ -55,7 +56,8 @@ def results(
         bool,
         typer.Option(
             "--verify",
-            help="Recount from the raw history instead; exit 3 if a step or a run is missing.",
+            help="Recount from the raw history instead; exit 3 if a step, a run or the metric is "
+            "missing.",
         ),
     ] = False,
     metric: MetricOption = None,
@@ -92,6 +94,7 @@ def results(
     found = choose_metric(snapshot, metric, goal)
     if by is not None:
         found = take_values(server, snapshot, found, by)
+    found = read_dropped(server, found)
     target = find_target(config)
     executor = target.open() if target.runs_here else None
     view = View(by=str(by or ""), grouped=group)
@@ -119,3 +122,4 @@ def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) ->
         raise SweepFailed(
             f"{path}: not every configuration is finished", f"deployer {follow} {path}"
         )
+    check_ranked(read_dropped(server, results))

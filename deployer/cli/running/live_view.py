@@ -14,6 +14,7 @@ from deployer.executors.base import Executor
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
 from deployer.launch.starting import Launch
+from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import SweepPath
@@ -125,7 +126,7 @@ def _report(
         snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path), say)
     except BackendStopped as error:
         raise build_stopped(path, "results") from error
-    results = build_results(snapshot.sweep, snapshot.runs, expected)
+    results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs, expected))
     show_outcome(server, executor, path, results, output)
     if results.state == "PAUSED":
         raise SweepFailed(

@@ -6,7 +6,7 @@ from deployer.config.project import Project
 from deployer.errors import ConfigError, SweepEnded
 from deployer.launch.request import Request
 from deployer.sweeps.creation import find_newest, goes_on
-from deployer.sweeps.endings import describe_attempt
+from deployer.sweeps.endings import describe_attempt, find_last_words
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.sweeps.wording import describe_configuration
@@ -53,7 +53,7 @@ def _describe_first(server: Server, path: SweepPath, results: Results) -> str:
         return ""
     first = min(results.failures, key=lambda row: row.started_at or 0.0)
     tail = get_run_tail(server, None, path, first, TAIL_LINES)
-    last = next((line.strip() for line in reversed(tail) if line.strip()), "")
+    last = find_last_words(tail)
     attempt = first.attempts[-1] if first.attempts else None
     how = describe_attempt(attempt.cause, attempt.exit_code) if attempt and attempt.cause else ""
     said = ": ".join(filter(None, (how, last)))

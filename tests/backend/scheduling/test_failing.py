@@ -193,6 +193,7 @@ AWAY = "wandb.errors.errors.CommError: Timed out while retrying: HTTP 503: x"
     ("code", "output", "cause"),
     [
         (0, "nothing to do", "no run"),
+        (0, "wandb: Find logs at: wandb/offline-run-20260701_100000-r/logs", "offline"),
         (127, "sh: 1: train: not found", "missing program"),
         (126, "env: './train.py': Permission denied", "missing program"),
         (2, NO_SCRIPT, "missing program"),
