@@ -33,6 +33,7 @@ from deployer.executors.registry import find_target
 from deployer.launch.agents.agent_environment import build_environment, choose_pace
 from deployer.launch.agents.one_run_per_job import count_agents
 from deployer.launch.agents.planning import build_draft, choose_bound, plan_agents
+from deployer.launch.checks.check import check_program_here
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
@@ -83,6 +84,7 @@ def plan(
     for warning in target.list_warnings(build_draft(config, target.backend_url, config.embedded)):
         say(f"warning: {warning}")
     request = Request(file, read, check_script=not no_check)
+    check_program_here(target, request.started, config.code, str(file))
     check_script_first(config, request, say)
     if sweep:
         documents = _plan_sweep(sweep, config, one_run_per_job, max_time)

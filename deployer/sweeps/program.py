@@ -7,6 +7,7 @@ Macros are those of `create_sweep_command_args` in wandb/sdk/launch/sweeps/utils
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ FLAG_MACROS = tuple(macro for macro in PARAMETER_MACROS if "json_file" not in ma
 MACROS = (*DEFAULT_COMMAND[:3], *PARAMETER_MACROS)
 ENVIRONMENT_MACRO = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 INSIDE = re.compile(r"\$\{(\w+)\}")
-RUNNERS = ("program", "job", "image_uri")
+LAUNCH_RUNNERS = ("job", "image_uri")
 # Flags of Python that take no word of their own, so that the script follows.
 PLAIN_FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 PYTHON = re.compile(r"(.*/)?python[0-9.]*")
@@ -40,7 +41,8 @@ PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 
 def check_command(config: Mapping[str, Any]) -> Problems:
     """Complain about a `command` that is no list of words, and about its macros; pure."""
-    command, runs = config.get("command"), any(key in config for key in RUNNERS)
+    command = config.get("command")
+    runs = any(key in config for key in ("program", *LAUNCH_RUNNERS))
     if not command and (command == [] or "command" not in config):
         return
     if command is None:
@@ -118,20 +120,36 @@ def _check_macro(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
     yield Problem(path, said, f"did you mean {near[0]}?" if near else known)
 
 
-def check_program(config: Mapping[str, Any], folder: Path, place: str, commit: str = "") -> None:
+def check_program(
+    config: Mapping[str, Any], folder: Path, place: str, commit: str = "", archived: bool = False
+) -> None:
     """Raise ConfigError where the file that the command starts is not in the project folder.
 
     `place` names the sweep's file, or the sweep; `commit` is that of a folder from git. What
     cannot be told, such as a module or a program on the PATH, is not complained about.
     """
-    for one in find_missing_scripts(config, folder, commit):
+    for one in find_missing_scripts(config, folder, commit, archived):
         raise ConfigError(f"{place}: {one.path[0]}", one.message, one.hint)
 
 
-def find_missing_scripts(config: Mapping[str, Any], folder: Path, commit: str = "") -> Problems:
-    """Yield a problem for each file that the command starts and the folder does not have."""
+def find_missing_scripts(
+    config: Mapping[str, Any], folder: Path, commit: str = "", archived: bool = False
+) -> Problems:
+    """Yield a problem for each file that the command starts and the folder does not have.
+
+    Where agents get the folder as an archive, that is also a file above it.
+    """
     for key, name in list_scripts(config):
         path = folder / name
+        outside = os.path.relpath(path, folder).startswith("..") and not os.path.isabs(name)
+        if archived and outside and path.exists():
+            above = os.path.commonpath([folder, os.path.abspath(path)])
+            inside = os.path.relpath(path, above)
+            hint = f"cd {above}, write {inside}, and name the sweep file from there"
+            if commit:
+                hint = f"let code: {{folder: …}} in deployer.yaml name a folder that has {inside}"
+            yield Problem((key,), f"{name} is outside of {folder}, all that pods get", hint)
+            continue
         if path.is_file() or (path / "__main__.py").is_file():
             continue
         where = f"at commit {commit}" if commit else f"in {folder}"
@@ -143,6 +161,9 @@ def find_missing_scripts(config: Mapping[str, Any], folder: Path, commit: str = 
 def _hint_at_file(folder: Path, name: str, commit: str) -> str:
     scripts = [str(p.relative_to(folder)) for p in folder.glob("*.py")]
     near = difflib.get_close_matches(name, scripts, n=1)
+    if " " in name:
+        start = "'${env}', '${interpreter}', " if name.split()[0].endswith(".py") else ""
+        return f"write command: [{start}{', '.join(name.split())}, '${{args}}'], without program"
     if commit and not near:
         return f"agents get what is committed: git add {name}, git commit"
     return f"did you mean {near[0]}?" if near else "name the script, from the folder you are in"

@@ -46,3 +46,19 @@ def test_a_script_that_cannot_be_asked_is_no_obstacle(project: Project) -> None:
     project.write("train.py", "import os\nos.environ['DATA']\n")
     said, *_ = project.run("plan", "grid.yaml").stderr.splitlines()
     assert said == "grid.yaml: the script is not checked: train.py:2: KeyError: 'DATA'"
+
+
+def test_plan_refuses_a_script_that_the_archive_of_pods_would_lack(project: Project) -> None:
+    project.write_grid()
+    folder = project.folder / "sweeps"
+    folder.mkdir()
+    text = (project.folder / "grid.yaml").read_text().replace("train.py", "../train.py")
+    (folder / "grid.yaml").write_text(text)
+    (folder / "deployer.yaml").write_text("kubernetes: {image: trainer, code: archive}\n")
+    inside = Project(folder)
+    said = inside.run("plan", "grid.yaml", "--on", "kubernetes", code=2).stderr.splitlines()
+    assert said[-2:] == [
+        f"error: grid.yaml: program: ../train.py is outside of {folder}, all that pods get",
+        f"hint: cd {project.folder}, write train.py, and name the sweep file from there",
+    ]
+    assert inside.run("plan", "grid.yaml").stdout

@@ -30,6 +30,9 @@ BEYOND_SCHEMAS = frozenset(
         *("bounds-infinite", "exponents-too-large", "probabilities-sum", "probabilities-count"),
         *("grid-continuous", "grid-nested", "grid-probabilities"),
         *("name-is-boolean", "name-is-number", "yaml-set"),
+        *("command-of-flags", "command-of-flags-to-python", "program-notebook", "program-module"),
+        *("program-with-flags", "program-with-own-flags", "method-custom"),
+        "launch-job-of-command",
         *("program-missing-file", "program-of-command", "macro-unknown", "macro-parameter"),
     )
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.sweeps.program import check_program
+from deployer.sweeps.program import check_program, find_missing_scripts
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.sweeps.sweep_texts import errors_of, grid
 
@@ -91,3 +91,37 @@ def test_a_script_that_is_not_committed_says_so(tmp_path: Path) -> None:
     ) as one:
         check_program({"program": "train.py"}, tmp_path, "s.yaml", "ab12")
     assert one.value.hint == "agents get what is committed: git add train.py, git commit"
+
+
+def test_a_script_above_the_folder_is_in_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    folder = tmp_path / "sweeps"
+    folder.mkdir()
+
+    def said(archived: bool, commit: str = "") -> list[str]:
+        missing = find_missing_scripts({"program": "../train.py"}, folder, commit, archived)
+        return [f"{one.message} | {one.hint}" for one in missing]
+
+    assert said(archived=False) == []
+    assert said(archived=True) == [
+        f"../train.py is outside of {folder}, all that pods get | "
+        f"cd {tmp_path}, write train.py, and name the sweep file from there"
+    ]
+    assert said(archived=True, commit="ab12")[0].endswith("name a folder that has train.py")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "['${env}', '${args_no_hyphens}', python, train.py]",
+        "['${interpreter}', -c, 'import x', '${args}']",
+        "[papermill, '${program}', out.ipynb, '${args}']",
+    ],
+)
+def test_unusual_commands_that_run_are_not_refused(command: str) -> None:
+    text = grid(LR, f"command: {command}\n").replace("train.py", "train.ipynb", 1)
+    parse_sweep(text, "s.yaml")
+
+
+def test_a_job_of_launch_beside_a_program_is_not_refused() -> None:
+    assert parse_sweep(grid(LR, "job: a/b/c:latest\n"), "s.yaml").warnings == ()

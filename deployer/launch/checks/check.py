@@ -148,7 +148,8 @@ def check_program_here(target: Target, config: Mapping[str, Any], code: Code, pl
     Raises ConfigError.
     """
     if target.has_folder:
-        check_program(config, code.folder, place, code.commit[:SHORT])
+        archived = not target.runs_here
+        check_program(config, code.folder, place, code.commit[:SHORT], archived)
         if not target.runs_here and not code.commit:
             _check_tracked(config, code.folder, place)
         check_sets_file(config, code.folder, place)

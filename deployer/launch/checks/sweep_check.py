@@ -52,13 +52,13 @@ def check_file(
 def _check_script(project: Project, examined: Examination, request: Request) -> FileCheck:
     target = find_target(project)
     folder = project.code.folder
-    missing = list(find_missing_scripts(examined.config, folder)) if target.has_folder else []
-    if missing:
-        located = (locate(examined.document, one) for one in missing)
+    archived = not target.runs_here
+    missing = find_missing_scripts(examined.config, folder, archived=archived)
+    if target.has_folder and (located := [locate(examined.document, one) for one in missing]):
         return FileCheck((*located, *examined.findings))
     report = ask_script(project, target, request)
-    located = (locate(examined.document, one) for one in report.problems)
-    found = sorted((*examined.findings, *located), key=lambda one: (one.line, one.column))
+    asked = (locate(examined.document, one) for one in report.problems)
+    found = sorted((*examined.findings, *asked), key=lambda one: (one.line, one.column))
     return FileCheck(tuple(found), report.not_checked)
 
 

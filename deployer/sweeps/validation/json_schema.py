@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.sweeps.parameters.keys import KEYS, MEANINGS, NESTED, shape_keys
-from deployer.sweeps.program import MACROS, RUNNERS
+from deployer.sweeps.program import MACROS
 from deployer.sweeps.validation.keys import CONTROLLER, HYPERBAND, METRIC, SCHEDULER, TOP, Key
 from deployer.text import FORBIDDEN_IN_NAMES
 
@@ -49,7 +49,7 @@ def build_schema() -> Schema:
         "additionalProperties": False,
         "required": ["method"],
         "properties": properties,
-        "anyOf": [{"required": [key]} for key in ("command", *RUNNERS)],
+        "anyOf": [{"required": [key]} for key in ("command", "program")],
         "allOf": [
             _when_method(("random", "bayes"), {"required": ["run_cap"]}),
             _when_method(("bayes",), {"required": ["metric"]}),

@@ -11,6 +11,7 @@ from deployer.sweeps.parameters.keys import nearest, shown
 from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.problem import Problem, Problems, doubt
 from deployer.sweeps.validation.keys import TOP, find_misspelt
+from deployer.sweeps.validation.scheduler import has_local_scheduler
 
 METHODS = TOP["method"].choices
 # More configurations than anybody waits for, even at one a second on ten agents.
@@ -25,6 +26,9 @@ def check_method(config: Mapping[str, Any], space: Space) -> Problems:
         yield Problem(("method",), "missing", hint or "add method: grid, random or bayes")
     elif method not in METHODS:
         yield Problem(("method",), f"{shown(method)} is not a method", nearest(method, METHODS))
+    elif method == "custom" and not has_local_scheduler(config):
+        hint = "write method: grid, random or bayes, or add scheduler: {engine: optuna}"
+        yield Problem(("method",), "custom, and no scheduler chooses the configurations", hint)
     elif method == "bayes" and "metric" not in config:
         hint = find_misspelt(config, "metric", TOP) or "add metric: {name: loss, goal: minimize}"
         yield Problem(("metric",), "missing, and bayes has nothing to optimise", hint)

@@ -9,7 +9,12 @@ from typing import Any
 
 from deployer.sweeps.parameters.keys import shown
 from deployer.sweeps.problem import Place, Problem, Problems, doubt
-from deployer.sweeps.program import RUNNERS
+from deployer.sweeps.program import (
+    DEFAULT_COMMAND,
+    LAUNCH_RUNNERS,
+    PARAMETER_MACROS,
+    list_scripts,
+)
 from deployer.sweeps.validation.keys import TOP, check_values, find_misspelt
 from deployer.text import find_forbidden
 
@@ -79,7 +84,31 @@ def check_texts(config: Mapping[str, Any]) -> Problems:
 
 
 def check_start(config: Mapping[str, Any]) -> Problems:
-    """Complain where nothing says what to start."""
-    if not config.get("command") and not any(key in config for key in RUNNERS):
-        hint = find_misspelt(config, "program", TOP) or "add program: train.py, or command: [...]"
-        yield Problem(("program",), "missing, and there is no command", hint)
+    """Complain where nothing says what to start, and about what Python cannot start."""
+    command, program = config.get("command") or DEFAULT_COMMAND, config.get("program")
+    words = [str(word) for word in command] if isinstance(command, list | tuple) else []
+    if "${program}" in words and "program" not in config:
+        launched = next((key for key in LAUNCH_RUNNERS if key in config), "")
+        if launched:
+            said = "W&B Launch starts it, and an agent starts a program"
+            yield Problem((launched,), said, "write program: train.py, the job's script, instead")
+        elif not config.get("command"):
+            hint = (
+                find_misspelt(config, "program", TOP) or "add program: train.py, or command: [...]"
+            )
+            yield Problem(("program",), "missing, and there is no command", hint)
+    flags = next((word for word in words if word in PARAMETER_MACROS), "")
+    if flags and (words[0] == flags or {*words} <= {"${env}", "${interpreter}", *PARAMETER_MACROS}):
+        hint = f"write ['${{env}}', '${{interpreter}}', '${{program}}', '{flags}']"
+        yield Problem(("command",), f"{flags} stands where a program is started", hint)
+    module = f"command: ['${{env}}', '${{interpreter}}', '-m', {str(program).removeprefix('-m ')}"
+    for key, name in list_scripts(config):
+        if name.endswith(".ipynb"):
+            hint = f"jupyter nbconvert --to script {name}, then name {name[:-6]}.py"
+            yield Problem((key,), f"{name} is a notebook, which Python cannot run", hint)
+        elif name.startswith("-m "):
+            said = f"'{name}' is one word, and no file"
+            yield Problem((key,), said, f"remove the key, and write {module}, '${{args}}']")
+    if str(config.get("interpreter")).endswith(" -m"):
+        said = "W&B does not know it, so an agent starts the program as a file"
+        yield Problem(("interpreter",), said, f"remove both keys, and write {module}, '${{args}}']")
