@@ -9,7 +9,8 @@ import sqlite3
 class Refusal(Exception):
     """Refuse a request for good with a 4xx status.
 
-    Never 409: the SDK retries it. Passing troubles are 503 or 507 and never raised as this.
+    Never 409: the SDK retries it. Passing troubles are 503 or 507 and never raised as this, but for
+    a `wandb.init` that has to wait until it is known what becomes of it.
     """
 
     def __init__(self, status: int, message: str) -> None:

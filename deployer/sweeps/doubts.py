@@ -20,6 +20,7 @@ def list_doubts(results: Results) -> tuple[str, ...]:
         *list_metric_doubts(results),
         *_doubt_exits(results),
         *_doubt_lengths(results),
+        *_doubt_processes(results),
         *_doubt_equal_curves(results),
     )
 
@@ -88,6 +89,16 @@ def _doubt_equal_curves(results: Results) -> Iterator[str]:
         yield (
             f"{len(rows)} configurations have the same curve of {results.metric} although they "
             f"differ in {shown}: the script may not read its flags or wandb.config"
+        )
+
+
+def _doubt_processes(results: Results) -> Iterator[str]:
+    """Say which runs have only a part of what was logged under their id."""
+    if rows := [row for row in results.rows if row.apart]:
+        yield (
+            f"{len(rows)} of {len(results.rows)} runs called wandb.init more than once, first "
+            f"{rows[0].run_id}: what else was logged is in {', '.join(rows[0].apart)}, without a "
+            "rank (call it in one process alone, such as rank 0, and once)"
         )
 
 

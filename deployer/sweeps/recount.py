@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from deployer.sweeps.results import is_done
@@ -30,6 +30,7 @@ class Verification:
     rows: int
     doubled: Mapping[str, tuple[int, ...]]
     missing: Mapping[str, tuple[Gap, ...]]
+    apart: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -46,6 +47,8 @@ class Verification:
             parts.append(f"first doubled: step {steps[0]} of {run_id}")
         for run_id, gaps in list(self.missing.items())[:1]:
             parts.append(f"first gap: {_describe(gaps[0])} of {run_id}")
+        if names := [name for found in self.apart.values() for name in found]:
+            parts.append(f"other wandb.init calls are in {len(names)} more runs, first {names[0]}")
         return ", ".join(parts)
 
 
@@ -68,6 +71,7 @@ def judge_histories(histories: Mapping[str, tuple[RunInfo, History]]) -> Verific
         rows=sum(len(history.steps) for _, history in histories.values()),
         doubled={name: steps for name, steps in doubled.items() if steps},
         missing={name: found for name, found in lost.items() if found},
+        apart={name: run.apart for name, (run, _) in histories.items() if run.apart},
     )
 
 

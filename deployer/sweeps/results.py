@@ -50,6 +50,7 @@ class Row:
     note: str = ""
     reused: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -291,10 +292,15 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...], listed: s
         heals=run.heals,
         note=f"reused from {run.reused}"
         if run.reused
-        else describe_ending(run.state, run.attempts, sweep.ended),
+        else describe_ending(run.state, run.attempts, sweep.ended) or _say_apart(run.apart),
         reused=run.reused,
         summary={name: v for name, v in run.summary.items() if not str(name).startswith("_")},
+        apart=run.apart,
     )
+
+
+def _say_apart(names: Sequence[str]) -> str:
+    return f"wandb.init was called again: see {', '.join(names)}" if names else ""
 
 
 def _exit_code(run: RunInfo) -> int | None:

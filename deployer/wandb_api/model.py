@@ -113,7 +113,8 @@ class RunInfo:
 
     `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
     in whose place this one runs. `environment` is what the SDK wrote of machine and code. `reused`
-    is the sweep that ran it, where it counts for another one, too.
+    is the sweep that ran it, where it counts for another one, too. `apart` are the runs that hold
+    what other processes have logged under its id.
     """
 
     run_id: str
@@ -129,6 +130,7 @@ class RunInfo:
     heals: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
     reused: str = ""
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ def parse_run(node: dict[str, Any]) -> RunInfo:
         node_id=str(node.get("id", "")),
         attempts=tuple(parse_attempt(a) for a in node.get("deployerAttempts") or ()),
         environment=parse_environment(config),
+        apart=tuple(node.get("deployerApart") or ()),
     )
 
 

@@ -16,7 +16,9 @@ RUN_FIELDS = """
 
 # What only the embedded backend knows; asked for where it says that it has them.
 OUR_SWEEP_FIELDS = "deployerStopReason"
-OUR_RUN_FIELDS = "deployerAttempts { number agentName assignedAt endedAt cause exitcode }"
+OUR_RUN_FIELDS = (
+    "deployerApart deployerAttempts { number agentName assignedAt endedAt cause exitcode }"
+)
 
 GET_SWEEP = f"""
 query GetSweep($entity: String, $project: String, $sweep: String!) {{

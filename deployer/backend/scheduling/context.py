@@ -29,7 +29,8 @@ class Backend:
     `now` gives seconds since the epoch for display; silence is measured by `presence` alone.
     A `plain` backend hides whatever W&B's own server does not have. `ending` is set when the
     process is to stop: what lasts ends then. `metrics` are the runs' values of their sweep's
-    metric.
+    metric. `rivals` says when the process of a run had been heard of last as another one, known by
+    its configuration, first asked for the run.
     """
 
     folder: Path
@@ -44,6 +45,7 @@ class Backend:
     metrics: Derived[float | None] = field(init=False)
     signer: Signer = field(init=False)
     ending: threading.Event = field(init=False, default_factory=threading.Event)
+    rivals: dict[tuple[int, str], float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -53,7 +53,8 @@ KILLED_AGAIN = (
 )
 LAST = f"({FAILED_ONCE} OR {KILLED_AGAIN})"
 FIRST = f"NOT {LAST}"
-OWNED = f"agent_id = ? AND {IS_ACTIVE} ORDER BY id"
+# Without those that are kept apart, whose names no agent knows.
+OWNED = f"agent_id = ? AND sweep_id IS NOT NULL AND {IS_ACTIVE} ORDER BY id"
 
 
 def heartbeat(

@@ -74,6 +74,8 @@ SERVER_TRIES = 4
 STALLED_KILLS = UNSTARTED_KILLS
 # From so many kills on, a run waits until all others have had their turn.
 PATIENT_KILLS = 2
+# A process whose heartbeat, one in 30 s, is overdue leaves its run to another one.
+PROCESS_SECONDS = 35.0
 # Different configurations that fail before any has finished: then the script is broken.
 BREAKER_FAILURES = 3
 

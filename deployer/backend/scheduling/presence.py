@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-Kind = Literal["agent", "run"]
+# A process is heard of by its file stream alone; an agent speaks for its runs, too.
+Kind = Literal["agent", "run", "process"]
 
 
 class Presence:

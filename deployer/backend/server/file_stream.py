@@ -83,6 +83,7 @@ def _parse_int(value: Any, what: str, least: int) -> int:
 def apply_chunk(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> dict[str, Any]:
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
+    backend.presence.seen("process", run.id)
     run = change_run(db, run, heartbeat_at=backend.now(), vanished_at=None)
     run = _revived(db, run, chunk.said_end, bool(chunk.interrupted))
     for name, (offset, lines) in chunk.files.items():

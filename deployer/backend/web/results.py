@@ -262,6 +262,7 @@ def run_info(run: Run, attempts: Sequence[Attempt], agents: Mapping[int, str]) -
         created_at=run.created_at,
         heartbeat_at=run.heartbeat_at or run.created_at,
         attempts=tuple(attempt_info(attempt, agents) for attempt in attempts),
+        apart=tuple(run.apart_names),
     )
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 
 import pytest
 
-from tests.backend.client import Client, grid
+from deployer.backend.db.runs.lines import count_lines
+from deployer.backend.graphql.schema import GraphQL, Question
+from deployer.backend.scheduling.context import Request
+from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS
+from tests.backend.bench import Bench
+from tests.backend.client import UPSERT_BUCKET, Client, grid
 from tests.conftest import ServedBackend
 
 MAKE = (
@@ -92,3 +98,49 @@ def test_nobody_makes_a_key_for_somebody_else(client: Client) -> None:
     make_key(given, sweep, "a", key)
     with pytest.raises(AssertionError, match="in use already"):
         make_key(make_key(client, sweep, "b"), sweep, "b", key)
+
+
+def test_what_a_second_process_logs_is_kept_apart(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    own = make_key(client, sweep, "a")
+    agent = own.create_agent(sweep)
+    run = own.heartbeat(agent)[0]["run_id"]
+    for _ in range(2):  # the reply was lost
+        assert own.init_run(run, config='{"rank": 0}')["name"] == run
+    rank_1 = {"config": '{"rank": 1}', "displayName": "one"}
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="may have another process at work: ask again"):
+            own.init_run(run, **rank_1)
+    own.log(run, [{"_step": 0, "loss": 1.0}])
+    own.finish(run)
+    apart = own.init_run(run, **rank_1)["name"]
+    own.log(apart, [{"_step": 0, "loss": 9.0}])
+    assert own.heartbeat(agent, [run]) == []
+    own.finish(apart)
+    losses = {name: json.loads(client.run(name)["summaryMetrics"])["loss"] for name in (run, apart)}
+    assert losses == {run: 1.0, f"{run}-2": 9.0}
+    found = client.sweep(sweep)
+    assert (found["state"], len(found["runs"]["edges"])) == ("FINISHED", 1)
+    assert found["agents"]["edges"][0]["node"]["totalRuns"] == 1
+
+
+def test_a_process_in_the_place_of_a_killed_one_begins_its_run_anew(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep())
+    run = bench.take(agent)
+    backend = bench.backend
+
+    def begin(config: str) -> int:
+        question = Question(
+            UPSERT_BUCKET, {"name": run, "project": "p", "host": "h", "config": config}, None
+        )
+        with backend.store.transaction():
+            return GraphQL(False).answer(Request(backend, bench.me, ""), question)[0]
+
+    bench.send(run, files={"wandb-history.jsonl": {"offset": 0, "content": ['{"_step": 0}']}})
+    assert begin('{"first": 0}') == 503
+    bench.seconds += PROCESS_SECONDS + 1
+    bench.beat(agent, run)
+    assert begin('{"second": 0}') == 200
+    with backend.store.snapshot() as db:
+        assert count_lines(db, bench.run(run).id, "history") == 0
+    assert bench.run(run).apart == "[]"

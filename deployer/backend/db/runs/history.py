@@ -1,7 +1,8 @@
 """A run's history when another process writes it: whether its rows follow or replace what is there.
 
 A process that does not resume names the run by its short id alone. Its first row decides: at a
-later step it continues a resumed run, else it is another run under the same id.
+later step it continues a resumed run, else it is another run under the same id. Then the rows of a
+sweep's run are kept apart, unless they are sent again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.lines import clear_lines, last_lines, step_of, write_lines
+from deployer.backend.db.runs.apart import set_history_apart
+from deployer.backend.db.runs.lines import (
+    clear_lines,
+    last_lines,
+    read_lines,
+    step_of,
+    write_lines,
+)
 from deployer.backend.db.runs.runs import Run, change_run
 from deployer.backend.parsing import read_object
 
@@ -36,6 +44,8 @@ def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run
     if _follows(db, run, texts[0]):
         first -= lines
     else:
+        if run.args is not None and not _is_sent_again(db, run, texts[0]):
+            set_history_apart(db, run)
         clear_lines(db, run.id, "history")
     return change_run(db, run, undecided_lines=None, first_offset=first)
 
@@ -44,6 +54,12 @@ def _follows(db: Connection, run: Run, text: str) -> bool:
     """Tell whether a row is at a later step than the last one."""
     ((_, last),) = last_lines(db, run.id, "history", 1)
     return _step(text) > _step(last)
+
+
+def _is_sent_again(db: Connection, run: Run, text: str) -> bool:
+    """Tell whether a row is the first one that is there, whose keys may stand in another order."""
+    ((_, first),) = read_lines(db, run.id, "history", 0, 1)
+    return read_object(text) == read_object(first)
 
 
 def _step(text: str) -> float:

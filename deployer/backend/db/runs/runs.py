@@ -29,7 +29,8 @@ class Run:
     `started_at` is None until the trainer's first `wandb.init`. `vanished_at` is when the agent
     stopped naming it without an exit record. `undecided_lines` is how many lines of history there
     were when a process began that did not say whether it continues them; `first_offset` is the
-    offset of line 0 in its stream.
+    offset of line 0 in its stream. `apart` is a JSON list of the runs that hold what else was
+    logged under its id: they have its agent and no sweep.
     """
 
     id: int
@@ -68,6 +69,13 @@ class Run:
     heartbeat_at: float | None
     undecided_lines: int | None
     first_offset: int
+    apart: str
+
+    @property
+    def apart_names(self) -> list[str]:
+        """Return the names of the runs that hold what else was logged under its id."""
+        names: list[str] = json.loads(self.apart)
+        return names
 
     @property
     def active(self) -> bool:
@@ -224,7 +232,7 @@ def check_writer(db: Connection, caller: Caller, run: Run) -> None:
     agent = select_one(db, Agent, "agents WHERE id = ?", run.agent_id)
     if (
         agent is None
-        or (run.sweep_id, agent.name) != (caller.sweep_id, caller.agent_name)
+        or (agent.sweep_id, agent.name) != (caller.sweep_id, caller.agent_name)
         or caller.key_id < (agent.key_id or 0)
     ):
         raise Refusal(403, f"run {run.name} belongs to another agent")

@@ -20,7 +20,7 @@ SELECT created_at, id, json_object(
     'summaryMetrics', CASE WHEN json_valid(summary) THEN json(summary) ELSE summary END,
     'exitcode', exit_code, 'createdAt', created_at,
     'heartbeatAt', COALESCE(heartbeat_at, created_at),
-    'deployerAttempts', (
+    'deployerApart', json(apart), 'deployerAttempts', (
         SELECT json_group_array(json_object(
             'number', number, 'agentName', agents.name, 'assignedAt', assigned_at,
             'endedAt', one.ended_at, 'cause', cause, 'exitcode', COALESCE(

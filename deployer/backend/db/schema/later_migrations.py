@@ -62,4 +62,8 @@ LATER_MIGRATIONS = (
     ALTER TABLE keys ADD COLUMN node TEXT NOT NULL DEFAULT '';
     ALTER TABLE agents ADD COLUMN node TEXT NOT NULL DEFAULT '';
     """,
+    # One run is one process: what others log under its id is kept apart, in runs of their own.
+    """
+    ALTER TABLE runs ADD COLUMN apart TEXT NOT NULL DEFAULT '[]';
+    """,
 )

@@ -99,4 +99,4 @@ def resolve_runs(
 
 
 def _runs(db: Connection, row: Agent) -> list[Run]:
-    return list_runs(db, "agent_id = ? ORDER BY id", row.id)
+    return list_runs(db, "agent_id = ? AND sweep_id IS NOT NULL ORDER BY id", row.id)

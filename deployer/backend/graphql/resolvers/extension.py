@@ -100,6 +100,9 @@ def resolve_runs(
     return {"runs": runs, "end_cursor": end and encode_birth(*end)}
 
 
+run.set_alias("deployerApart", "apart_names")
+
+
 @run.field("deployerAgent")
 def resolve_agent(row: Run, info: Info) -> Agent | None:
     with transaction(info) as db:

@@ -12,6 +12,7 @@ from deployer.backend.db.artifacts.aliases import remove_artifact
 from deployer.backend.db.artifacts.versions import check_deletable, list_artifacts_of
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project, ensure_project, owns_project
+from deployer.backend.db.runs.apart import set_apart
 from deployer.backend.db.runs.attempts import create_run, reopen_attempt
 from deployer.backend.db.runs.lines import clear_lines, count_lines
 from deployer.backend.db.runs.runs import (
@@ -30,7 +31,7 @@ from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.scheduling.lifecycle import Outcome
+from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS, Outcome
 from deployer.backend.scheduling.run_endings import end_run
 
 mutation = MutationType()
@@ -108,6 +109,8 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     if input.get("state"):
         _check_state(input["state"])
         return change_run(db, row, state=input["state"]), found is None
+    if _is_rival(backend, row, input):
+        row = set_apart(db, row, backend.now())
     return _started(backend, db, row, input), found is None
 
 
@@ -144,6 +147,26 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
     return change_run(db, _going(backend, db, row), undecided_lines=lines or None)
 
 
+def _is_rival(backend: Backend, row: Run, input: dict[str, Any]) -> bool:
+    """Tell whether another process of the same attempt works on a sweep's run, such as rank 0.
+
+    It does if it is heard of once more after this one has asked first, perhaps with its end; until
+    then this one is to ask again. One that is silent was killed, and this one begins in its place.
+    A request that is repeated, since its reply was lost, has the same configuration.
+    """
+    config = input.get("config") or ""
+    begins = row.args is not None and row.started_at is not None and _tells_its_process(input)
+    known = backend.rivals.get((row.id, config))
+    if not begins or config == row.config or not (known or row.active):
+        return False
+    if known and known != row.heartbeat_at:
+        return True
+    if backend.presence.silence_seconds("process", row.id) > PROCESS_SECONDS:
+        return False
+    backend.rivals[row.id, config] = row.heartbeat_at or 0.0
+    raise Refusal(503, f"run {row.name} may have another process at work: ask again")
+
+
 def _going(backend: Backend, db: Connection, row: Run) -> Run:
     """Note that a process works on the run, however the one before ended."""
     if not row.active:
@@ -151,6 +174,7 @@ def _going(backend: Backend, db: Connection, row: Run) -> Run:
         if row.args is None:
             reopen_attempt(db, row)
     backend.presence.seen("run", row.id)
+    backend.presence.seen("process", row.id)
     now = backend.now()
     return change_run(
         db,
