@@ -184,6 +184,7 @@ class Supervisor:
                 mute = core.judge(time.monotonic())
                 if mute:
                     return mute
+            self._note_obstacle(core.obstacle)
             self._let_go(agent)
             if self._lingers(agent):
                 return None
@@ -192,6 +193,13 @@ class Supervisor:
             self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
         return None
+
+    def _note_obstacle(self, obstacle: str) -> None:
+        """Say what the agent waits for as it starts; once it goes on, nothing is in its way."""
+        if obstacle:
+            self._say_waiting(obstacle)
+        else:
+            self.status.change(reason="")
 
     def _note_start(self, start: str) -> None:
         """Keep how the last run was started; a pod's agent can tell it in its log alone."""

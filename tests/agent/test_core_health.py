@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,6 +80,30 @@ def test_one_that_wants_a_cpu_is_waited_for_however_long(tmp_path: Path) -> None
     with running(SPINNING) as process:
         looks = Looks(process, tmp_path / "log")
         assert not any(looks.look() for _ in range(MANY_LOOKS))
+
+
+def test_a_program_that_it_waits_for_is_named_and_forgotten_once_it_answers(tmp_path: Path) -> None:
+    code = f"subprocess.run(['cat'], cwd={str(tmp_path)!r}); print('answered', flush=True); "
+    with running(f"import subprocess, sys; {code}sys.stdin.read()") as process:
+        wait_for(lambda: any(p.parent == process.pid for p in list_processes()), "its child")
+        looks = Looks(process, tmp_path / "log")
+        said = []
+        for _ in range(3):
+            looks.look()
+            said.append(looks.watch.obstacle)
+        assert said == ["", "", f"`cat` has not answered for 10 s in {tmp_path}"]
+        for _ in range(STILL_LOOKS):
+            looks.look()
+        ending = looks.watch.judge(looks.now)
+        assert ending
+        assert ending.exit_code == STALLED
+        assert ending.reason == f"{STOOD_STILL.reason}; {said[-1]}"
+        [child] = [p.id for p in list_processes() if p.parent == process.pid]
+        os.kill(child, signal.SIGKILL)
+        assert process.stdout
+        process.stdout.readline()
+        looks.look()
+        assert not looks.watch.obstacle
 
 
 def test_its_children_count(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Notices that an agent has no wandb-core: it died, or was never started.
+"""Notices that an agent has no wandb-core, since it died or was never started.
 
 In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
 dies the agent stays silent, starts no other, and its requests for work go nowhere. While a
@@ -7,16 +7,20 @@ run is going this does no harm, since a run has a wandb-core of its own and the 
 
 import importlib.util
 import os
-from typing import FrozenSet, Optional
+from dataclasses import replace
+from typing import Dict, FrozenSet, List, Optional
 
 from ..exit_codes import FAILED, STALLED, Ending
-from .processes import is_core, list_processes
+from .processes import Process, describe_process, is_core, list_processes
 from .progress import Progress
 
 LOOK_SECONDS = 5.0
 MISSING_LOOKS = 3
 # An agent that starts on a busy node gets on slowly; so often in a row it did not get on at all.
 STILL_LOOKS = 24
+# So often a program was seen for which an agent waits as it starts: wandb asks git.
+SLOW_LOOKS = 3
+SLOW_SECONDS = (SLOW_LOOKS - 1) * LOOK_SECONDS
 
 LOST = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
 STOOD_STILL = Ending(
@@ -27,7 +31,10 @@ STOOD_STILL = Ending(
 
 
 class CoreWatch:
-    """Checks now and then that the agent, a process id, has its wandb-core."""
+    """Checks now and then that the agent, a process id, has its wandb-core.
+
+    `obstacle` names the program that a starting agent waits for, empty if there is none.
+    """
 
     def __init__(self, agent: int, log_path: str) -> None:
         self._agent = agent
@@ -51,6 +58,8 @@ class CoreWatch:
         self._missing = 0
         self._still = 0
         self._seen = False
+        self._asked: Dict[int, int] = {}
+        self.obstacle = ""
         self._progress = Progress(self._agent, self._read_log_size)
 
     def judge(self, now: float) -> Optional[Ending]:
@@ -63,20 +72,35 @@ class CoreWatch:
             self._look()
         if self._seen and self._missing >= MISSING_LOOKS:
             return LOST
-        return STOOD_STILL if self._still >= STILL_LOOKS else None
+        if self._still < STILL_LOOKS:
+            return None
+        if not self.obstacle:
+            return STOOD_STILL
+        return replace(STOOD_STILL, reason=f"{STOOD_STILL.reason}; {self.obstacle}")
 
     def _look(self) -> None:
         there = self._is_there()
         self._seen = self._seen or there
         self._missing = 0 if there else self._missing + 1
+        self._note_asked()
         self._still = 0 if self._seen or self._progress.look() else self._still + 1
+
+    def _note_asked(self) -> None:
+        """Count in how many looks each program was there, and name the first slow one."""
+        children = [] if self._seen else self._list_children()
+        self._asked = {child.id: self._asked.get(child.id, 0) + 1 for child in children}
+        slow = [child for child, looks in self._asked.items() if looks >= SLOW_LOOKS]
+        said = f"has not answered for {SLOW_SECONDS:.0f} s"
+        self.obstacle = describe_process(slow[0], said) if slow else ""
 
     def _is_there(self) -> bool:
         return bool(self._list_cores() - self._former)
 
     def _list_cores(self) -> FrozenSet[int]:
-        children = (p for p in list_processes() if p.parent == self._agent and not p.ended)
-        return frozenset(child.id for child in children if is_core(child))
+        return frozenset(child.id for child in self._list_children() if is_core(child))
+
+    def _list_children(self) -> List[Process]:
+        return [p for p in list_processes() if p.parent == self._agent and not p.ended]
 
     def _read_log_size(self) -> int:
         try:

@@ -212,6 +212,14 @@ def is_core(process: Process) -> bool:
     return b"".join(_read_words(process.id, "cmdline")[:1]).endswith(b"/wandb-core")
 
 
+def describe_process(process_id: int, said: str) -> str:
+    """Say something of a process with its command line and folder; empty if it is gone."""
+    words = [word.decode(errors="replace") for word in _read_words(process_id, "cmdline") if word]
+    with contextlib.suppress(OSError):
+        return f"`{' '.join(words)}` {said} in {os.readlink(f'/proc/{process_id}/cwd')}"
+    return ""
+
+
 def holds_open(process_id: int, path: str) -> bool:
     """Tell whether a process has a file open, which is named by its real path."""
     folder = f"/proc/{process_id}/fd"
