@@ -12,7 +12,7 @@ from typing import Any
 
 from deployer.backend.db.database import Connection
 from deployer.backend.db.runs.attempts import last_attempt, reopen_attempt
-from deployer.backend.db.runs.history import write_history
+from deployer.backend.db.runs.history import complete_summary, write_history
 from deployer.backend.db.runs.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.runs.runs import Run, change_run
 from deployer.backend.parsing import LARGEST_INT, parse_object
@@ -117,7 +117,7 @@ def _apply_file(
     elif stream:
         write_lines(db, run.id, stream, offset, lines)
     elif name == SUMMARY_FILE and lines:
-        run = change_run(db, run, summary=lines[-1])
+        run = change_run(db, run, summary=complete_summary(db, run, lines[-1]))
         finish_if_target_reached(backend, db, run)
     return run
 

@@ -149,6 +149,28 @@ def test_what_is_handed_out_again_begins_anew_unless_it_resumes(
     assert client.init_run(name, config=STARTED, **known)["historyLineCount"] == left
 
 
+def test_a_summary_counts_the_rows_of_all_attempts(client: Client) -> None:
+    """`define_metric(summary="min,max,mean")` of a run that was healed after its best epoch."""
+    agent = client.create_agent(client.create_sweep(grid(x=[1])))
+    name = client.heartbeat(agent)[0]["run_id"]
+    run_id = client.init_run(name, config=STARTED)["id"]
+    client.log(name, [{"_step": 0, "val": {"acc": 0.9}}, {"_step": 1, "val": {"acc": 0.1}}])
+    client.stream(name, preempting=True, complete=True, exitcode=255)
+    assert client.heartbeat(agent)[0]["run_id"] == name
+    assert client.init_run(name, config=STARTED, id=run_id)["historyLineCount"] == 2
+    own = {"min": 0.2, "max": 0.2, "mean": 0.2, "last": 0.2}
+    summary = {"_step": 2, "val": {"acc": own}, "user": {"max": 7}}
+    files = {
+        "wandb-history.jsonl": {"offset": 2, "content": ['{"_step": 2, "val": {"acc": 0.2}}']},
+        "wandb-summary.json": {"offset": 0, "content": [json.dumps(summary)]},
+    }
+    for _ in range(2):
+        client.stream(name, files=files)
+    found = json.loads(client.run(name)["summaryMetrics"])
+    assert found["val"]["acc"] == {"min": 0.1, "max": 0.9, "mean": pytest.approx(0.4), "last": 0.2}
+    assert found["user"] == {"max": 7}
+
+
 def test_system_metrics_are_the_newest_and_no_book_keeping(client: Client) -> None:
     lines = [json.dumps({"system.cpu": i, "_timestamp": i, "_wandb": True}) for i in range(2)]
     client.stream("r", files={"wandb-events.jsonl": {"offset": 0, "content": lines}})

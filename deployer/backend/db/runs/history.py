@@ -7,7 +7,10 @@ sweep's run are kept apart, unless they are sent again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any
 
 from deployer.backend.db.database import Connection
 from deployer.backend.db.runs.apart import set_history_apart
@@ -15,11 +18,16 @@ from deployer.backend.db.runs.lines import (
     clear_lines,
     last_lines,
     read_lines,
+    read_rows,
     step_of,
     write_lines,
 )
 from deployer.backend.db.runs.runs import Run, change_run
-from deployer.backend.parsing import read_object
+from deployer.backend.parsing import parse_object, read_object
+
+# As the SDK names them in a summary.
+AGGREGATES: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max, "mean": fmean}
+LARGEST = 1e200  # sums of smaller numbers are finite
 
 
 def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
@@ -33,6 +41,28 @@ def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -
 def last_step(db: Connection, run: Run) -> float:
     """Return the step of a run's last row, -1 without any."""
     return max((_step(text) for _, text in last_lines(db, run.id, "history", 1)), default=-1)
+
+
+def complete_summary(db: Connection, run: Run, text: str) -> str:
+    """Return a summary whose `define_metric(summary=…)` counts the rows of all attempts.
+
+    A process that resumes a run counts its own alone.
+    """
+    if run.attempt < 2 or not any(f'"{kind}":' in text for kind in AGGREGATES):
+        return text
+    summary = parse_object(text, "the summary")
+    _aggregate(summary, "", read_rows(db, run.id))
+    return json.dumps(summary)
+
+
+def _aggregate(part: dict[str, Any], prefix: str, rows: Sequence[dict[str, Any]]) -> None:
+    for name, value in part.items():
+        if isinstance(value, dict):
+            logged = [row.get(prefix + name) for row in rows]
+            numbers = [n for n in logged if isinstance(n, int | float) and abs(n) < LARGEST]
+            for kind in AGGREGATES.keys() & value.keys() if numbers else ():
+                value[kind] = AGGREGATES[kind](numbers)
+            _aggregate(value, f"{prefix}{name}.", rows)
 
 
 def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
