@@ -75,8 +75,8 @@ def test_pages_of_older_clients_end_before_their_last_step(client: Client) -> No
     assert [row["v"] for row in part] == [2, 3, 4]
 
 
-def test_pages_of_wandb_core_include_their_last_step(client: Client) -> None:
-    keys = ["_step", "v", "_step"]
+@pytest.mark.parametrize("keys", [["_step", "v"], ["v", "_step"]])
+def test_pages_of_wandb_core_include_their_last_step(client: Client, keys: list[str]) -> None:
     found = [
         row["v"]
         for first, last in ((0, 2), (3, 5), (6, 8), (9, 9))

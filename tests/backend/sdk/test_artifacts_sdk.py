@@ -30,6 +30,32 @@ with wandb.init(project="killed") as run:
 """
 
 
+PUBLIC_API = """
+import datetime, wandb
+with wandb.init(project="public") as run:
+    for number in range(25):
+        run.log({"a": number})
+    for name, ttl in (("kept", datetime.timedelta(days=1)), ("moved", None)):
+        artifact = wandb.Artifact(name, "dataset")
+        artifact.ttl = ttl
+        with artifact.new_file("x") as file:
+            file.write(name)
+        run.log_artifact(artifact).wait()
+api, path = wandb.Api(), f"{run.entity}/public"
+for keys in (["a", "_step"], ["a"], ["a", "_runtime", "_step"]):
+    rows = api.run(f"{path}/{run.id}").scan_history(keys=keys, page_size=10)
+    assert [row["a"] for row in rows] == list(range(25)), keys
+kept = api.artifact(f"{path}/kept:latest")
+kept.ttl = datetime.timedelta(days=2)
+kept.save()
+assert kept.ttl is None
+api.artifact_collection("dataset", f"{path}/moved").change_type("model")
+assert api.artifact(f"{path}/moved:latest").type == "model"
+found = {kind.name: [one.name for one in kind.collections()] for kind in api.artifact_types(path)}
+assert found == {"dataset": ["kept"], "model": ["moved"]}
+"""
+
+
 def environment_in(backend: ServedBackend, folder: Path) -> dict[str, str]:
     """Return an environment with caches of its own, which tries again after a few seconds."""
     return {
@@ -39,6 +65,12 @@ def environment_in(backend: ServedBackend, folder: Path) -> dict[str, str]:
         "WANDB_X_FILE_TRANSFER_RETRY_WAIT_MAX_SECONDS": "3",
         "WANDB_X_GRAPHQL_RETRY_WAIT_MAX_SECONDS": "3",
     }
+
+
+@pytest.mark.slow
+def test_the_public_api_loses_nothing(backend: ServedBackend, tmp_path: Path) -> None:
+    environment = environment_in(backend, tmp_path)
+    subprocess.run([sys.executable, "-c", PUBLIC_API], cwd=tmp_path, env=environment, check=True)
 
 
 @pytest.mark.full

@@ -66,4 +66,12 @@ LATER_MIGRATIONS = (
     """
     ALTER TABLE runs ADD COLUMN apart TEXT NOT NULL DEFAULT '[]';
     """,
+    # A type is made, too, when a collection that is there gets it.
+    """
+    INSERT OR IGNORE INTO artifact_types (project_id, name, created_at)
+        SELECT project_id, type, updated_at FROM artifact_collections;
+    CREATE TRIGGER collection_moved AFTER UPDATE OF type ON artifact_collections
+        BEGIN INSERT OR IGNORE INTO artifact_types (project_id, name, created_at)
+            VALUES (NEW.project_id, NEW.type, NEW.updated_at); END;
+    """,
 )

@@ -23,7 +23,6 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.artifact_upload import (
-    check_no_ttl,
     named_run,
     writable_artifact,
 )
@@ -47,7 +46,6 @@ def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
 @mutation.field("updateArtifact")
 def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Change what is given; null means "leave as it is"."""
-    check_no_ttl(input.get("ttl_duration_seconds"))
     changes = {
         name: input[name] for name in ("description", "metadata") if input.get(name) is not None
     }

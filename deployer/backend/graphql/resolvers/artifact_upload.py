@@ -25,7 +25,7 @@ from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.runs.lines import count_lines
 from deployer.backend.db.runs.runs import Run, check_writer, get_run, may_write
 from deployer.backend.db.users.accounts import Caller
-from deployer.backend.graphql.resolvers.artifact import NO_TTL, own_artifact
+from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
 from deployer.backend.graphql.resolvers.wire import (
     Info,
@@ -38,14 +38,6 @@ from deployer.backend.refusal import Refusal
 from deployer.backend.storage.artifact_commit import commit_artifact
 
 mutation = MutationType()
-
-INHERITED_TTL = -1  # W&B's word for "as the collection has it"
-
-
-def check_no_ttl(seconds: int | None) -> None:
-    """Refuse with 400 a time to live in seconds, after which W&B would delete the artifact."""
-    if seconds not in (None, INHERITED_TTL, NO_TTL):
-        raise Refusal(400, "artifacts are kept until they are deleted: this server has no TTL")
 
 
 def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
@@ -68,7 +60,6 @@ def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
 def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Begin a version; for content that is there already, return the version that has it."""
     request = info.context
-    check_no_ttl(input.get("ttl_duration_seconds"))
     if input.get("distributed_id"):
         raise Refusal(400, "artifacts that several runs write together are not supported")
     with transaction(info) as db:

@@ -87,13 +87,13 @@ def _stop(spec: dict[str, Any]) -> int | None:
     """Return the step before which a spec ends.
 
     `maxStep` is that step for older clients; for wandb-core it is the last one, and it then asks
-    for exactly as many samples as there are steps, by `_step` and the keys.
+    for exactly as many samples as there are steps, by `_step` among the keys.
     """
     last: int | None = spec.get("maxStep")
     first: int | None = spec.get("minStep")
     if first is None or last is None:
         return last
-    by_core = spec.get("samples") == last - first + 1 and "_step" in (spec.get("keys") or [])[:1]
+    by_core = spec.get("samples") == last - first + 1 and "_step" in (spec.get("keys") or [])
     return last + 1 if by_core else last
 
 
