@@ -12,6 +12,7 @@ from deployer.backend.db.runs.attempts import (
     last_attempt,
     settle_attempt,
 )
+from deployer.backend.db.runs.history import complete_summary
 from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.parsing import read_object
@@ -76,6 +77,7 @@ def end_run(
         exit_code=exit_code,
         ended_at=now,
         vanished_at=None,
+        summary=complete_summary(db, run),
     )
     if run.sweep_id is not None:
         if sweep.state == DELETED:

@@ -117,7 +117,9 @@ def _apply_file(
     elif stream:
         write_lines(db, run.id, stream, offset, lines)
     elif name == SUMMARY_FILE and lines:
-        run = change_run(db, run, summary=complete_summary(db, run, lines[-1]))
+        run = change_run(db, run, summary=lines[-1])
+        if run.ended_at:
+            run = change_run(db, run, summary=complete_summary(db, run))
         finish_if_target_reached(backend, db, run)
     return run
 

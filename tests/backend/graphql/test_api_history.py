@@ -164,8 +164,8 @@ def test_a_summary_counts_the_rows_of_all_attempts(client: Client) -> None:
         "wandb-history.jsonl": {"offset": 2, "content": ['{"_step": 2, "val": {"acc": 0.2}}']},
         "wandb-summary.json": {"offset": 0, "content": [json.dumps(summary)]},
     }
-    for _ in range(2):
-        client.stream(name, files=files)
+    client.stream(name, files=files)
+    client.stream(name, complete=True, exitcode=0)
     found = json.loads(client.run(name)["summaryMetrics"])
     assert found["val"]["acc"] == {"min": 0.1, "max": 0.9, "mean": pytest.approx(0.4), "last": 0.2}
     assert found["user"] == {"max": 7}

@@ -43,14 +43,14 @@ def last_step(db: Connection, run: Run) -> float:
     return max((_step(text) for _, text in last_lines(db, run.id, "history", 1)), default=-1)
 
 
-def complete_summary(db: Connection, run: Run, text: str) -> str:
-    """Return a summary whose `define_metric(summary=…)` counts the rows of all attempts.
+def complete_summary(db: Connection, run: Run) -> str:
+    """Return the summary with `define_metric(summary=…)` counted over the rows of all attempts.
 
-    A process that resumes a run counts its own alone.
+    A process that resumes a run counts its own alone. Reads the whole history.
     """
-    if run.attempt < 2 or not any(f'"{kind}":' in text for kind in AGGREGATES):
-        return text
-    summary = parse_object(text, "the summary")
+    if run.attempt < 2 or not any(f'"{kind}":' in run.summary for kind in AGGREGATES):
+        return run.summary
+    summary = parse_object(run.summary, "the summary")
     _aggregate(summary, "", read_rows(db, run.id))
     return json.dumps(summary)
 
