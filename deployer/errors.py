@@ -122,6 +122,10 @@ class SweepEnded(ConfigError):
     """The file's sweep has ended; it runs again only if the user says so."""
 
 
+class ScriptRaised(ConfigError):
+    """The trial start of the script has raised an error; it goes on if the user says so."""
+
+
 class ConfigErrors(ConfigError):
     """Everything that is wrong with one file, to be fixed in one go, and its warnings."""
 

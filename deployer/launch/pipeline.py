@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.project import Project
+from deployer.errors import ScriptRaised
 from deployer.executors.base import Agent, Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
@@ -62,7 +63,10 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     if server:
         check_not_ended(project, server, request)
     check(project, target, request, server)
-    tell_report(await_report(script, request.file, tell), request, tell)
+    report = await_report(script, request.file, tell)
+    tell_report(report, request, tell)
+    if report.raised and request.asks and target.runs_here:
+        raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
     for line in target.describe_runs():
         tell(line)
     _warn(project, target, server.url if server else target.backend_url, tell)

@@ -26,7 +26,8 @@ class Request:
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
     run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
-    lock file is written; `check_script` asks the script about its flags. Without `packing` nothing
+    lock file is written; `check_script` asks the script about its flags; `asks` stops where
+    the script's trial start has raised an error, for the user to say. Without `packing` nothing
     is said of how many agents share a GPU. `words` are the command of `deployer run`, which has no
     file: its lock file is kept in the state folder alone. `whole` is the sweep in the file, where
     `sweep` is only what another one has not finished.
@@ -41,6 +42,7 @@ class Request:
     capacity_seconds: float = 0.0
     lock: Path | None = None
     check_script: bool = True
+    asks: bool = False
     packing: Packing | None = None
     words: tuple[str, ...] = ()
     whole: Sweep | None = None

@@ -26,7 +26,7 @@ from deployer.scripts.rehearsal.process import (
     refuse_unseen,
     rehearse,
 )
-from deployer.scripts.rehearsal.verdict import Case, Complaint, find_flag, find_place, judge
+from deployer.scripts.rehearsal.verdict import RAISED, Case, Complaint, find_flag, find_place, judge
 from deployer.scripts.script_text import find_entry, find_offline, list_project_modules
 from deployer.scripts.unseen import Unseen
 from deployer.sweeps.problem import Problem, doubt
@@ -56,6 +56,11 @@ class Report:
     def refused(self) -> bool:
         """Return True if the sweep cannot run as it is."""
         return any(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def raised(self) -> bool:
+        """Return True if the trial start of the script has raised an error."""
+        return any(problem.hint.endswith(RAISED) for problem in self.problems)
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class _Check:
         if kept:
             return kept
         report, used = self._examine()
-        if memory and not report.not_checked and not report.refused:
+        if memory and not (report.not_checked or report.refused or report.raised):
             files = [str(module.path) for module in self._modules] + used
             save_report(memory, key, [*files, *map(str, OWN_FILES.rglob("*.py"))], report)
         return report

@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Project
 
 WRONG = [
@@ -41,11 +43,32 @@ def test_up_refuses_and_doctor_says_the_same(project: Project) -> None:
     assert [one["verdict"] for one in found] == ["wrong", "wrong"]
 
 
-def test_a_script_that_cannot_be_asked_is_no_obstacle(project: Project) -> None:
-    project.write_grid()
-    project.write("train.py", "import os\nos.environ['DATA']\n")
+RAISING = """
+import os
+import wandb
+if os.environ["WANDB_MODE"] == "disabled":  # of the trial start alone
+    raise KeyError("DATA")
+wandb.init().log({"loss": 1})
+"""
+SAID = "warning: grid.yaml:2: program: train.py:5: KeyError: DATA"
+ASKED = "grid.yaml: the trial start of its script has raised an error"
+
+
+@pytest.mark.slow(seconds=15)
+def test_up_asks_on_a_terminal_whether_it_goes_on_after_an_error(project: Project) -> None:
+    project.write_grid(lrs="[1.0]")
+    project.write("train.py", RAISING)
     said, *_ = project.run("plan", "grid.yaml").stderr.splitlines()
-    assert said == "grid.yaml: the script is not checked: train.py:2: KeyError: 'DATA'"
+    assert said.startswith(SAID)
+    project.run("backend", "up")
+    drawn = project.draw(200, "up", "grid.yaml", typed="n\n")
+    assert SAID in drawn
+    assert f"{ASKED}; start all the same? [y/N]" in drawn
+    assert f"error: {ASKED}" in drawn
+    assert json.loads(project.run("sweep", "list", "-o", "json").stdout) == []
+    done = project.run("up", "grid.yaml", "--plain")
+    assert SAID in done.stderr
+    assert "2/2 configurations finished" in done.stdout
 
 
 def test_plan_refuses_a_script_that_the_archive_of_pods_would_lack(project: Project) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deployer.scripts.rehearsal.verdict import RAISED
 from tests.scripts.asking import ask
 
 ARGPARSE = "import argparse\np = argparse.ArgumentParser()\nadd = p.add_argument\n"
@@ -114,7 +115,8 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         ARGPARSE + 'add("--model", type=lambda name: {"cnn": 1}[name])\n' + PARSE,
         "model: {values: [cnn, mlp]}",
         [
-            "doubt: parameters.model: train.py:4: KeyError: 'mlp' | write values that it takes",
+            "doubt: parameters.model: train.py:4: KeyError: mlp | write values that it takes; "
+            + RAISED,
         ],
     ),
     (
@@ -238,7 +240,19 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "an error before",
         "import argparse, os\nos.environ['SECRET_TOKEN']",
         "lr: {value: 1}",
-        ["not checked: train.py:2: KeyError: 'SECRET_TOKEN'"],
+        ["not checked: train.py:2: KeyError: SECRET_TOKEN"],
+    ),
+    (
+        "flags by hand",
+        "import sys\nraise ValueError('Unknown config key:\\n' + sys.argv[1])",
+        "lr: {value: 1}",
+        [f"doubt: program: train.py:2: ValueError: Unknown config key: | {RAISED}"],
+    ),
+    (
+        "an error for want of a GPU",
+        "raise RuntimeError('no CUDA device')",
+        "lr: {value: 1}",
+        ["not checked: train.py:1: RuntimeError: no CUDA device"],
     ),
     (
         "a module that is not here",

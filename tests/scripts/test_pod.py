@@ -88,6 +88,13 @@ CASES = [
         "not checked: it ends with exit code 0 before it has parsed its flags",
     ),
     (
+        "an error before",
+        "raise ValueError('Unknown config key')\n",
+        "lr: {value: 1}",
+        "",
+        "not checked: train.py:1: ValueError: Unknown config key",
+    ),
+    (
         "a package that is missing",
         "import argparse, nothing_here\n",
         "lr: {value: 1}",

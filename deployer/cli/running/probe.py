@@ -15,7 +15,7 @@ from deployer.cli.output.render import say, show_json
 from deployer.cli.running.live_view import follow_and_report, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
-from deployer.errors import RestWaits, SweepEnded, SweepFailed
+from deployer.errors import RestWaits, ScriptRaised, SweepEnded, SweepFailed
 from deployer.launch.probe import forecast, judge, start_rest, watch_probe
 from deployer.launch.probe import up as begin_probe
 from deployer.launch.provision import closing
@@ -48,14 +48,19 @@ class Showing:
         return self.plain or self.output == "json"
 
 
-def ask_if_ended(begin: Callable[[Request], T], request: Request) -> T:
-    """Begin; if the file's sweep has ended, ask on a terminal whether to run all of it again."""
+def ask_if_needed(begin: Callable[[Request], T], request: Request) -> T:
+    """Begin; ask on a terminal if the file's sweep has ended, or its script raised an error."""
     try:
         return begin(request)
     except SweepEnded as error:
         if not (can_ask() and confirm(f"{error.message}; run everything again?")):
             raise
-    return begin(replace(request, continued=False))
+        request = replace(request, continued=False)
+    except ScriptRaised as error:
+        if not confirm(f"{error.message}; start all the same?"):
+            raise
+        request = replace(request, check_script=False)
+    return ask_if_needed(begin, request)
 
 
 def run_after_probe(project: Project, request: Request, showing: Showing, *, yes: bool) -> None:
@@ -65,7 +70,7 @@ def run_after_probe(project: Project, request: Request, showing: Showing, *, yes
         with showing_busy(showing.plain) as tell:
             return begin_probe(project, request, tell)
 
-    launch, probe = ask_if_ended(begin, request)
+    launch, probe = ask_if_needed(begin, request)
     pending = showing.pending_seconds
     with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
         launch = _look_first(launch, request, probe, showing, yes=yes)

@@ -14,9 +14,10 @@ from deployer.cli.running.live_view import (
     say_what_begins_later,
     wait_until_started,
 )
-from deployer.cli.running.probe import Showing, ask_if_ended, run_after_probe
+from deployer.cli.running.probe import Showing, ask_if_needed, run_after_probe
 from deployer.cli.running.rehearsal import run_rehearsal
 from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import can_ask
 from deployer.cli.shell.options import (
     CapacityOption,
     ColdOption,
@@ -71,7 +72,13 @@ InImageOption = Annotated[
     ),
 ]
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Start the rest at once if the probe was good.")
+    bool,
+    typer.Option(
+        "--yes",
+        "-y",
+        help="Do not ask: go on if the script's trial start has raised an error, and after a good "
+        "probe.",
+    ),
 ]
 NewOption = Annotated[
     bool,
@@ -156,6 +163,7 @@ def up(
             capacity_seconds=wait_for_capacity or 0.0,
             lock=None if no_lock else lock or name_lock(file),
             check_script=not no_check,
+            asks=can_ask() and not yes,
             packing=packing,
         )
         if reuse:
@@ -180,7 +188,7 @@ def run_to_end(
             drain_surplus(launch, replicas, tell)
             return launch
 
-    launch = ask_if_ended(begin, request)
+    launch = ask_if_needed(begin, request)
     output, pending = showing.output, showing.pending_seconds
     if detach:
         _leave(launch, pending, output)

@@ -138,7 +138,7 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
             yield unknown("script", one.place, one.message, one.hint)
         if report.not_checked:
             yield unknown("script", place, f"the script is not checked: {report.not_checked}")
-        elif report.script:
+        elif report.script and not report.raised:
             yield right("script", place, f"{report.script} takes the sweep's flags")
 
     return Question("script", place, ask)

@@ -18,6 +18,11 @@ MISSING = re.compile(r"No module named '([^']+)'")
 CPU_SIGNAL = -24
 COMMAND_NOT_FOUND = (126, 127)
 MOST_NAMES = 8
+RAISED = "its trial start has raised this; --no-check goes without"
+# Of keys, which no trial start gets.
+KEY = re.compile(r"[A-Z_](KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)\b")
+# What other packages, or another Python, do not raise.
+OF_PACKAGES = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError")
 
 
 class Complaint(NamedTuple):
@@ -68,7 +73,9 @@ def judge(answer: Mapping[str, Any], case: Case) -> Verdict:
     if answer.get("usage") and not end["status"]:
         return Verdict(found, "" if found else "it ends before it has parsed its flags")
     verdict = _judge_end(end, case)
-    return Verdict([*found, *verdict.complaints], verdict.not_checked)
+    known = [one.message for one in found]
+    found += [one for one in verdict.complaints if one.message not in known]
+    return Verdict(found, verdict.not_checked)
 
 
 def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
@@ -95,10 +102,16 @@ def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
         return Verdict([Complaint(".command", lines[-1].strip(), hint, True)], "")
     if status == CPU_SIGNAL:
         return Verdict([], "it parses no flags and logs nothing within 20 s of CPU")
-    if error.startswith("EOFError"):
-        return Verdict([], place + "it asks for input, and a run has none")
+    if error and not _is_of_here(error, case):
+        return Verdict([Complaint(".program", place + error, RAISED, False)], "")
     said = "it ends with exit code %s before it has parsed its flags" % status
     return Verdict([], place + error if error else said)
+
+
+def _is_of_here(error: str, case: Case) -> bool:
+    """Return True for an error that a run may not meet: here is no GPU, no key, another Python."""
+    lacks = GPU.search(error.lower()) or KEY.search(error)
+    return bool(lacks) or (case.elsewhere and error.startswith(OF_PACKAGES))
 
 
 def read_error(text: str, folder: str) -> Tuple[str, str]:
@@ -112,6 +125,7 @@ def read_error(text: str, folder: str) -> Tuple[str, str]:
     places = _list_places(part, folder)
     if not found:
         return "", ""
+    found = re.sub(r"^(\w*KeyError: )(['\"])(.*)\2$", r"\1\3", found)
     return found, "%s:%s: " % places[-1] if places else ""
 
 
@@ -132,14 +146,16 @@ def _word(one: Mapping[str, Any], answer: Mapping[str, Any], case: Case) -> Comp
     flag = find_flag(name, answer["flags"])
     place = find_place(name, answer["files"], case.folder) if flag else ""
     message = "%s: %s" % (place or case.script, " ".join(said.split()))
+    hint = _find_hint(name, value, said, flag, answer, case)
     sure = bool(end["status"] and end.get("usage")) and not end["late"]
     if not end["status"]:
         message += ", but the script goes on"
     elif not sure:
         error, line = read_error(end["text"], case.folder)
         message = (line or case.script + ": ") + error if error else message
+        hint = "%s; %s" % (hint, RAISED) if error and not _is_of_here(error, case) else hint
     sure = sure and _is_sure(name, value, said, flag, answer, case)
-    return Complaint(name, message, _find_hint(name, value, said, flag, answer, case), sure)
+    return Complaint(name, message, hint, sure)
 
 
 def _is_sure(
