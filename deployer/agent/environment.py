@@ -119,6 +119,13 @@ def wrapper_command(command: List[str]) -> List[str]:
     return [*_call("metrics.wrapper", "main(sys.argv[1:])"), *command]
 
 
+def isolated_command(command: List[str]) -> List[str]:
+    """Return a run's command behind what makes its own folder, without the run's prologue."""
+    call = "from deployer_folder import main; main(sys.argv[1:])"
+    code = f"import sys; sys.path.insert(0, {PROLOGUE!r}); {call}"
+    return [sys.executable, "-I", "-S", "-c", code, *command]
+
+
 def _call(module: str, call: str) -> List[str]:
     """Return a Python with a function of this package, whose arguments follow."""
     folder, name = os.path.split(PACKAGE)  # of a zip file, maybe

@@ -18,10 +18,10 @@ import sys
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from .environment import wrapper_command
+from .environment import isolated_command, wrapper_command
 from .host.processes import AGENT_NAME, name_process
 from .host.unwritable import find_obstacle
-from .settings import FOLDER_VARIABLE, METRICS_VARIABLE
+from .settings import FOLDER_VARIABLE, ISOLATE_VARIABLE, METRICS_VARIABLE
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
 STOCK_SECONDS = 5.0
@@ -60,8 +60,7 @@ def main(quick: bool) -> None:
         sdk = __import__("deployer_sdk")  # the prologue's: the agent's own end is the same
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
     wandb_agent.logger.addFilter(shorten)
-    if os.environ.get(METRICS_VARIABLE):
-        wrap_runs(wandb_agent)
+    wrap_runs(wandb_agent)
     agent = getattr(wandb_agent, "Agent", None)
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)
@@ -72,11 +71,14 @@ def main(quick: bool) -> None:
 
 
 def wrap_runs(module: Any) -> None:
-    """Have the agent start each run's command in the wrapper that reads its metrics."""
+    """Have the agent start runs behind what makes their folders, and what reads their metrics."""
     start = module.AgentProcess
+    wraps = {METRICS_VARIABLE: wrapper_command, ISOLATE_VARIABLE: isolated_command}
 
     def start_wrapped(*arguments: Any, command: List[str], **named: Any) -> Any:
-        return start(*arguments, command=wrapper_command(command), **named)
+        for variable, wrap in wraps.items():
+            command = wrap(command) if os.environ.get(variable) else command
+        return start(*arguments, command=command, **named)
 
     module.AgentProcess = start_wrapped
 
@@ -133,9 +135,20 @@ class EndOfRun:
         for run_id, status in ends.items():
             if status is not None:
                 await_folder(self._folder)
+                if status == 0 and os.environ.get(ISOLATE_VARIABLE):
+                    end_isolation(run_id)
                 write_exit(self._path, run_id, status)
                 os.kill(os.getppid(), signal.SIGCHLD)  # ends the supervisor's own waiting
                 wait_until_gone(self._path, HOLD_SECONDS)
+
+
+def end_isolation(run_id: str) -> None:
+    """Remove the folder of a run that has finished, and keep what it wrote."""
+    own = {"WANDB_RUN_ID": run_id, "WANDB_SWEEP_ID": sys.argv[-1].rpartition("/")[2]}
+    try:
+        __import__("deployer_folder").end_folder({**os.environ, **own})
+    except OSError as error:
+        sys.stderr.write(f"deployer: the folder of run {run_id} stays: {error}\n")
 
 
 def await_folder(folder: str) -> None:

@@ -45,6 +45,8 @@ WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
 # Which numbers of a script are metrics, as JSON (metrics/spec.py); empty for one that logs them. If
 # it is set, exit code 0 is success, whatever was found.
 METRICS_VARIABLE = "DEPLOYER_METRICS"
+# With 1, each run works in a folder of its own (prologue/deployer_folder.py).
+ISOLATE_VARIABLE = "DEPLOYER_ISOLATE"
 # The sweep's commands, to ask a script about that only the pod has.
 SCRIPT_CHECK_VARIABLE = "DEPLOYER_SCRIPT_CHECK"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.

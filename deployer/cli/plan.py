@@ -34,6 +34,7 @@ from deployer.launch.agents.agent_environment import build_environment, choose_p
 from deployer.launch.agents.one_run_per_job import count_agents
 from deployer.launch.agents.planning import build_draft, choose_bound, plan_agents
 from deployer.launch.checks.check import check_program_here
+from deployer.launch.checks.runs import describe_runs
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
@@ -90,7 +91,7 @@ def plan(
         documents = _plan_sweep(sweep, config, one_run_per_job, max_time)
     else:
         documents = _plan_file(config, read.expected, one_run_per_job, max_time)
-    for line in target.describe_runs():
+    for line in describe_runs(config, target):
         say(line)
     if output == "json":
         show_json(documents)

@@ -24,6 +24,7 @@ KEYS: dict[str, type] = {
     "owner": str,
     "polls": str,
     "warm": bool,
+    "isolate": bool,
     "kubernetes": dict,
     "gke": str,
     "image": dict,

@@ -24,6 +24,8 @@ DESCRIPTIONS = {
     "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",
     "warm": "Fork each run from a process that has preloaded wandb, numpy, torch and torchvision, "
     "as far as the script imports them; a list names more packages to preload. Default: yes.",
+    "isolate": "Give each run a working folder of its own, a copy of the project. Default: no, all "
+    "runs share the project's folder.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",

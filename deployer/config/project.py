@@ -66,7 +66,7 @@ class Project:
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
     `polls` is how agents wait for their runs, None as the server bears it; `warm` ones fork them,
-    and preload `warm_packages` besides their own list.
+    and preload `warm_packages` besides their own list; with `isolate`, each run has its own folder.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
     `document` is deployer.yaml as it was when the command began, with the defaults of the site's
@@ -94,6 +94,7 @@ class Project:
     polls: str | None = None
     warm: bool = True
     warm_packages: tuple[str, ...] = ()
+    isolate: bool = False
     known_backend_on: str | None = None
     known_data: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -277,6 +278,7 @@ def load_project(
         polls=values.get("polls"),
         warm=values.get("warm") is not False and not flags.cold,
         warm_packages=tuple(warm) if isinstance(warm := values.get("warm"), list) else (),
+        isolate=bool(values.get("isolate")),
         environment=environment,
         document=document,
         profile=profile,

@@ -29,6 +29,7 @@ from deployer.launch.checks.check import (
     check_program_here,
 )
 from deployer.launch.checks.ended import check_not_ended
+from deployer.launch.checks.runs import describe_runs
 from deployer.launch.checks.script import await_report, begin_script_check, tell_report
 from deployer.launch.code import settle_code
 from deployer.launch.packing.decision import prepare_packing
@@ -67,7 +68,7 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     tell_report(report, request, tell)
     if report.raised and request.asks and target.runs_here:
         raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
-    for line in target.describe_runs():
+    for line in describe_runs(project, target):
         tell(line)
     _warn(project, target, server.url if server else target.backend_url, tell)
     target.provision(build_limits(project, request), tell)
@@ -117,7 +118,7 @@ def add_agents(
         tell(line)
     check_program_here(target, info.config, project.code, str(path))
     target.check_data()
-    for line in target.describe_runs():
+    for line in describe_runs(project, target):
         tell(line)
     _warn(project, target, server.url, tell)
     return start_agents(

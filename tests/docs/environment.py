@@ -37,6 +37,7 @@ AGENTS = {
     "DEPLOYER_AGENT_WARM": "With 1, runs are forked from a warm parent, as `warm:`; after the 1, "
     "more packages to preload.",
     "DEPLOYER_METRICS": "Which of a script's numbers are metrics, as `metrics:`, in JSON.",
+    "DEPLOYER_ISOLATE": "With 1, each run works in a folder of its own, as `isolate:`.",
     "DEPLOYER_METRICS_CLAIM": "Where a script says that it opens its run itself.",
     "DEPLOYER_AGENT_GRACE_SECONDS": "How many seconds an interrupted run may take to end.",
     "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS": "How many seconds a run that has ended may go on "

@@ -11,6 +11,7 @@ from typing import Any, List
 
 ROOT = "DEPLOYER_OUTPUT_ROOT"
 FOLDER = "DEPLOYER_OUTPUT_DIR"
+ISOLATE = "DEPLOYER_ISOLATE"  # with it, what the run writes to its working folder is kept, too
 KEEP = "DEPLOYER_OUTPUT_KEEP"  # `wandb`, an s3:// address, or empty: the folder itself is kept
 MODULE_OF_RUNS = "wandb.sdk.wandb_run"
 INTERRUPTED = "deployer-interrupted"  # local_runs.py
@@ -117,12 +118,14 @@ def keep_at_exit(run: Any) -> Any:
 def keep(run: Any) -> None:
     """Send the outputs where they are kept; what fails is named in the run's summary."""
     folder, kept_in = os.environ.get(FOLDER, ""), os.environ.get(KEEP, "")
-    ours = run.id == os.environ.get("WANDB_RUN_ID") and folder and kept_in
+    ours = run.id == os.environ.get("WANDB_RUN_ID") and folder
     # One that is interrupted begins again, with the folder as it is or afresh.
     if not ours or os.path.exists(os.path.join(run.dir, os.pardir, INTERRUPTED)):
         return
     try:
-        names = list_names(folder)
+        if os.environ.get(ISOLATE):
+            __import__("deployer_folder").gather(os.environ)
+        names = list_names(folder) if kept_in else []
         if names:
             send = log_artifact if kept_in == "wandb" else send_objects
             send(run, folder, names)

@@ -130,7 +130,8 @@ def begin() -> None:
     sdk.await_module(sdk.CLIENT, sdk.close_when_read)
     if environment.get("DEPLOYER_METRICS_CLAIM"):
         __import__("deployer_metrics").attach()
-    if environment.get("DEPLOYER_OUTPUT_KEEP") and environment.get("DEPLOYER_OUTPUT_DIR"):
+    keeps = environment.get("DEPLOYER_OUTPUT_KEEP") or environment.get("DEPLOYER_ISOLATE")
+    if keeps and environment.get("DEPLOYER_OUTPUT_DIR"):
         __import__("deployer_outputs").attach()
 
 

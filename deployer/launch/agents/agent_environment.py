@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deployer.agent.settings import (
     COUNT_VARIABLE,
     DEADLINE_VARIABLE,
+    ISOLATE_VARIABLE,
     METRICS_VARIABLE,
     POLLS_VARIABLE,
     QUICK,
@@ -25,13 +26,15 @@ class Pace:
 
     `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked, with
     `warm_packages` preloaded besides the agent's own list. With `metrics`, a wrapper opens each run
-    and reads its metrics, and exit code 0 is success; it is empty for scripts that log them.
+    and reads its metrics, and exit code 0 is success; it is empty for scripts that log them. With
+    `isolate`, each works in a folder of its own.
     """
 
     polls: str = STOCK
     warm: bool = False
     warm_packages: tuple[str, ...] = ()
     metrics: str = ""
+    isolate: bool = False
 
 
 def build_environment(
@@ -44,6 +47,7 @@ def build_environment(
         POLLS_VARIABLE: "" if pace.polls == STOCK else pace.polls,
         WARM_VARIABLE: " ".join(("1", *pace.warm_packages)) if pace.warm else "",
         METRICS_VARIABLE: pace.metrics,
+        ISOLATE_VARIABLE: "1" if pace.isolate else "",
     }
     return tuple((name, value) for name, value in told.items() if value)
 
@@ -51,11 +55,13 @@ def build_environment(
 def choose_pace(project: Project, extended: bool) -> Pace:
     """Return a sweep's pace; W&B's own servers would refuse so many questions."""
     polls = project.polls or (QUICK if extended else STOCK)
-    return Pace(polls, project.warm, project.warm_packages, project.metrics_variable)
+    warm = (project.warm, project.warm_packages)
+    return Pace(polls, *warm, project.metrics_variable, project.isolate)
 
 
 def find_pace(agents: Sequence[Agent]) -> Pace:
     """Return the pace of the youngest of a sweep's agents; they are oldest first."""
     told = agents[-1].environment if agents else {}
     polls = told.get(POLLS_VARIABLE, STOCK)
-    return Pace(polls, *parse_warm(told.get(WARM_VARIABLE, "")), told.get(METRICS_VARIABLE, ""))
+    warm, isolate = parse_warm(told.get(WARM_VARIABLE, "")), ISOLATE_VARIABLE in told
+    return Pace(polls, *warm, told.get(METRICS_VARIABLE, ""), isolate)
