@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from deployer.sweeps.results import Results
+from deployer.text import format_count
 
 SIGNALS = 128  # a shell's exit codes above it stand for signals
 READ_LINES = 1000  # at the end of a run's output: wandb warns at each row that it drops
 DROPPED = re.compile(r"Tried to log to step \d+ that is less than the current step \d+")
+SHARED = "deployer_shared_files"  # agent/prologue/deployer_shared.py
+MOST_NAMED = 4
 
 
 def list_doubts(results: Results) -> tuple[str, ...]:
@@ -21,6 +25,7 @@ def list_doubts(results: Results) -> tuple[str, ...]:
         *_doubt_exits(results),
         *_doubt_lengths(results),
         *_doubt_processes(results),
+        *_doubt_files(results),
         *_doubt_equal_curves(results),
     )
 
@@ -100,6 +105,20 @@ def _doubt_processes(results: Results) -> Iterator[str]:
             f"{rows[0].run_id}: what else was logged is in {', '.join(rows[0].apart)}, without a "
             "rank (call it in one process alone, such as rank 0, and once)"
         )
+
+
+def _doubt_files(results: Results) -> Iterator[str]:
+    """Say which files of a folder that runs share several of them have written."""
+    writers: dict[str, set[str]] = {}
+    for row in results.rows:
+        for name, ids in json.loads(row.summary.get(SHARED) or "{}").items():
+            writers.setdefault(name, set()).update(ids)
+    if writers:
+        name, ids = max(sorted(writers.items()), key=lambda one: len(one[1]))
+        others = len(writers) - 1
+        more = f" (and {format_count(others, 'other file')})" if others else ""
+        named = ", ".join(sorted(ids)[:MOST_NAMED]) + (", …" if len(ids) > MOST_NAMED else "")
+        yield f"{name}{more} was written by {len(ids)} runs ({named}): set `isolate: true`"
 
 
 def _say_logged(results: Results) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.prologue import deployer_folder
+from deployer.agent.prologue.deployer_shared import SHARED
 from deployer.agent.settings import ISOLATE_VARIABLE, WARM_VARIABLE
 from deployer.executors.registry import find_target
 from deployer.launch.checks.runs import describe_runs
 from deployer.outputs.kept_here import RunFolder
+from deployer.sweeps.doubts import list_doubts
+from deployer.sweeps.results import build_results
+from deployer.wandb_api.operations import get_sweep
 from tests.agent.conftest import Bench
 from tests.project_files import read_project
 
@@ -166,6 +171,39 @@ def test_the_size_of_the_copies_is_said_before_the_start(project: Path) -> None:
     copies, links = [*describe_runs(config, find_target(config))][-2:]
     assert copies == "isolate: each run gets a copy of 6 files, 1 kB"
     assert links == "isolate: linked, so shared by all runs: .git, data"
+
+
+WRITING = """
+import os, pathlib, subprocess, sys, torch, wandb
+
+os.makedirs("checkpoints", exist_ok=True)
+run = wandb.init()
+run.log({"loss": 1.0})
+torch.save({}, "checkpoints/best.pt")
+pathlib.Path("rows.new").touch()
+os.replace("rows.new", "rows")
+pathlib.Path(f"own-{run.id}").touch()
+pathlib.Path("train.py").read_text()
+pathlib.Path("passing").touch()
+os.remove("passing")
+subprocess.run([sys.executable, "-c", "open('by a child', 'a')"], check=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("warm", ["1", pytest.param("", marks=pytest.mark.full)])
+def test_what_two_runs_wrote_is_a_doubt(bench: Bench, warm: str) -> None:
+    (bench.folder / "train.py").write_text(WRITING)
+    path = bench.create_sweep("[1.0, 2.0]")
+    code, output = bench.start_with_own_key(path, **{WARM_VARIABLE: warm}).wait()
+    assert code == 0, output
+    runs = bench.runs(path)
+    [later] = [run.summary[SHARED] for run in runs if SHARED in run.summary]
+    assert sorted(json.loads(later)) == ["by a child", "checkpoints/best.pt", "rows"]
+    results = build_results(get_sweep(bench.client, path), runs)
+    ids = ", ".join(sorted(run.run_id for run in runs))
+    said = f"by a child (and 2 other files) was written by 2 runs ({ids}): set `isolate: true`"
+    assert list_doubts(results) == (said,)
 
 
 @pytest.mark.slow

@@ -125,6 +125,8 @@ def keep(run: Any) -> None:
     try:
         if os.environ.get(ISOLATE):
             __import__("deployer_folder").gather(os.environ)
+        else:
+            __import__("deployer_shared").tell(run)
         names = list_names(folder) if kept_in else []
         if names:
             send = log_artifact if kept_in == "wandb" else send_objects

@@ -130,9 +130,10 @@ def begin() -> None:
     sdk.await_module(sdk.CLIENT, sdk.close_when_read)
     if environment.get("DEPLOYER_METRICS_CLAIM"):
         __import__("deployer_metrics").attach()
-    keeps = environment.get("DEPLOYER_OUTPUT_KEEP") or environment.get("DEPLOYER_ISOLATE")
-    if keeps and environment.get("DEPLOYER_OUTPUT_DIR"):
+    if environment.get("DEPLOYER_OUTPUT_DIR"):
         __import__("deployer_outputs").attach()
+        if not environment.get("DEPLOYER_ISOLATE"):
+            __import__("deployer_shared").attach()
 
 
 begin()
