@@ -21,7 +21,13 @@ from typing import Any, Dict, List, Mapping, Optional
 from .environment import isolated_command, wrapper_command
 from .host.processes import AGENT_NAME, name_process
 from .host.unwritable import find_obstacle
-from .settings import FOLDER_VARIABLE, ISOLATE_VARIABLE, METRICS_VARIABLE
+from .settings import (
+    CHECKPOINTS_VARIABLE,
+    FOLDER_VARIABLE,
+    ISOLATE_VARIABLE,
+    METRICS_VARIABLE,
+    OUTPUTS_VARIABLE,
+)
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
 STOCK_SECONDS = 5.0
@@ -34,6 +40,9 @@ HOLD_SECONDS = 5.0
 LOOK_SECONDS = 0.002
 FOLDER_SECONDS = 0.5
 EXIT_NAME = "run-exit.json"
+# The prologue names the same folders in the run's Python.
+OUTPUT_FOLDER, BEGAN_END = "DEPLOYER_OUTPUT_DIR", ".began"
+RUN_FOLDERS = {OUTPUT_FOLDER: OUTPUTS_VARIABLE, "DEPLOYER_CHECKPOINT_DIR": CHECKPOINTS_VARIABLE}
 # What a shell makes of a program that cannot be started, by the exception that the agent meets.
 START_FAILURES = {
     "FileNotFoundError: ": 127,
@@ -61,6 +70,7 @@ def main(quick: bool) -> None:
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
     wandb_agent.logger.addFilter(shorten)
     wrap_runs(wandb_agent)
+    name_folders(wandb_agent)
     agent = getattr(wandb_agent, "Agent", None)
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)
@@ -89,6 +99,25 @@ def shorten(record: logging.LogRecord) -> bool:
     if len(lines) > 2 and lines[0].startswith("About to run command: "):
         record.msg = f"{lines[0]} ... {lines[-1]}"
     return True
+
+
+def name_folders(module: Any) -> None:
+    """Have each run's command know the run's folders, in a shell and by macros, too."""
+    start = module.Agent._command_run
+
+    def start_named(agent: Any, command: Mapping[str, Any]) -> Any:
+        own = os.path.join(os.environ["WANDB_SWEEP_ID"], command["run_id"])
+        for name, root in RUN_FOLDERS.items():
+            if os.environ.get(root):
+                os.environ[name] = os.path.join(os.environ[root], own)
+                os.makedirs(os.environ[name], exist_ok=True)
+        if os.environ.get(OUTPUTS_VARIABLE):
+            began = f"{os.environ[OUTPUT_FOLDER]}{BEGAN_END}"
+            with open(began, "w", encoding="utf-8"):  # what is older is of an earlier attempt
+                os.utime(began)
+        return start(agent, command)
+
+    module.Agent._command_run = start_named
 
 
 class EndOfRun:

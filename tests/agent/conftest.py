@@ -73,9 +73,11 @@ class Bench:
         """Return the door to the backend with the owner's key."""
         return Client(self.backend.url, self.backend.key)
 
-    def create_sweep(self, lrs: str = "[1.0]", wait: str = "no", deaf: str = "no") -> SweepPath:
-        """Make a grid sweep in a project of its own."""
-        text = SWEEP.format(lrs=lrs, wait=wait, deaf=deaf)
+    def create_sweep(
+        self, lrs: str = "[1.0]", wait: str = "no", deaf: str = "no", more: str = ""
+    ) -> SweepPath:
+        """Make a grid sweep in a project of its own, with `more` lines in its file."""
+        text = SWEEP.format(lrs=lrs, wait=wait, deaf=deaf) + more
         name = f"agent-{uuid.uuid4().hex[:8]}"
         path, _ = create_sweep(self.client, text, self.backend.entity, name, uuid.uuid4().hex)
         return path

@@ -10,7 +10,6 @@ import pytest
 from deployer.agent.metrics.files import GrowingFile
 from deployer.agent.metrics.lines import GaveUp, LineSplitter, Row, Rows, TextLines
 from deployer.agent.metrics.spec import Spec, add_metric, parse_spec
-from deployer.agent.metrics.wrapper import fill_in
 from deployer.agent.server.preflight import METRIC, find_word
 
 TEXT: dict[str, Row] = {
@@ -140,8 +139,3 @@ CONFIGS = {
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_metric_in_a_sweeps_yaml(config: str) -> None:
     assert find_word(METRIC, config) == CONFIGS[config]
-
-
-def test_the_folder_for_outputs_in_a_command() -> None:
-    words = ["--out=DEPLOYER_OUTPUT_DIR", "DEPLOYER_OUTPUT_DIR/log", "$DEPLOYER_OUTPUT_DIR"]
-    assert fill_in(words, "/o") == ["--out=/o", "/o/log", "$DEPLOYER_OUTPUT_DIR"]

@@ -16,10 +16,12 @@ from tests.agent.conftest import Bench, wait_for
 from tests.data.object_servers import BUCKET, serve_nanio
 
 WRITER = """
-import os, pathlib, time
+import os, pathlib, sys, time
 import wandb
 
 folder = pathlib.Path(os.environ["DEPLOYER_OUTPUT_DIR"])
+if len(sys.argv) == 3:
+    assert sys.argv[1:] == [f"--out={folder}", f"--saved={os.environ['DEPLOYER_CHECKPOINT_DIR']}"]
 run = wandb.init()
 run.log({"loss": 1.0})
 (folder / "deep er").mkdir()
@@ -29,6 +31,18 @@ run.log({"loss": 1.0})
 """
 FINISHED = WRITER + "run.finish()\n"
 INTERRUPTED = WRITER + "pathlib.Path('at-work').touch()\ntime.sleep(60)\n"
+# A shell and a macro know the run's folders, too.
+BY_SHELL = """
+command:
+  - bash
+  - -c
+  - set -e; echo early > "$DEPLOYER_OUTPUT_DIR/shell.log"; ls "$DEPLOYER_CHECKPOINT_DIR"; exec "$@"
+  - "-"
+  - ${interpreter}
+  - ${program}
+  - --out=${envvar:DEPLOYER_OUTPUT_DIR}
+  - --saved=${envvar:DEPLOYER_CHECKPOINT_DIR}
+"""
 SHOW = """
 import os, pathlib
 folder = pathlib.Path(os.environ["DEPLOYER_OUTPUT_DIR"])
@@ -148,7 +162,7 @@ def test_an_sdk_without_the_hooks_that_we_know_is_imported(
 )
 def test_outputs_are_an_artifact_by_the_end_of_the_run(bench: Bench, script: str) -> None:
     (bench.folder / "train.py").write_text(script)
-    path = bench.create_sweep()
+    path = bench.create_sweep(more=BY_SHELL)
     supervised = bench.start_with_own_key(path, DEPLOYER_OUTPUT_KEEP="wandb")
     _, log = supervised.wait()
     assert "Traceback" not in log
@@ -157,6 +171,7 @@ def test_outputs_are_an_artifact_by_the_end_of_the_run(bench: Bench, script: str
     assert (artifact.name, artifact.kind) == (f"run-{run.run_id}-output", "output")
     assert {file.path: file.sha256 for file in artifact.files} == {
         "best.pt": hashlib.sha256(b"weights").hexdigest(),
+        "shell.log": hashlib.sha256(b"early\n").hexdigest(),
         "deep er/ü.json": hashlib.sha256(b"{}").hexdigest(),
     }
 

@@ -9,7 +9,6 @@ import codecs
 import contextlib
 import os
 import queue
-import re
 import resource
 import signal
 import subprocess
@@ -43,8 +42,6 @@ FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SI
 OUTPUTS = "DEPLOYER_OUTPUT_DIR"
 SUPERSEDED_SUFFIX = ".superseded"  # runs/local_runs.py
 CLAIM, RELEASED = "DEPLOYER_METRICS_CLAIM", ".released"  # prologue/deployer_metrics.py
-# W&B's agent leaves the bare name of `${envvar:DEPLOYER_OUTPUT_DIR}`, which it does not know.
-BARE_OUTPUTS = re.compile(rf"(?P<flag>(?:-{{1,2}}[\w-]+=)?){OUTPUTS}(?P<rest>(?:/.*)?)")
 
 
 def main(command: List[str]) -> None:
@@ -55,7 +52,7 @@ def main(command: List[str]) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.remove(path)
     environment = {**os.environ, CLAIM: claim, "PYTHONUNBUFFERED": "1"}
-    script = Script(fill_in(command, os.environ.get(OUTPUTS, "")), environment)
+    script = Script(command, environment)
     wrapper = Wrapper(spec, script, claim, environment)
     try:
         status = wrapper.run()
@@ -66,12 +63,6 @@ def main(command: List[str]) -> None:
     if wrapper.is_scripts and status >= 0:
         os._exit(status)  # the SDK's own end would miss the wandb-core that was killed
     end(status)
-
-
-def fill_in(command: List[str], outputs: str) -> List[str]:
-    """Return the command with the run's folder for outputs, which its agent did not know."""
-    found = ((word, BARE_OUTPUTS.fullmatch(word)) for word in command)
-    return [f"{m['flag']}{outputs}{m['rest']}" if m and outputs else word for word, m in found]
 
 
 class Script:

@@ -45,8 +45,14 @@ def read_text(path: str) -> str:
 
 
 def empty(folder: str) -> None:
-    """Delete what is in a folder."""
+    """Delete what earlier attempts left in a folder; the run's command may write there already."""
+    try:
+        began = os.stat(f"{folder}.began").st_ctime_ns  # launcher.py
+    except FileNotFoundError:
+        began = sys.maxsize
     for entry in os.scandir(folder):
+        if entry.stat(follow_symlinks=False).st_ctime_ns >= began:
+            continue
         if entry.is_dir(follow_symlinks=False):
             import shutil
 
