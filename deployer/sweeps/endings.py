@@ -31,7 +31,8 @@ WORDS = {
 FIXES = {
     "usage error": "let the script accept the flags that the sweep file sends",
     "no run": "the script ended with exit code 0 without wandb.init: let it call that in each run, "
-    "or have its output read by `metrics: {from: stdout}` in deployer.yaml",
+    "or have its output read by `metrics: {from: stdout}` in deployer.yaml; to leave out "
+    "configurations, list the others: deployer sweep import FILE",
     "offline": 'let the script run wandb online: without WANDB_MODE and mode="offline" in its code',
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
