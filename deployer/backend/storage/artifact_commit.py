@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import reduce
 
 from deployer.backend.db.artifacts.aliases import LATEST, set_aliases
 from deployer.backend.db.artifacts.collections import collection_by_id, take_version
@@ -14,7 +15,13 @@ from deployer.backend.db.artifacts.manifest import (
     merge_manifests,
     parse_manifest,
 )
-from deployer.backend.db.artifacts.versions import Artifact, artifact_by_id, change_artifact
+from deployer.backend.db.artifacts.versions import (
+    Artifact,
+    artifact_by_id,
+    change_artifact,
+    delete_artifact,
+    list_patches,
+)
 from deployer.backend.db.blobs import blob_by_id
 from deployer.backend.db.database import Connection
 from deployer.backend.refusal import Refusal
@@ -28,13 +35,20 @@ def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: floa
     """
     if row.committed:
         return row
-    manifest = read_manifest(db, folder, row)
+    patches = list_patches(db, row)
+    parts = patches or [row]
     if row.manifest_type == "INCREMENTAL" and row.base_id is not None:
-        base = artifact_by_id(db, row.base_id)
-        manifest = merge_manifests(read_manifest(db, folder, base), manifest)
-        received = folder.write(json.dumps(manifest).encode())
-        blob = keep(db, folder, row.user_id, received, now)
+        parts = [artifact_by_id(db, row.base_id), row]
+    manifest = reduce(merge_manifests, [read_manifest(db, folder, one) for one in parts])
+    if parts != [row]:
+        content = json.dumps(manifest).encode()
+        blob = keep(db, folder, row.user_id, folder.write(content), now)
         row = change_artifact(db, row, now, manifest_blob_id=blob.id)
+    if patches:  # the digest is that of the first run's files alone
+        digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        row = change_artifact(db, row, now, digest=digest, client_id=None)
+        for one in patches:
+            delete_artifact(db, one)
     entries = list_entries(manifest)
     write_entries(db, row, entries)
     collection = collection_by_id(db, row.collection_id)

@@ -35,8 +35,6 @@ def test_what_is_not_there_is_refused_in_words(log: ArtifactClient) -> None:
     first = log.log("ds", {"a": b"1"})
     with pytest.raises(AssertionError, match="already exists with type dataset"):
         log.create("ds", "digest", artifactTypeName="model")
-    with pytest.raises(AssertionError, match="several runs write together"):
-        log.create("ds", "digest", distributedID="together")
     link = "mutation L($input: LinkArtifactInput!) { linkArtifact(input: $input) { versionIndex } }"
     with pytest.raises(AssertionError, match="this server has no registry"):
         log.client.ask(link, input={"artifactID": first, "artifactPortfolioName": "p"})

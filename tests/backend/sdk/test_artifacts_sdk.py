@@ -31,7 +31,8 @@ with wandb.init(project="killed") as run:
 
 
 PUBLIC_API = """
-import datetime, wandb
+import datetime, pathlib, wandb
+from wandb.sdk.artifacts.artifact_instance_cache import artifact_instance_cache
 with wandb.init(project="public") as run:
     for number in range(25):
         run.log({"a": number})
@@ -41,7 +42,22 @@ with wandb.init(project="public") as run:
         with artifact.new_file("x") as file:
             file.write(name)
         run.log_artifact(artifact).wait()
+for round in range(2):  # the second makes another version
+    for name in "ab":
+        with wandb.init(project="public", group="ranks") as rank:
+            artifact = wandb.Artifact("ours", "shards")
+            with artifact.new_file(f"{name}-{round}") as file:
+                file.write(name)
+            save = rank.upsert_artifact if name == "a" else rank.finish_artifact
+            save(artifact)
 api, path = wandb.Api(), f"{run.entity}/public"
+artifact_instance_cache.clear()  # else it is what this process has written
+for round in range(2):
+    ours = api.artifact(f"{path}/ours:v{round}")
+    assert sorted(ours.manifest.entries) == [f"a-{round}", f"b-{round}"]
+    assert sorted(path.name for path in pathlib.Path(ours.download()).iterdir()) == [
+        f"a-{round}", f"b-{round}"
+    ]
 for keys in (["a", "_step"], ["a"], ["a", "_runtime", "_step"]):
     rows = api.run(f"{path}/{run.id}").scan_history(keys=keys, page_size=10)
     assert [row["a"] for row in rows] == list(range(25)), keys
@@ -52,7 +68,7 @@ assert kept.ttl is None
 api.artifact_collection("dataset", f"{path}/moved").change_type("model")
 assert api.artifact(f"{path}/moved:latest").type == "model"
 found = {kind.name: [one.name for one in kind.collections()] for kind in api.artifact_types(path)}
-assert found == {"dataset": ["kept"], "model": ["moved"]}
+assert found == {"dataset": ["kept"], "model": ["moved"], "shards": ["ours"]}
 """
 
 

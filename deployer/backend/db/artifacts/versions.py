@@ -18,6 +18,7 @@ from deployer.backend.refusal import Refusal, not_found
 
 Role = Literal["output", "input"]
 
+PATCH = "PATCH"  # the type of a manifest that one of several runs adds
 VERSION = re.compile(r"v(\d+)")
 # How long nothing may come for a version that was begun, until it is given up.
 PENDING_SECONDS = 3 * 24 * 3600
@@ -28,7 +29,7 @@ class Artifact:
     """One version; `metadata` is JSON text, `tags` and `wanted_aliases` are JSON lists.
 
     `manifest_md5` is what the client says its manifest will be, `base_id` the version that an
-    incremental one adds to.
+    incremental one, or a patch by one of several runs, adds to.
     """
 
     id: int
@@ -100,6 +101,19 @@ def find_begun(db: Connection, collection: Collection, client_id: str | None) ->
     """Return the version that a client's object began or logged, as a repeated request asks for."""
     tail = "artifacts WHERE collection_id = ? AND client_id = ?"
     return select_one(db, Artifact, tail, collection.id, client_id) if client_id else None
+
+
+def find_shared(db: Connection, collection: Collection, client_id: str) -> Artifact | None:
+    """Return the pending version that several runs write under one `distributed_id`."""
+    tail = "artifacts WHERE collection_id = ? AND client_id = ? AND version IS NULL"
+    return select_one(db, Artifact, tail, collection.id, client_id)
+
+
+def list_patches(db: Connection, row: Artifact) -> list[Artifact]:
+    """Return what runs have added to a version that they write together, oldest first."""
+    tail = "artifacts WHERE collection_id = ? AND base_id = ? AND manifest_type = ? ORDER BY id"
+    found = select(db, Artifact, tail, (row.collection_id, row.id, PATCH))
+    return [one for one in found if one.manifest_md5]  # else nothing was written after all
 
 
 def find_by_client_id(db: Connection, caller: Caller, client_id: str) -> Artifact | None:

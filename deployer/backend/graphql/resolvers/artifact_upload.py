@@ -8,16 +8,23 @@ from typing import Any
 from ariadne import MutationType
 
 from deployer.backend.db.artifacts.aliases import check_alias, set_aliases
-from deployer.backend.db.artifacts.collections import Collection, ensure_collection
+from deployer.backend.db.artifacts.collections import (
+    Collection,
+    collection_by_id,
+    ensure_collection,
+)
 from deployer.backend.db.artifacts.files import promise_artifact_file
 from deployer.backend.db.artifacts.versions import (
+    PATCH,
     Artifact,
     change_artifact,
     create_artifact,
     find_begun,
     find_pending,
     find_same,
+    find_shared,
     list_makers,
+    list_patches,
     record_role,
 )
 from deployer.backend.db.database import Connection
@@ -60,8 +67,9 @@ def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
 def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Begin a version; for content that is there already, return the version that has it."""
     request = info.context
-    if input.get("distributed_id"):
-        raise Refusal(400, "artifacts that several runs write together are not supported")
+    shared = input.get("distributed_id") and f"distributed {input['distributed_id']}"
+    if shared:
+        input["client_id"] = shared
     with transaction(info) as db:
         owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
         row = _writing_run(db, request.caller, owner, input.get("run_name"))
@@ -73,7 +81,10 @@ def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
             input.get("sequence_client_id"),
             request.backend.now(),
         )
-        same = _same(db, collection, input, request.backend.now())
+        if shared:
+            same = find_shared(db, collection, shared)
+        else:
+            same = _same(db, collection, input, request.backend.now())
         made = same or _begin(info, db, collection, row, input)
         if row is not None:
             record_role(db, row, made, "output")
@@ -144,19 +155,43 @@ def _begin(
 
 @mutation.field("createArtifactManifest")
 def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    if input.get("type") == "PATCH":
-        raise Refusal(400, "artifacts that several runs write together are not supported")
+    kind = input.get("type") or "FULL"
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
-        row = _expect_manifest(info, db, row, input, manifest_type=input.get("type") or "FULL")
+        if kind == PATCH:
+            row = _expect_patch(info, db, row, input.get("digest"))
+        else:
+            row = _expect_manifest(info, db, row, input, manifest_type=kind)
     return {"artifact_manifest": manifest_node(info.context, row)}
+
+
+def _expect_patch(info: Info, db: Connection, row: Artifact, digest: str | None) -> Artifact:
+    """Begin what a run adds to a version; it may name the digest of its manifest later."""
+    now = info.context.backend.now()
+    row = change_artifact(db, row, now)
+    known = [one for one in list_patches(db, row) if one.manifest_md5 == digest]
+    if row.committed or known:
+        return known[0] if known else row
+    return create_artifact(
+        db,
+        collection_by_id(db, row.collection_id),
+        info.context.caller.user.id,
+        now,
+        run_id=row.run_id,
+        digest="",
+        manifest_md5=digest or None,
+        manifest_type=PATCH,
+        base_id=row.id,
+    )
 
 
 @mutation.field("updateArtifactManifest")
 def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     number = decode_id("ArtifactManifest", input["artifact_manifest_id"])
     with transaction(info) as db:
-        row = writable_artifact(info, db, encode_id("Artifact", number))
+        row = own_artifact(db, info.context.caller, encode_id("Artifact", number))
+        whole = row.base_id if row.manifest_type == PATCH else row.id
+        writable_artifact(info, db, encode_id("Artifact", int(whole or 0)))
         row = _expect_manifest(info, db, row, input)
     return {"artifact_manifest": manifest_node(info.context, row)}
 
