@@ -19,6 +19,7 @@ from deployer.scripts.corners import MOST_VALUES, list_corners, list_drawn
 from deployer.scripts.flags import Flag, parse_flag
 from deployer.scripts.log_calls import Logged, check_metric, find_logged
 from deployer.scripts.rehearsal.process import (
+    OWN_FOLDERS,
     PYTHON,
     SECONDS,
     Silent,
@@ -27,11 +28,18 @@ from deployer.scripts.rehearsal.process import (
     rehearse,
 )
 from deployer.scripts.rehearsal.verdict import RAISED, Case, Complaint, find_flag, find_place, judge
-from deployer.scripts.script_text import find_entry, find_offline, list_project_modules
+from deployer.scripts.script_text import (
+    OTHER_PROJECT,
+    find_entry,
+    find_offline,
+    list_project_modules,
+)
 from deployer.scripts.unseen import Unseen
 from deployer.sweeps.problem import Problem, doubt
 
 ONLINE = "remove it: a run that is not online never reaches its sweep"
+OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"
+OF_WANDB = (ONLINE, OF_SWEEP)  # hints that a script without W&B needs not
 OWN_FILES = Path(__file__).parent
 
 
@@ -106,7 +114,8 @@ class _Check:
         self._config, self._around, self._seconds = config, around, seconds
         # No key comes into a command either; the value of one that is named is unknown here.
         self._shown = {k: v for k, v in around.environment.items() if not is_secret_name(k)}
-        self._unset = list_unset(config, self._shown)
+        unset = list_unset(config, self._shown)
+        self._unset = [name for name in unset if name not in OWN_FOLDERS]  # which each run has
         self._corners = list_corners(config)
         self._commands = render_commands(config, self._corners, self._shown)
         words = [*self._commands.before, *self._commands.after]
@@ -255,10 +264,13 @@ class _Check:
             return
 
     def _list_offline(self) -> Iterator[Problem]:
-        """Warn of a script whose text takes wandb offline: no run of it would reach its sweep."""
+        """Warn of a script whose text shows that no run of it would reach its sweep."""
         if self._modules and (line := find_offline(self._modules[0])):
             said = f"{self._script}:{line}: wandb is offline or disabled from here on"
             yield doubt(("program",), said, ONLINE)
+        if self._modules and (line := find_offline(self._modules[0], OTHER_PROJECT)):
+            said = f"{self._script}:{line}: the script sets a project of its own"
+            yield doubt(("program",), said, OF_SWEEP)
 
     def _list_unset(self) -> Iterator[Problem]:
         """Warn of environment variables that the command needs and that are not set here."""

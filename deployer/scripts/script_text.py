@@ -17,6 +17,7 @@ OFFLINE = re.compile(
     r"|(wandb\.)?(init|Settings)\(.*\bmode='(offline|dryrun|disabled)'[,)]",
     re.DOTALL | re.IGNORECASE,
 )
+OTHER_PROJECT = re.compile(r"(os\.)?environ\['WANDB_(PROJECT|ENTITY)'\] = ")
 PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
 
 
@@ -89,11 +90,11 @@ def list_imports(module: Module) -> Iterator[tuple[str, int]]:
                 yield ".".join(part for part in (node.module, alias.name) if part), node.level
 
 
-def find_offline(module: Module) -> int:
+def find_offline(module: Module, pattern: re.Pattern[str] = OFFLINE) -> int:
     """Return the line at which a script always takes wandb offline, 0 if none does."""
     waiting: list[ast.AST] = [module.tree] if module.tree else []
     for node in waiting:
-        if isinstance(node, ast.Assign | ast.Call) and OFFLINE.match(ast.unparse(node)):
+        if isinstance(node, ast.Assign | ast.Call) and pattern.match(ast.unparse(node)):
             return node.lineno
         if not isinstance(node, ast.If) or "__name__" in ast.unparse(node.test):
             waiting += ast.iter_child_nodes(node)

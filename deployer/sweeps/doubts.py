@@ -92,8 +92,8 @@ def _doubt_equal_curves(results: Results) -> Iterator[str]:
         ]
         shown = ", ".join(names[:3]) + ", ..." * (len(names) > 3)
         yield (
-            f"{len(rows)} configurations have the same curve of {results.metric} although they "
-            f"differ in {shown}: the script may not read its flags or wandb.config"
+            f"{len(rows)} configurations that differ in {shown} have the same curve of "
+            f"{results.metric}: does the script read {'them' if len(names) > 1 else 'it'}?"
         )
 
 

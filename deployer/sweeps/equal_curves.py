@@ -17,7 +17,7 @@ SAMPLES = 500
 
 
 def find_equal_curves(server: Server, path: SweepPath, results: Results) -> tuple[str, ...]:
-    """Return one run of each configuration in the largest group with equal curves; else none.
+    """Return a run of each of the configurations with the most frequent curve; none if all differ.
 
     Only runs whose ranked values are equal are read. Short curves count if all configurations,
     three or more, have the same one. Raises WandbError.

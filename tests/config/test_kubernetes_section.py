@@ -130,7 +130,7 @@ PLACE = "deployer.yaml: kubernetes"
         (
             "{gpu: 0.5}",
             "gpu: a part of a GPU cannot be asked for",
-            "several agents share one: gpu: 1 and agents_per_pod: 2, or a slice by resource:",
+            "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb",
         ),
         ("{gpu: {product: [A100, H100]}}", "gpu: a list, and agents get one product", None),
         ("{gpu: -1}", "gpu.count: input should be greater than or equal to 0", ""),

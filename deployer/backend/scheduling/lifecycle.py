@@ -19,6 +19,7 @@ Cause = Literal[
     "usage error",  # its program refused its command line, and would again
     "no run",  # ended with exit code 0 and without `wandb.init`
     "offline",  # ended with exit code 0, and wandb kept its run in a folder
+    "other project",  # its script sent the run to a project that is not the sweep's
     "missing program",  # its command could not be started
     "authentication error",  # its script had no valid API key
     "never started",  # ended in another way without `wandb.init`
@@ -31,7 +32,8 @@ Cause = Literal[
 # What a supervisor can know better than the server, and says before it ends a run.
 ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
 HOPELESS: tuple[Cause, ...] = (
-    *("usage error", "no run", "offline", "missing program", "authentication error"),
+    *("usage error", "no run", "offline", "other project", "missing program"),
+    "authentication error",
 )
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started", *HOPELESS)
 KILLS: tuple[Cause, ...] = ("signal", "OOM")
@@ -53,6 +55,8 @@ BAD_KEY = re.compile(
 )
 # The folder of a run in offline mode, which the SDK prints at its begin and at its end.
 OFFLINE = re.compile(r"\boffline-run-\d")
+# db/projects.py, graphql/resolvers/run_change.py: an agent's run is in its sweep's project.
+OTHER_PROJECT = re.compile(r"an agent's key cannot (make projects|start runs of its own)")
 # How the SDK ends `wandb.init` if the server is away. A refusal is a CommError with other words.
 NO_SERVER = re.compile(
     r"^wandb\.errors\.(\w+\.)*CommError: .*(timed out|giving up|connection)", re.MULTILINE | re.I
@@ -220,6 +224,8 @@ def _find_hopeless(exit_code: int, output: str) -> Cause | None:
         return "missing program" if MISSING_SCRIPT.search(output) else "usage error"
     if exit_code in MISSING_EXIT_CODES:
         return "missing program"
+    if OTHER_PROJECT.search(output):
+        return "other project"
     return "authentication error" if BAD_KEY.search(output) else None
 
 

@@ -56,7 +56,7 @@ def count_to_gpu(value: object) -> object:
     """Take `gpu: 2` as `gpu: {count: 2}`."""
     given = value.get("count") if isinstance(value, dict) else value
     if isinstance(given, float):
-        hint = "several agents share one: gpu: 1 and agents_per_pod: 2, or a slice by resource:"
+        hint = "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb"
         raise PydanticCustomError("gpu", "a part of a GPU cannot be asked for", {"hint": hint})
     if isinstance(value, list) or (
         isinstance(value, dict) and isinstance(value.get("product"), list)

@@ -45,6 +45,8 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
     if cap and found[1].state == "FINISHED" and request.sweep.method != "grid":
         another = f"add runs to it: deployer up {file} --run-cap {2 * cap}; {another}"
     said = f"its sweep {path} is {found[1].state}: {coverage.sentence()}"
+    if cap and request.sweep.run_cap and request.sweep.run_cap < cap:
+        said += f", and its run_cap is {cap}"
     raise SweepEnded(file, said, f"{first}; {another}")
 
 

@@ -20,7 +20,7 @@ from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 from deployer.launch.request import Request
 from deployer.scripts.pod_request import build_pod_request
-from deployer.scripts.script_check import ONLINE, Report, Surroundings, check_script
+from deployer.scripts.script_check import OF_WANDB, Report, Surroundings, check_script
 from deployer.sweeps.examination import Finding as Complaint
 from deployer.sweeps.examination import locate
 from deployer.sweeps.metrics import metric_name
@@ -72,7 +72,7 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
     if not project.metrics_variable:
         return report
     # The script itself logs nothing.
-    kept = (p for p in report.problems if p.path != METRIC_PATH and p.hint != ONLINE)
+    kept = (p for p in report.problems if p.path != METRIC_PATH and p.hint not in OF_WANDB)
     return replace(report, problems=(*kept, *doubt_metrics(project, request.sweep.config)))
 
 

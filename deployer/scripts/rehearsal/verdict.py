@@ -18,6 +18,13 @@ MISSING = re.compile(r"No module named '([^']+)'")
 CPU_SIGNAL = -24
 COMMAND_NOT_FOUND = (126, 127)
 MOST_NAMES = 8
+# Of modules that are called otherwise than their packages.
+PACKAGES = {
+    "hydra": "hydra-core",
+    "sklearn": "scikit-learn",
+    "cv2": "opencv-python",
+    "PIL": "Pillow",
+}
 RAISED = "its trial start has raised this; --no-check goes without"
 # Of keys, which no trial start gets.
 KEY = re.compile(r"[A-Z_](KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)\b")
@@ -86,7 +93,7 @@ def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
     if error.startswith("ModuleNotFoundError") and missing and not case.elsewhere:
         message = "%sthe script's Python has no module %s" % (place, missing.group(1))
         package = missing.group(1).partition(".")[0]
-        hint = "install it: python -m pip install %s" % package
+        hint = "install it: python -m pip install %s" % PACKAGES.get(package, package)
         return Verdict([Complaint(".program", message, hint, True)], "")
     if error.startswith(("SyntaxError", "IndentationError", "TabError")) and not case.elsewhere:
         message = place + error.partition(": ")[2]
