@@ -65,6 +65,12 @@ def test_a_variable_that_nobody_knows_here_is_a_doubt(
     assert others == [f"doubt: command: {one} | set it where the agents run" for one in said]
 
 
+def test_the_runs_own_folders_are_known(tmp_path: Path) -> None:
+    script = SCRIPT.replace(PARSE, "p.add_argument('--x')\n" + PARSE)
+    command = "[python, train.py, '--x=${envvar:DEPLOYER_OUTPUT_DIR}', '${args}']"
+    assert ask(tmp_path, script, RIGHT, command=command) == []
+
+
 @pytest.mark.parametrize("parse", ["try:\n    p.parse_args()\nexcept SystemExit:\n    pass\n"])
 def test_a_refusal_that_the_script_survives_is_a_doubt(parse: str, tmp_path: Path) -> None:
     (line,) = ask(tmp_path, SCRIPT.replace(PARSE, parse), WRONG, may_end=True)
@@ -166,4 +172,9 @@ def test_the_line_that_takes_wandb_offline_is_named(tmp_path: Path) -> None:
     assert ask(tmp_path, script, RIGHT) == [
         "doubt: program: train.py:2: wandb is offline or disabled from here on | "
         "remove it: a run that is not online never reaches its sweep"
+    ]
+    script = script.replace("MODE", "PROJECT")
+    assert ask(tmp_path, script, RIGHT) == [
+        "doubt: program: train.py:2: the script sets a project of its own | "
+        "remove it: a run of a sweep belongs to the sweep's project"
     ]
