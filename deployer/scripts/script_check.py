@@ -29,9 +29,10 @@ from deployer.scripts.rehearsal.process import (
 )
 from deployer.scripts.rehearsal.verdict import RAISED, Case, Complaint, find_flag, find_place, judge
 from deployer.scripts.script_text import (
+    OFFLINE,
     OTHER_PROJECT,
     find_entry,
-    find_offline,
+    find_line,
     list_project_modules,
 )
 from deployer.scripts.unseen import Unseen
@@ -167,7 +168,7 @@ class _Check:
         """Return the report, and the files that it depends on."""
         static = [
             *check_metric(self._config, find_logged(self._modules), self._script),
-            *self._list_offline(),
+            *self._list_detours(),
             *self._list_unset(),
             *self._list_cut(),
         ]
@@ -263,12 +264,12 @@ class _Check:
                 yield Problem(path, f"no program {word} on PATH", hint)
             return
 
-    def _list_offline(self) -> Iterator[Problem]:
+    def _list_detours(self) -> Iterator[Problem]:
         """Warn of a script whose text shows that no run of it would reach its sweep."""
-        if self._modules and (line := find_offline(self._modules[0])):
+        if self._modules and (line := find_line(self._modules[0], OFFLINE)):
             said = f"{self._script}:{line}: wandb is offline or disabled from here on"
             yield doubt(("program",), said, ONLINE)
-        if self._modules and (line := find_offline(self._modules[0], OTHER_PROJECT)):
+        if self._modules and (line := find_line(self._modules[0], OTHER_PROJECT)):
             said = f"{self._script}:{line}: the script sets a project of its own"
             yield doubt(("program",), said, OF_SWEEP)
 

@@ -90,8 +90,8 @@ def list_imports(module: Module) -> Iterator[tuple[str, int]]:
                 yield ".".join(part for part in (node.module, alias.name) if part), node.level
 
 
-def find_offline(module: Module, pattern: re.Pattern[str] = OFFLINE) -> int:
-    """Return the line at which a script always takes wandb offline, 0 if none does."""
+def find_line(module: Module, pattern: re.Pattern[str]) -> int:
+    """Return the line of an assignment or a call that a script always comes to, 0 without one."""
     waiting: list[ast.AST] = [module.tree] if module.tree else []
     for node in waiting:
         if isinstance(node, ast.Assign | ast.Call) and pattern.match(ast.unparse(node)):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.scripts.log_calls import check_metric, find_logged
-from deployer.scripts.script_text import Module, find_offline
+from deployer.scripts.script_text import OFFLINE, Module, find_line
 from tests.scripts.asking import PARSE, RIGHT, SCRIPT, WRONG, ask
 
 
@@ -164,7 +164,7 @@ def test_a_list_of_which_not_all_is_asked_about(tmp_path: Path) -> None:
 )
 def test_a_script_that_takes_wandb_offline_is_a_doubt(code: str, warned: bool) -> None:
     module = Module(Path("train.py"), ast.parse(f"import os, wandb\n{code}\n"))
-    assert bool(find_offline(module)) == warned
+    assert bool(find_line(module, OFFLINE)) == warned
 
 
 def test_the_line_that_takes_wandb_offline_is_named(tmp_path: Path) -> None:
