@@ -43,6 +43,7 @@ EXIT_NAME = "run-exit.json"
 # The prologue names the same folders in the run's Python.
 OUTPUT_FOLDER, BEGAN_END = "DEPLOYER_OUTPUT_DIR", ".began"
 RUN_FOLDERS = {OUTPUT_FOLDER: OUTPUTS_VARIABLE, "DEPLOYER_CHECKPOINT_DIR": CHECKPOINTS_VARIABLE}
+WRAPS = {METRICS_VARIABLE: wrapper_command, ISOLATE_VARIABLE: isolated_command}
 # What a shell makes of a program that cannot be started, by the exception that the agent meets.
 START_FAILURES = {
     "FileNotFoundError: ": 127,
@@ -69,9 +70,14 @@ def main(quick: bool) -> None:
         sdk = __import__("deployer_sdk")  # the prologue's: the agent's own end is the same
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
     wandb_agent.logger.addFilter(shorten)
-    wrap_runs(wandb_agent)
-    name_folders(wandb_agent)
+    if any(map(os.environ.get, WRAPS)):
+        wrap_runs(wandb_agent)
     agent = getattr(wandb_agent, "Agent", None)
+    if hasattr(agent, "_command_run"):
+        name_folders(agent)
+    else:
+        said = "this wandb has no Agent._command_run; only Python knows a run's folders"
+        sys.stderr.write(f"deployer: {said}\n")
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)
         agent.POLL_INTERVAL = property(wait)  # type: ignore[union-attr]
@@ -83,10 +89,9 @@ def main(quick: bool) -> None:
 def wrap_runs(module: Any) -> None:
     """Have the agent start runs behind what makes their folders, and what reads their metrics."""
     start = module.AgentProcess
-    wraps = {METRICS_VARIABLE: wrapper_command, ISOLATE_VARIABLE: isolated_command}
 
     def start_wrapped(*arguments: Any, command: List[str], **named: Any) -> Any:
-        for variable, wrap in wraps.items():
+        for variable, wrap in WRAPS.items():
             command = wrap(command) if os.environ.get(variable) else command
         return start(*arguments, command=command, **named)
 
@@ -101,23 +106,34 @@ def shorten(record: logging.LogRecord) -> bool:
     return True
 
 
-def name_folders(module: Any) -> None:
+def name_folders(agent_class: Any) -> None:
     """Have each run's command know the run's folders, in a shell and by macros, too."""
-    start = module.Agent._command_run
+    start = agent_class._command_run
 
     def start_named(agent: Any, command: Mapping[str, Any]) -> Any:
-        own = os.path.join(os.environ["WANDB_SWEEP_ID"], command["run_id"])
-        for name, root in RUN_FOLDERS.items():
-            if os.environ.get(root):
-                os.environ[name] = os.path.join(os.environ[root], own)
-                os.makedirs(os.environ[name], exist_ok=True)
-        if os.environ.get(OUTPUTS_VARIABLE):
-            began = f"{os.environ[OUTPUT_FOLDER]}{BEGAN_END}"
-            with open(began, "w", encoding="utf-8"):  # what is older is of an earlier attempt
-                os.utime(began)
+        try:
+            make_folders(command["run_id"])
+        except OSError as error:  # the run's Python may still go without
+            sys.stderr.write(f"deployer: the run's folders are not ready: {error}\n")
         return start(agent, command)
 
-    module.Agent._command_run = start_named
+    agent_class._command_run = start_named
+
+
+def make_folders(run_id: str) -> None:
+    """Make a run's folders and name them in the environment; raises OSError."""
+    own = os.path.join(os.environ["WANDB_SWEEP_ID"], run_id)
+    for name in RUN_FOLDERS:
+        os.environ.pop(name, None)  # the run's before
+    for name, root in RUN_FOLDERS.items():
+        if os.environ.get(root):
+            folder = os.path.join(os.environ[root], own)
+            os.makedirs(folder, exist_ok=True)
+            os.environ[name] = folder
+    if OUTPUT_FOLDER in os.environ:
+        began = f"{os.environ[OUTPUT_FOLDER]}{BEGAN_END}"
+        with open(began, "w", encoding="utf-8"):  # what is older is of an earlier attempt
+            os.utime(began)
 
 
 class EndOfRun:

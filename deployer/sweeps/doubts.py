@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from deployer.sweeps.results import Results
 from deployer.text import format_count
+from deployer.wandb_api.model import parse_json
 
 SIGNALS = 128  # a shell's exit codes above it stand for signals
 READ_LINES = 1000  # at the end of a run's output: wandb warns at each row that it drops
@@ -111,7 +111,7 @@ def _doubt_files(results: Results) -> Iterator[str]:
     """Say which files of a folder that runs share several of them have written."""
     writers: dict[str, set[str]] = {}
     for row in results.rows:
-        for name, ids in json.loads(row.summary.get(SHARED) or "{}").items():
+        for name, ids in parse_json(row.summary.get(SHARED)).items():
             writers.setdefault(name, set()).update(ids)
     if writers:
         name, ids = max(sorted(writers.items()), key=lambda one: len(one[1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun, read_start_failure, shorten
+from deployer.agent.launcher import (
+    EXIT_NAME,
+    STOCK_SECONDS,
+    EndOfRun,
+    name_folders,
+    read_start_failure,
+    shorten,
+)
 from deployer.agent.runs.run_exit import RunExit
 from tests.agent.conftest import Bench, wait_for
 from tests.contract.sdks import python_with
@@ -99,6 +107,27 @@ def test_the_end_of_a_run_is_kept_until_the_folder_can_be_written(
 )
 def test_only_the_command_is_blamed_for_a_failed_start(error: str, code: int | None) -> None:
     assert read_start_failure(error, "/state/a1") == code
+
+
+def test_a_run_starts_though_its_folders_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Starter:
+        """What the launcher changes of wandb's agent: it returns the folder that the run gets."""
+
+        def _command_run(self, command: dict[str, str]) -> str | None:
+            assert command["run_id"]
+            return os.environ.get("DEPLOYER_OUTPUT_DIR")
+
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s1")
+    monkeypatch.setenv("DEPLOYER_OUTPUT_ROOT", str(tmp_path / "outputs"))
+    monkeypatch.setenv("DEPLOYER_OUTPUT_DIR", "another run's")
+    monkeypatch.delenv("DEPLOYER_CHECKPOINT_ROOT", raising=False)
+    name_folders(Starter)
+    assert Starter()._command_run({"run_id": "r1"}) == str(tmp_path / "outputs" / "s1" / "r1")
+    (tmp_path / "outputs" / "s1" / "r2").touch()
+    assert Starter()._command_run({"run_id": "r2"}) is None
+    assert capsys.readouterr().err.startswith("deployer: the run's folders are not ready: ")
 
 
 def test_a_program_in_a_command_is_one_line_of_the_log() -> None:

@@ -173,7 +173,11 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
 
 def end_silent_runs(backend: Backend) -> None:
     """End runs of which nothing was heard for too long; called every few seconds."""
-    backend.presence.forget(max(FORGET_SECONDS, *vars(backend.patience).values()))
+    kept_seconds = max(FORGET_SECONDS, *vars(backend.patience).values())
+    backend.presence.forget(kept_seconds)
+    for rival, heard_at in list(backend.rivals.items()):
+        if backend.now() - heard_at > kept_seconds:
+            backend.rivals.pop(rival, None)
     with backend.store.snapshot() as db:
         silent = [run.id for run in list_runs(db, IS_ACTIVE) if _is_silent(backend, run)]
     if not silent:
