@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.findings import show_findings
+from deployer.cli.output.findings import build_findings, show_findings
 from deployer.cli.output.render import say, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -78,8 +78,8 @@ def doctor(
     if fix and mend(config, findings, say):
         findings = diagnose(config, request, deep=deep)
     if output == "json":
-        show_json({"findings": findings})
+        show_json({"findings": build_findings(findings)})
     else:
         show_findings(findings)
-    if any(one.wrong for one in findings):
+    if any(one.is_error for one in findings):
         raise typer.Exit(ExitCode.REFUSED)

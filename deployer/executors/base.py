@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from deployer.executors.findings import Check, run_checks
+from deployer.executors.checks import Check, run_checks
 from deployer.executors.memory import Memory
 from deployer.executors.plan import AgentPlan, Plan
 from deployer.executors.reason import Reason

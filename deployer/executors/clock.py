@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.executors.findings import Finding, right, wrong
+from deployer.findings import Finding, right, wrong
 from deployer.text import format_seconds
 
 # A server writes its time in whole seconds. Tokens and signed addresses bear a few minutes, and

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
-from deployer.executors.findings import Finding, examine_all
+from deployer.executors.checks import examine_all
 from deployer.executors.plan import Plan
+from deployer.findings import Finding
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.cli.output.findings import show_findings
-from deployer.executors.findings import right, unknown, wrong
+from deployer.findings import right, unknown, wrong
 
 
 def test_findings_are_lines_with_their_remedies(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import pytest
 from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import parse_cluster
-from deployer.executors.findings import Finding, Verdict, right, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version
 from deployer.executors.kubernetes.examination.image import (
@@ -39,6 +38,7 @@ from deployer.executors.kubernetes.examination.rights import (
     list_groups,
 )
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL, Right, describe_right
+from deployer.findings import Finding, Severity, right, wrong
 from deployer.images.architectures import ARCHITECTURES_LABEL
 from deployer.kube.client import open_kube
 from deployer.kube.quantities import format_quantity, parse_quantity, read_quantity
@@ -69,27 +69,27 @@ def build_case(kubeconfig: Path, pods: int = 1, **section: object) -> Case:
 
 
 def show(findings: Iterable[Finding]) -> list[str]:
-    return [f"{one.verdict}: {one.sentence} | {one.remedy}" for one in findings]
+    return [f"{one.severity}: {one.message} | {one.fix}" for one in findings]
 
 
 @pytest.mark.parametrize(
-    ("version", "verdict"),
+    ("version", "severity"),
     [
-        ("v1.23.17", Verdict.WRONG),
-        ("v1.24.0", Verdict.RIGHT),
-        ("v1.34.10-gke.1", Verdict.RIGHT),
-        ("v2.0.0", Verdict.RIGHT),
-        ("unknown", Verdict.UNKNOWN),
+        ("v1.23.17", Severity.ERROR),
+        ("v1.24.0", Severity.OK),
+        ("v1.34.10-gke.1", Severity.OK),
+        ("v2.0.0", Severity.OK),
+        ("unknown", Severity.UNKNOWN),
     ],
 )
-def test_servers_are_supported_from_1_24_on(version: str, verdict: Verdict) -> None:
-    assert judge_version("context c", version).verdict is verdict
+def test_servers_are_supported_from_1_24_on(version: str, severity: Severity) -> None:
+    assert judge_version("context c", version).severity is severity
 
 
 def test_a_namespace_that_is_being_deleted_takes_no_agents(kubeconfig: Path) -> None:
     ending = {"metadata": {"deletionTimestamp": "2026-11-22T10:00:00Z"}}
     assert show([judge_namespace(build_case(kubeconfig), ending)]) == [
-        "wrong: is being deleted | "
+        "error: is being deleted | "
         "kubectl wait --for=delete namespace/research --timeout=5m --context c"
     ]
 
@@ -103,9 +103,9 @@ def test_a_pull_secret_of_another_type_is_wrong(kubeconfig: Path) -> None:
     assert [judge(kind) for kind in PULL_TYPES] == [None, None]
     found = judge("Opaque")
     assert found
-    assert found.wrong
-    assert found.remedy.startswith("kubectl create secret generic site-pull -n research")
-    assert found.remedy.endswith("kubernetes: {image_pull_secrets: [site-pull]} in deployer.yaml")
+    assert found.is_error
+    assert found.fix.startswith("kubectl create secret generic site-pull -n research")
+    assert found.fix.endswith("kubernetes: {image_pull_secrets: [site-pull]} in deployer.yaml")
 
 
 def test_a_pull_secret_is_wrong_only_where_its_registry_wants_a_login(kubeconfig: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_pull_secret_is_wrong_only_where_its_registry_wants_a_login(kubeconfig
     assert list(weigh(login, [missing])) == [missing]
     there = right("image", "image a", "its registry has it")
     [softer, same] = weigh(there, [missing])
-    assert (softer.verdict, softer.remedy, same) == (Verdict.UNKNOWN, missing.remedy, there)
+    assert (softer.severity, softer.fix, same) == (Severity.UNKNOWN, missing.fix, there)
     assert list(weigh(login, [])) == [login]
 
 
@@ -137,7 +137,7 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubernetes: {queue: research-user-queue} in deployer.yaml"
     ]
     assert said("research-queue", queue("research-user-queue")) == [
-        "wrong: is missing; there is research-user-queue | "
+        "error: is missing; there is research-user-queue | "
         "kubernetes: {queue: research-user-queue} in deployer.yaml"
     ]
     assert said("gpus", queue("gpus", conditions=[stopped])) == [
@@ -145,10 +145,10 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubectl describe localqueue gpus -n research --context c"
     ]
     assert said("gpus", queue("gpus", conditions=[lost])) == [
-        "wrong: leads to ClusterQueue all, which is missing | kubectl get localqueues -n research "
+        "error: leads to ClusterQueue all, which is missing | kubectl get localqueues -n research "
         "--context c, and kubernetes: {queue: NAME} in deployer.yaml"
     ]
-    assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["right: takes Jobs; 2 wait in it | "]
+    assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["ok: takes Jobs; 2 wait in it | "]
 
 
 def quota(hard: str, used: str = "0", resource: str = "requests.nvidia.com/gpu") -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
 
     assert count_usage(build_case(kubeconfig).job or {})["requests.nvidia.com/gpu"] == 4
     look = "kubectl describe resourcequota team -n research --context c"
-    assert said(2, "8") == "right: has room for 2 agents now | "
+    assert said(2, "8") == "ok: has room for 2 agents now | "
     assert said(3, "8") == (
         "unknown: 2 of 3 agents fit at a time (8 requests.nvidia.com/gpu); the others wait for "
         f"them | {look}"
@@ -172,11 +172,11 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
         "unknown: 1 of 2 agents fit now: 1 of 8 requests.nvidia.com/gpu are used; the others wait "
         f"| {look}"
     )
-    assert said(2, "8", size=4) == "right: has room for 2 pods now | "
+    assert said(2, "8", size=4) == "ok: has room for 2 pods now | "
     assert said(3, "8", size=4).startswith("unknown: 2 of 3 pods fit at a time")
-    assert said(1, "1", size=4).startswith("wrong: allows 1 requests.nvidia.com/gpu, and a pod ")
+    assert said(1, "1", size=4).startswith("error: allows 1 requests.nvidia.com/gpu, and a pod ")
     assert said(1, "1") == (
-        "wrong: allows 1 requests.nvidia.com/gpu, and an agent asks for 4 | "
+        "error: allows 1 requests.nvidia.com/gpu, and an agent asks for 4 | "
         "kubernetes: {gpu: {count: 1}} in deployer.yaml"
     )
 
@@ -217,7 +217,7 @@ def test_what_is_no_amount_counts_nothing(kubeconfig: Path) -> None:
     container = case.job["spec"]["template"]["spec"]["containers"][0]
     container["resources"]["requests"] = {"memory": "8GB"}  # as a template of one's own may say
     found = judge_quota(case, quota("4Gi", resource="requests.memory"))
-    assert (found.verdict, found.sentence) == (Verdict.RIGHT, "limits nothing that agents use")
+    assert (found.severity, found.message) == (Severity.OK, "limits nothing that agents use")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_limit_range_bounds_requests_below_and_limits_above(
 ) -> None:
     case = replace(build_case(kubeconfig), job=build_profile("requests")[-1])
     limits = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", **bound}]}}
-    assert [one.sentence for one in judge_limits(case, limits)] == [said]
+    assert [one.message for one in judge_limits(case, limits)] == [said]
     usage = count_usage(case.job or {})
     assert (usage["requests.cpu"], usage["limits.cpu"], usage["cpu"]) == (2, 4, 2)
 
@@ -259,26 +259,26 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     key = "storageclass.kubernetes.io/is-default-class"
     default: dict[str, Any] = {"metadata": {"name": "fast", "annotations": {key: "true"}}}
     assert show(judge_classes(wanted, [standard])) == [
-        "wrong: no StorageClass is the default; there is standard | "
+        "error: no StorageClass is the default; there is standard | "
         "backend: {storage_class: standard} in deployer.yaml"
     ]
     assert show(judge_classes(wanted, [standard, default])) == [
-        "right: StorageClass fast is there | "
+        "ok: StorageClass fast is there | "
     ]
     by_hand = {"spec": {"storageClassName": "nfs"}, "status": {"phase": "Available"}}
     setting = {"backend: {storage_class: %s}": "nfs"}
     assert show(judge_classes(setting, [standard], [by_hand])) == [
-        "right: a PersistentVolume of class nfs is free | "
+        "ok: a PersistentVolume of class nfs is free | "
     ]
     [taken] = judge_classes(setting, [standard], [{**by_hand, "status": {"phase": "Bound"}}])
-    assert taken.verdict is Verdict.WRONG
+    assert taken.severity is Severity.ERROR
     waiting = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}
     first = {"volumeBindingMode": "WaitForFirstConsumer"}
-    assert judge_unbound(case, waiting, first).verdict is Verdict.RIGHT
-    assert judge_unbound(case, waiting, {}).verdict is Verdict.UNKNOWN
-    assert judge_unbound(case, waiting, None).verdict is Verdict.WRONG
+    assert judge_unbound(case, waiting, first).severity is Severity.OK
+    assert judge_unbound(case, waiting, {}).severity is Severity.UNKNOWN
+    assert judge_unbound(case, waiting, None).severity is Severity.ERROR
     classless = {"metadata": {"name": "data"}, "spec": {}}
-    assert judge_unbound(case, classless, None).verdict is Verdict.UNKNOWN
+    assert judge_unbound(case, classless, None).severity is Severity.UNKNOWN
 
 
 def list_rows() -> Iterator[str]:
@@ -308,6 +308,6 @@ def test_each_right_that_is_missing_is_named(kubeconfig: Path, missing: Right) -
     case = build_case(kubeconfig)
     [found] = judge_rights(case, tuple(list_groups(case)), [missing])
     cost = WITHOUT.get(missing, "agents cannot start, or cannot be ended")
-    assert found.sentence == f"you may not {describe_right(missing)}: {cost}"
-    assert found.verdict is (Verdict.WRONG if missing in NEEDED else Verdict.UNKNOWN)
-    assert found.remedy.startswith("deployer rights agents | kubectl apply ")
+    assert found.message == f"you may not {describe_right(missing)}: {cost}"
+    assert found.severity is (Severity.ERROR if missing in NEEDED else Severity.UNKNOWN)
+    assert found.fix.startswith("deployer rights agents | kubectl apply ")

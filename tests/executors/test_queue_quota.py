@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.findings import Verdict
 from deployer.executors.kubernetes.examination.queue_quota import Quotas, judge_quotas
+from deployer.findings import Severity
 from tests.executors.test_examination import build_case, kubeconfig
 
 __all__ = ["kubeconfig"]
@@ -33,7 +33,7 @@ def judge(kubeconfig: Path, quotas: Quotas | None, *reserved: str) -> list[tuple
     queue: dict[str, Any] = {"metadata": {"name": "q"}, "status": {"flavorsReservation": [flavor]}}
     gpu = {"count": 4, "product": "NVIDIA-H100-80GB-HBM3"}
     found = judge_quotas(build_case(kubeconfig, gpu=gpu), queue, quotas)
-    return [(one.verdict, one.sentence, one.remedy) for one in found]
+    return [(one.severity, one.message, one.fix) for one in found]
 
 
 def test_what_is_there_in_all_is_enough(kubeconfig: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_gpu_that_is_not_counted_is_never_given(kubeconfig: Path, seen: bool) 
     amounts = {"cpu": "8", "memory": "64Gi", "nvidia.com/mig-1g.5gb": "8"}
     [found] = judge(kubeconfig, build_quotas(amounts) if seen else None, *amounts)
     assert found == (
-        Verdict.WRONG,
+        Severity.ERROR,
         "has no nvidia.com/gpu at all; there is nvidia.com/mig-1g.5gb",
         "kubernetes: {gpu: {resource: nvidia.com/mig-1g.5gb}} in deployer.yaml",
     )
@@ -55,14 +55,14 @@ def test_a_gpu_that_is_not_counted_is_never_given(kubeconfig: Path, seen: bool) 
 
 def test_kueue_may_leave_out_what_is_no_gpu(kubeconfig: Path) -> None:
     found = judge(kubeconfig, build_quotas({"nvidia.com/gpu": "8"}))
-    assert {verdict for verdict, _, _ in found} == {Verdict.UNKNOWN}
+    assert {verdict for verdict, _, _ in found} == {Severity.UNKNOWN}
 
 
 def test_more_than_there_is_in_all_is_told_with_the_amount(kubeconfig: Path) -> None:
     small = {**ENOUGH, "nvidia.com/gpu": "2"}
     assert judge(kubeconfig, build_quotas(small)) == [
         (
-            Verdict.WRONG,
+            Severity.ERROR,
             "has 2 nvidia.com/gpu of a100 in all, and an agent asks for 4",
             "kubernetes: {gpu: {count: 2}} in deployer.yaml",
         )
@@ -73,7 +73,7 @@ def test_more_than_there_is_in_all_is_told_with_the_amount(kubeconfig: Path) -> 
 def test_nodes_that_no_flavor_has_are_told(kubeconfig: Path) -> None:
     assert judge(kubeconfig, build_quotas(ENOUGH, "A100")) == [
         (
-            Verdict.WRONG,
+            Severity.ERROR,
             "has no nodes that fit its selector: its flavor is a100",
             "kubernetes: {gpu: {product: A100}} in deployer.yaml",
         )

@@ -10,7 +10,7 @@ import yaml
 
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.executors.findings import run_checks
+from deployer.executors.checks import run_checks
 from deployer.executors.registry import find_target
 from deployer.executors.target import Limits
 from deployer.launch.agents.planning import build_draft

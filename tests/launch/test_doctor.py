@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.executors.clock import judge_clock
-from deployer.executors.findings import Finding, Verdict
 from deployer.executors.local.examination import (
     InstalledPython,
     Torch,
@@ -20,6 +19,7 @@ from deployer.executors.local.examination import (
     list_imports,
 )
 from deployer.executors.local.run_environment import Interpreter
+from deployer.findings import Finding, Severity
 from deployer.launch.checks.doctor import judge_disk
 from deployer.launch.checks.server_examination import judge_port
 
@@ -28,22 +28,22 @@ SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"
 
 
 def show(found: Finding) -> str:
-    return f"{found.verdict}: {found.sentence} | {found.remedy}"
+    return f"{found.severity}: {found.message} | {found.fix}"
 
 
 def test_an_interpreter_is_judged_by_what_it_lacks() -> None:
     def said(**changes: object) -> list[str]:
         found = judge_python(replace(FINE, **changes))  # type: ignore[arg-type]
-        return [show(one) for one in found if one.verdict is not Verdict.RIGHT]
+        return [show(one) for one in found if one.severity is not Severity.OK]
 
     install = "/venv/bin/python -m pip install"
     assert said() == []
-    assert said(wandb="") == [f"wrong: /venv/bin/python has no wandb | {install} 'wandb>=0.22.3'"]
+    assert said(wandb="") == [f"error: /venv/bin/python has no wandb | {install} 'wandb>=0.22.3'"]
     assert said(wandb="0.21.4") == [
-        f"wrong: /venv/bin/python has wandb 0.21.4: too old | {install} 'wandb>=0.22.3'"
+        f"error: /venv/bin/python has wandb 0.21.4: too old | {install} 'wandb>=0.22.3'"
     ]
     assert said(missing=("timm", "einops")) == [
-        "wrong: /venv/bin/python has no module timm, einops, which the script imports | "
+        "error: /venv/bin/python has no module timm, einops, which the script imports | "
         f"{install} timm einops"
     ]
 
@@ -53,14 +53,14 @@ def test_torch_is_judged_by_the_gpus_that_it_sees() -> None:
         return show(judge_torch(torch, "/venv/bin/python", gpus))
 
     again = "/venv/bin/python -m pip install --force-reinstall torch"
-    assert said(Torch("2.15.0", 2), 2) == "right: sees 2 GPUs of 2 | "
-    assert said(Torch("2.15.0"), 0).startswith("right: this machine has no GPU")
+    assert said(Torch("2.15.0", 2), 2) == "ok: sees 2 GPUs of 2 | "
+    assert said(Torch("2.15.0"), 0).startswith("ok: this machine has no GPU")
     assert said(Torch(), 2).startswith("unknown: is not installed")
     assert said(Torch("2.15.0+cpu"), 2) == (
-        f"wrong: this machine has 2 GPUs, and torch sees none | {again}"
+        f"error: this machine has 2 GPUs, and torch sees none | {again}"
     )
     assert said(Torch(failure="libcudart.so.13: no such file"), 2) == (
-        f"wrong: cannot be imported: libcudart.so.13: no such file | {again}"
+        f"error: cannot be imported: libcudart.so.13: no such file | {again}"
     )
 
 
@@ -78,17 +78,17 @@ def test_only_what_is_not_beside_a_script_is_asked_of_the_interpreter(tmp_path: 
 
 
 def test_a_clock_may_be_a_minute_off() -> None:
-    assert judge_clock("https://w.example", -59).verdict is Verdict.RIGHT
+    assert judge_clock("https://w.example", -59).severity is Severity.OK
     assert show(judge_clock("https://w.example", 300)) == (
-        "wrong: its clock is 5 min ahead of this machine's | sudo timedatectl set-ntp true"
+        "error: its clock is 5 min ahead of this machine's | sudo timedatectl set-ntp true"
     )
 
 
 def test_a_full_disk_is_wrong() -> None:
     home = Path("/home/carol/.local/share/deployer")
-    assert judge_disk(home, "the state folder", 2 << 30).verdict is Verdict.RIGHT
+    assert judge_disk(home, "the state folder", 2 << 30).severity is Severity.OK
     assert show(judge_disk(home, "the state folder", 500_000_000)) == (
-        "wrong: 500 MB free for the state folder, which is less than 1 GiB | "
+        "error: 500 MB free for the state folder, which is less than 1 GiB | "
         f"du -xh -d 2 {home} | sort -h | tail"
     )
 
@@ -97,9 +97,9 @@ def test_a_port_that_somebody_else_has_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         found = judge_port(f"http://name.invalid:{port}")
-    assert found.verdict is Verdict.WRONG
-    assert f"ss -tlnp 'sport = :{port}'" in found.remedy
-    assert judge_port(f"http://127.0.0.1:{port}").verdict is Verdict.RIGHT
+    assert found.severity is Severity.ERROR
+    assert f"ss -tlnp 'sport = :{port}'" in found.fix
+    assert judge_port(f"http://127.0.0.1:{port}").severity is Severity.OK
 
 
 def test_this_machine_is_checked_and_two_faults_are_named_at_once(tmp_path: Path) -> None:
@@ -110,17 +110,17 @@ def test_this_machine_is_checked_and_two_faults_are_named_at_once(tmp_path: Path
     environment = {name: v for name, v in environment.items() if not name.startswith("WANDB_")}
     command = [sys.executable, "-m", "deployer", "doctor", "sweep.yaml", "-o", "json"]
 
-    def examine(*more: str) -> tuple[int, dict[str, Finding]]:
+    def examine(*more: str) -> tuple[int, dict[str, dict[str, str]]]:
         done = subprocess.run(
             [*command, *more], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
-        found = [Finding(**one) for one in json.loads(done.stdout)["findings"]]
-        return done.returncode, {one.code: one for one in found if one.verdict == "wrong"}
+        found = json.loads(done.stdout)["findings"]
+        return done.returncode, {one["code"]: one for one in found if one["verdict"] == "wrong"}
 
     code, wrong = examine("--wandb", "http://127.0.0.1:9")
     assert code == 1
     assert set(wrong) == {"modules", "script", "key"}  # the script's own start says it, too
-    assert wrong["key"].remedy.startswith("wandb login --host http://127.0.0.1:9")
+    assert wrong["key"]["remedy"].startswith("wandb login --host http://127.0.0.1:9")
     (tmp_path / "train.py").write_text("import wandb\n")
     assert examine() == (0, {})
     assert not (home / "backend").exists()  # nothing was started

@@ -1,4 +1,4 @@
-"""What the doctor has found, one line each, the remedy below it."""
+"""What the doctor has found: a line each with the fix below it, or JSON."""
 
 from __future__ import annotations
 
@@ -7,18 +7,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from deployer.cli.output.render import show
-from deployer.executors.findings import Finding, Verdict
+from deployer.findings import Finding, Severity
 
-SIGNS = {Verdict.RIGHT: "✓", Verdict.WRONG: "✗", Verdict.UNKNOWN: "?"}
+SIGNS = {Severity.OK: "✓", Severity.ERROR: "✗", Severity.UNKNOWN: "?"}
+VERDICTS = {Severity.OK: "right", Severity.ERROR: "wrong", Severity.UNKNOWN: "unknown"}
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
     """Put the findings on stdout, then how many there are of each kind."""
     for one in _join(findings):
-        show(f"{SIGNS[one.verdict]} {one.subject}: {one.sentence}")
-        if one.remedy and one.verdict is not Verdict.RIGHT:
-            show(f"    {one.remedy}")
+        show(f"{SIGNS[one.severity]} {one.subject}: {one.message}")
+        if one.fix and one.severity is not Severity.OK:
+            show(f"    {one.fix}")
     show(summarise(findings))
+
+
+def build_findings(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    """Return the findings as JSON has them."""
+    return [
+        {
+            "code": one.code,
+            "subject": one.subject,
+            "verdict": VERDICTS[one.severity],
+            "sentence": one.message,
+            "remedy": one.fix,
+        }
+        for one in findings
+    ]
 
 
 def _join(findings: Sequence[Finding]) -> list[Finding]:
@@ -26,9 +41,9 @@ def _join(findings: Sequence[Finding]) -> list[Finding]:
     joined: list[Finding] = []
     for one in findings:
         last = joined[-1] if joined else one
-        both = {last.verdict, one.verdict} == {Verdict.RIGHT} and last.subject == one.subject
+        both = {last.severity, one.severity} == {Severity.OK} and last.subject == one.subject
         if joined and both:
-            joined[-1] = replace(last, sentence=f"{last.sentence}; {one.sentence}")
+            joined[-1] = replace(last, message=f"{last.message}; {one.message}")
         else:
             joined.append(one)
     return joined
@@ -36,6 +51,6 @@ def _join(findings: Sequence[Finding]) -> list[Finding]:
 
 def summarise(findings: Sequence[Finding]) -> str:
     """Return the last line: whether agents can start, as far as it can be told."""
-    counts = Counter(one.verdict for one in findings)
-    told = f"{counts[Verdict.RIGHT]} right, {counts[Verdict.WRONG]} wrong"
-    return f"{told}, {counts[Verdict.UNKNOWN]} unknown"
+    counts = Counter(one.severity for one in findings)
+    told = f"{counts[Severity.OK]} right, {counts[Severity.ERROR]} wrong"
+    return f"{told}, {counts[Severity.UNKNOWN]} unknown"

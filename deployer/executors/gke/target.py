@@ -10,7 +10,6 @@ from math import ceil
 from deployer.config.project import Project
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError, KubeError
-from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.gke.executor import GkeExecutor
 from deployer.executors.gke.orphans import describe_results, tell_rest
 from deployer.executors.gke.results_disk import reuse_disk
@@ -21,6 +20,7 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import NOT_BUILT, KubernetesTarget
 from deployer.executors.plan import Plan
 from deployer.executors.target import Demand, Held, Limits, Removal, Saved, Tell
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster, build_expiry
 from deployer.gke.api.operations import Waiter

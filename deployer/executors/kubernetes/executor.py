@@ -13,7 +13,7 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import AgentError, KubeError, collect_refusals
 from deployer.executors.base import Agent, Belongings, Executor
-from deployer.executors.findings import Check
+from deployer.executors.checks import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,

@@ -15,8 +15,8 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.data.places import find_place
 from deployer.data.store import Store
 from deployer.errors import DeployerError, ImageError
+from deployer.executors.checks import Question
 from deployer.executors.deadline import count_job_seconds
-from deployer.executors.findings import Finding, Question
 from deployer.executors.kubernetes.backend.deployment import (
     ensure_backend,
     is_made,
@@ -68,6 +68,7 @@ from deployer.executors.target import (
     Target,
     Tell,
 )
+from deployer.findings import Finding
 from deployer.images.backend_archive import build_backend_archive
 from deployer.images.bayes_modules import list_modules
 from deployer.images.code_archive import warn_about_left_out
@@ -201,7 +202,7 @@ class KubernetesTarget(Target):
     def _examine(self, demand: Demand) -> Sequence[Finding]:
         project = self.project
         found = examine_cluster(self.open_kube(), lambda: self.build_case(demand))
-        if not demand.bayes or any(one.wrong and one.code in NO_PODS for one in found):
+        if not demand.bayes or any(one.is_error and one.code in NO_PODS for one in found):
             return found
         ask = partial(examine_bayes, self.open_kube(), project, self.grows, demand.deep)
         return (*found, *Question("bayes", "method bayes", ask).examine())

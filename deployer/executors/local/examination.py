@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.executors.findings import Finding, Question, right, unknown, wrong
+from deployer.executors.checks import Question
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"

@@ -20,7 +20,7 @@ from deployer.config import paths
 from deployer.config.sections.data import VARIABLE
 from deployer.errors import AgentError
 from deployer.executors.base import Agent, Executor
-from deployer.executors.findings import Check
+from deployer.executors.checks import Check
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.memory import read_gpu_memory, read_memory

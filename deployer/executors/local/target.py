@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.errors import collect_refusals
-from deployer.executors.findings import Finding, Question, examine_all
+from deployer.executors.checks import Question, examine_all
 from deployer.executors.local.examination import list_python_questions
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.local.run_environment import (
@@ -17,6 +17,7 @@ from deployer.executors.local.run_environment import (
 )
 from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.target import Demand, Surroundings, Target, Tell
+from deployer.findings import Finding
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet

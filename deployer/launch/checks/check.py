@@ -10,7 +10,7 @@ from typing import Any
 from deployer.config.code import Code
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.findings import Check, run_checks
+from deployer.executors.checks import Check, run_checks
 from deployer.executors.target import Limits, Target
 from deployer.images.code import SHORT
 from deployer.images.code_archive import list_left_out

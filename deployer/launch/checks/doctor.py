@@ -12,9 +12,10 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.project import Project
-from deployer.executors.findings import Finding, Question, examine_all, right, wrong
+from deployer.executors.checks import Question, examine_all
 from deployer.executors.registry import find_target
 from deployer.executors.target import Demand, Limits, Target, Tell
+from deployer.findings import Finding, right, wrong
 from deployer.launch.agents.planning import build_draft
 from deployer.launch.checks.check import list_checks, list_target_checks
 from deployer.launch.checks.script import ask_about_script
@@ -44,7 +45,7 @@ def diagnose(project: Project, request: Request | None, *, deep: bool) -> tuple[
 def mend(project: Project, findings: Sequence[Finding], tell: Tell) -> bool:
     """Mend what is wrong where that is safe; tell each, and return whether anything was done."""
     target = find_target(project)
-    done = [target.mend(one, tell) for one in findings if one.wrong]
+    done = [target.mend(one, tell) for one in findings if one.is_error]
     return any(done)
 
 

@@ -14,10 +14,11 @@ from deployer.agent.settings import SCRIPT_CHECK_VARIABLE
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import ConfigError, ConfigErrors
-from deployer.executors.findings import Finding, Question, right, unknown
+from deployer.executors.checks import Question
 from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
+from deployer.findings import Finding, right, unknown
 from deployer.launch.request import Request
 from deployer.scripts.pod_request import build_pod_request
 from deployer.scripts.script_check import OF_WANDB, Report, Surroundings, check_script

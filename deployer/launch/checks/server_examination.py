@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError
+from deployer.executors.checks import examine_all
 from deployer.executors.clock import judge_clock
-from deployer.executors.findings import Finding, examine_all, right, wrong
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target
+from deployer.findings import Finding, right, wrong
 from deployer.launch.checks.check import list_server_checks
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer

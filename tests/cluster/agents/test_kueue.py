@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.findings import Verdict
 from deployer.executors.reason import Cause, Passes
+from deployer.findings import Severity
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
@@ -194,8 +194,8 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
     def check(code: str, said: str, **changes: object) -> None:
         bench.write(build(bed.namespace, **{"queue": queue, **changes}))
         wrong = bench.list_wrong()
-        assert wrong[code].sentence == said
-        bench.paste(wrong[code].remedy)
+        assert wrong[code].message == said
+        bench.paste(wrong[code].fix)
         assert bench.list_wrong() == {}
 
     make_priority(bed)
@@ -218,15 +218,15 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
     tenant = Bench(kueue, bed.folder, shell.environment)
     tenant.write(build(bed.namespace, queue=queue, gpu=1, queue_priority=bed.namespace))
     found = {one.code: one for one in tenant.examine()}
-    assert found["queue-quota"].sentence == "has no nvidia.com/gpu at all"
-    assert found["queue-priority"].verdict is Verdict.UNKNOWN
+    assert found["queue-quota"].message == "has no nvidia.com/gpu at all"
+    assert found["queue-priority"].severity is Severity.UNKNOWN
     stop(bed, "Hold")
     tenant.write(build(bed.namespace, queue=queue))
 
     def is_held() -> bool:
         [one] = [one for one in tenant.examine() if one.code == "queue"]
-        said = (one.verdict, one.sentence)
-        return said == (Verdict.UNKNOWN, "admits nothing: LocalQueue is stopped")
+        said = (one.severity, one.message)
+        return said == (Severity.UNKNOWN, "admits nothing: LocalQueue is stopped")
 
     bed.wait_for(is_held, "a queue that is held")
 

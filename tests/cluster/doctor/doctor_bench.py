@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.executors.findings import Finding, Verdict
+from deployer.findings import Finding, Severity
 from deployer.launch.checks.doctor import diagnose
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import BIN
@@ -42,7 +42,7 @@ class Bench:
         return list(diagnose(project, None, deep=deep))
 
     def list_wrong(self) -> dict[str, Finding]:
-        return {one.code: one for one in self.examine() if one.verdict is Verdict.WRONG}
+        return {one.code: one for one in self.examine() if one.severity is Severity.ERROR}
 
     def paste(self, remedy: str) -> None:
         """Do what a remedy says, to the letter: type it, or write it into deployer.yaml."""
@@ -115,10 +115,10 @@ def check_broken(bench: Bench, namespace: str, broken: Broken) -> None:
     wrong = bench.list_wrong()
     assert set(wrong) == set(broken.says)
     for code, said in broken.says.items():
-        assert said in wrong[code].sentence
+        assert said in wrong[code].message
     if broken.pasted:
         for one in wrong.values():
-            bench.paste(one.remedy)
+            bench.paste(one.fix)
         assert bench.list_wrong() == {}
 
 
@@ -128,5 +128,5 @@ def check_nothing_wrong(bench: Bench, namespace: str, **changes: object) -> None
     look = ("get", "all,cm,secrets,pvc", "-n", namespace, "-o", "name")
     before = bench.cluster.kubectl(*look)
     found = bench.examine()
-    assert [one for one in found if one.verdict is not Verdict.RIGHT] == []
+    assert [one for one in found if one.severity is not Severity.OK] == []
     assert bench.cluster.kubectl(*look) == before

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from deployer.config.sections.image_reference import Repository
-from deployer.executors.findings import Verdict
 from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.target import KubernetesTarget
 from deployer.executors.target import Demand
+from deployer.findings import Severity
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import Credentials
 from deployer.kube.kinds import JOB
@@ -111,14 +111,14 @@ def test_an_image_is_asked_of_its_registry(
 
     def only() -> tuple[str, str, str]:
         [(code, one)] = bench.list_wrong().items()
-        return code, one.sentence, one.remedy
+        return code, one.message, one.fix
 
     bench.write({**build(namespace, image=None), "image": {"repository": repository}})
     (bench.folder / "Dockerfile").write_text("FROM scratch\n")
     nobody = Bench(cluster, bench.folder, {**bench.environment, "PATH": str(bench.folder)})
     [(code, one)] = nobody.list_wrong().items()
     assert (code, one.subject) == ("image", f"image {repository}")
-    assert one.sentence.startswith("nothing here builds images (docker: not installed; ")
+    assert one.message.startswith("nothing here builds images (docker: not installed; ")
 
     write("v1")
     code, said, remedy = only()
@@ -150,14 +150,14 @@ def test_a_pod_tells_whether_the_server_is_reached_from_inside(
 ) -> None:
     bench.write(build(namespace))
     [found] = [one for one in bench.examine(deep=True) if one.code == "reach-inside"]
-    assert (found.verdict, found.sentence) == (Verdict.RIGHT, "a pod reaches it")
+    assert (found.severity, found.message) == (Severity.OK, "a pod reaches it")
     project = read_project(bench.folder, None, **bench.environment)
     case = KubernetesTarget("kubernetes", project).build_case(
         Demand(build_draft(project, "", True))
     )
     [found] = examine_reach(case, f"http://{cluster.host}:9")
-    assert found.verdict is Verdict.WRONG
-    assert "Connection refused" in found.sentence
+    assert found.severity is Severity.ERROR
+    assert "Connection refused" in found.message
     assert open_client(cluster.kubeconfig, namespace).list_objects(JOB) == []
 
 
@@ -185,7 +185,7 @@ def test_a_server_that_does_not_fit_is_named(
     def only(**environment: str) -> tuple[str, str, str]:
         there = Bench(cluster, bench.folder, {**bench.environment, **environment})
         [(code, one)] = there.list_wrong().items()
-        return code, one.sentence, one.remedy
+        return code, one.message, one.fix
 
     code, _, remedy = only(WANDB_API_KEY="f" * 40)
     assert code == "key"

@@ -40,12 +40,12 @@ def test_a_namespace_that_is_missing_is_made_as_said(bench: Bench, cluster: Clus
     name = f"{bench.folder.name[:30].replace('_', '-')}-new"
     bench.write(build(name, gpu={"product": "H100"}))
     wrong = bench.list_wrong()
-    assert {code: one.sentence for code, one in wrong.items()} == {
+    assert {code: one.message for code, one in wrong.items()} == {
         "namespace": "is missing",
-        "selector": wrong["selector"].sentence,
+        "selector": wrong["selector"].message,
     }
     for one in wrong.values():
-        bench.paste(one.remedy)
+        bench.paste(one.fix)
     assert bench.list_wrong() == {}
     cluster.kubectl("delete", "namespace", name, "--wait=false")
 

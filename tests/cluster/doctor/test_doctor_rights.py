@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deployer.executors.findings import Verdict
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.rights import WITHOUT, examine_rights
 from deployer.executors.kubernetes.rights import NEEDED, describe_right
+from deployer.findings import Severity
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
@@ -27,18 +27,18 @@ def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
     bench = Bench(cluster, bench.folder, {**bench.environment, "KUBECONFIG": str(tenant)})
     bench.write(build(namespace))
     found = bench.examine()
-    assert [one.sentence for one in found if one.verdict is not Verdict.RIGHT] == [
+    assert [one.message for one in found if one.severity is not Severity.OK] == [
         "may not be listed: whether one has what agents ask for is not told"
     ]
     assert list_writes(cluster, f"tenant-{namespace}") == []
     assert list_writes(cluster, f"tenant-{namespace}", dry_run=True) != []
     folder = {"name": "d", "mount_path": "/d", "nfs": {"server": "nfs.example", "path": "/d"}}
     bench.write(merge(build(namespace), {"kubernetes": {"volumes": [folder]}}))
-    assert bench.list_wrong()["nfs"].remedy == INLINE_HINT
+    assert bench.list_wrong()["nfs"].fix == INLINE_HINT
     bench.write(build(f"{namespace}-other"))
     [shut] = bench.list_wrong().values()
-    assert (shut.code, shut.sentence) == ("namespace", "is missing, or you have no rights in it")
-    assert [one.code for one in bench.examine() if one.verdict is Verdict.UNKNOWN] == ["nodes"]
+    assert (shut.code, shut.message) == ("namespace", "is missing, or you have no rights in it")
+    assert [one.code for one in bench.examine() if one.severity is Severity.UNKNOWN] == ["nodes"]
 
 
 def test_each_right_of_a_tenant_is_missed_by_name(
@@ -61,7 +61,7 @@ def test_each_right_of_a_tenant_is_missed_by_name(
         [found] = examine_rights(case)
         cost = WITHOUT.get((kind, subresource, verb), "agents cannot start, or cannot be ended")
         named = describe_right((kind, subresource, verb))
-        assert found.sentence == f"you may not {named}: {cost}"
+        assert found.message == f"you may not {named}: {cost}"
     cluster.kubectl(
         "create",
         "rolebinding",
@@ -71,8 +71,8 @@ def test_each_right_of_a_tenant_is_missed_by_name(
         "--role=deployer-agents",
         f"--user=tenant-{namespace}",
     )
-    bench.paste(found.remedy.replace(f" --context {kube.context}", ""))
-    wait_for(lambda: [one.verdict for one in examine_rights(case)] == ["right"], "the Role")
+    bench.paste(found.fix.replace(f" --context {kube.context}", ""))
+    wait_for(lambda: [one.severity for one in examine_rights(case)] == [Severity.OK], "the Role")
 
 
 def replace_role(cluster: Cluster, namespace: str, rules: list[dict[str, Any]]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deployer.config.project import Project
-from deployer.executors.findings import Finding, right, unknown
 from deployer.executors.kubernetes.backend.deployment import find_image, is_made
 from deployer.executors.kubernetes.backend.image_check import check_bayes_modules
+from deployer.findings import Finding, right, unknown
 from deployer.images.bayes_modules import list_modules
 from deployer.kube.client import Kube
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from deployer.errors import KubeError
 from deployer.executors.clock import judge_clock
-from deployer.executors.findings import Finding, Verdict, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.manifests.server_version import SINCE, parse_version
 from deployer.executors.kubernetes.rights import NEEDED, find_missing
 from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.executors.kubernetes.waiting.admission import DRY_RUN
 from deployer.executors.reason import edit
+from deployer.findings import Finding, Severity, right, unknown, wrong
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 
@@ -53,7 +53,7 @@ def examine_namespace(case: Case) -> Iterator[Finding]:
 def examine_access(case: Case) -> Iterator[Finding]:
     """Look for the namespace; one without any right in it is as good as none. Raises KubeError."""
     for found in examine_namespace(case):
-        hidden = found.verdict is Verdict.UNKNOWN
+        hidden = found.severity is Severity.UNKNOWN
         shut = hidden and len(find_missing(case.kube, NEEDED)) == len(NEEDED)
         yield judge_shut(case) if shut else found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from deployer.executors.findings import Check, Finding, Question, examine_all, right, wrong
+from deployer.executors.checks import Check, Question, examine_all
 from deployer.executors.kubernetes.backend.deployment import find_backend
 from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
 from deployer.executors.kubernetes.data.claims import check_claims
@@ -24,6 +24,7 @@ from deployer.executors.kubernetes.examination.queue import examine_priority, ex
 from deployer.executors.kubernetes.examination.quota import examine_limits, examine_quota
 from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.examination.rights import examine_rights
+from deployer.findings import Finding, right, wrong
 from deployer.kube.client import Kube
 
 
@@ -40,7 +41,7 @@ def examine_cluster(kube: Kube, build_case: Callable[[], Case]) -> tuple[Finding
     subject = f"namespace {case.namespace}"
     namespace = Question("namespace", subject, lambda: examine_access(case)).examine()
     questions = [*_list_cluster_questions(case)]
-    if not any(one.wrong for one in namespace):
+    if not any(one.is_error for one in namespace):
         questions += _list_namespace_questions(case)
     return drop_repeated((*first, *namespace, *examine_all(questions)))
 

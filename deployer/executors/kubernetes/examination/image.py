@@ -10,11 +10,12 @@ from typing import Any
 from deployer.config.sections.image_reference import DOCKER_HUB, Repository, parse_image
 from deployer.config.sections.kubernetes_parts import Gpu
 from deployer.errors import ImageError, KubeError
-from deployer.executors.findings import FORBIDDEN, Finding, Verdict, right, unknown, wrong
+from deployer.executors.checks import FORBIDDEN
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.reason import edit
+from deployer.findings import Finding, Severity, right, unknown, wrong
 from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
 from deployer.images.builders import choose_builder
 from deployer.images.image import find_ca, find_pushed, predict_image_labels, read_labels
@@ -56,7 +57,7 @@ def examine_image(case: Case) -> Iterator[Finding]:
     registry = Registry(repository, logins[0] if logins else Credentials(), ca, plain)
     found = _ask(case, registry, tag, f"image {image}")
     yield from weigh(found, useless)
-    if found.verdict is Verdict.RIGHT:
+    if found.severity is Severity.OK:
         yield from compare_gpus(case, lambda: read_labels(registry, tag))
 
 
@@ -84,12 +85,12 @@ def weigh(found: Finding, useless: Sequence[Finding]) -> Iterator[Finding]:
 
     A kubelet asks without them, as `found` was: they are wrong only where a login is wanted.
     """
-    if found.code == "pull-secret" and found.wrong and useless:
+    if found.code == "pull-secret" and found.is_error and useless:
         yield from useless
         return
     for one in useless:
-        said = f"{one.sentence}: nodes pull without it, or have the image"
-        yield unknown(one.code, one.subject, said, one.remedy)
+        said = f"{one.message}: nodes pull without it, or have the image"
+        yield unknown(one.code, one.subject, said, one.fix)
     yield found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from deployer.errors import KubeError
-from deployer.executors.findings import Finding
 from deployer.executors.target import Tell
+from deployer.findings import Finding
 from deployer.kube.client import Kube
 from deployer.kube.kinds import NAMESPACE, SERVICE_ACCOUNT, Kind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from deployer.errors import KubeError
-from deployer.executors.findings import Check, Question, examine_all
+from deployer.executors.checks import Check, Question, examine_all
 from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.objects import list_object_questions
@@ -43,9 +43,9 @@ def check_needed(case: Case) -> None:
 
     Others may have to make it: what is unknown, or not told to tenants, is no reason to refuse.
     """
-    wrong = [one for one in examine_all(list(_list_questions(case))) if one.wrong]
+    wrong = [one for one in examine_all(list(_list_questions(case))) if one.is_error]
     if wrong:
-        raise KubeError(f"{wrong[0].subject} {wrong[0].sentence}", wrong[0].remedy)
+        raise KubeError(f"{wrong[0].subject} {wrong[0].message}", wrong[0].fix)
 
 
 def _list_questions(case: Case) -> Iterator[Question]:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_cluster
@@ -18,6 +17,7 @@ from deployer.executors.kubernetes.waiting.facts import Nodes
 from deployer.executors.kubernetes.waiting.node_fit import is_selected
 from deployer.executors.kubernetes.waiting.placement import explain_placement
 from deployer.executors.reason import Cause, Passes
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.objects import count_requests
 
 Manifest = Mapping[str, Any]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from deployer.executors.findings import Finding, Question, right, unknown, wrong
+from deployer.executors.checks import Question
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
@@ -16,6 +16,7 @@ from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.reason import EDIT, edit
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.kinds import (
     CLAIM,
     CONFIG_MAP,

@@ -11,12 +11,12 @@ import yaml
 
 from deployer.config.sections.kubernetes_parts import Volume
 from deployer.errors import KubeError
-from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.admission import advise, ask_admission, build_pod
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.kubernetes.waiting.room import check_room
 from deployer.executors.reason import Cause, edit
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.kinds import POD, VOLUME, Manifest
 
 ADMISSION = "admission"
@@ -77,7 +77,7 @@ def examine_pod_security(case: Case) -> Iterator[Finding]:
 
 def drop_repeated(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Leave out the server's refusal of what another finding says in full; pure."""
-    told = {f"{ADMISSION}-{one.code}" for one in findings if one.wrong}
+    told = {f"{ADMISSION}-{one.code}" for one in findings if one.is_error}
     return tuple(one for one in findings if one.code not in told)
 
 

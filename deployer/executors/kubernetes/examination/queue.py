@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.findings import FORBIDDEN, Finding, right, unknown, wrong
+from deployer.executors.checks import FORBIDDEN
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.queue_quota import Quotas, judge_quotas
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.kubernetes.waiting.queue_admission import explain_priority, explain_stop
 from deployer.executors.kubernetes.waiting.queues import PRIORITY, build_kind
 from deployer.executors.reason import edit
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.names import KUEUE
 
 Manifest = Mapping[str, Any]

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.executors.findings import Finding, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.quota import ENOUGH, count_usage
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.reason import edit
+from deployer.findings import Finding, unknown, wrong
 from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
 
 Manifest = Mapping[str, Any]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.refusals import ask_for
 from deployer.executors.reason import edit
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.kinds import LIMIT_RANGE, QUOTA
 from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.probe import Answer, build_probe, run_probe
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.kinds import Manifest
 
 DEADLINE_SECONDS = 300  # of the pod, its pull included

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.backend.rights import RIGHTS as OF_BACKEND
 from deployer.executors.kubernetes.data.rights import OF_CLAIMS, OF_LOADER
 from deployer.executors.kubernetes.examination.case import Case
@@ -17,6 +16,7 @@ from deployer.executors.kubernetes.rights import (
     find_missing,
 )
 from deployer.executors.kubernetes.roles import Role, describe_grant
+from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.kinds import (
     CLAIM,
     CONFIG_MAP,

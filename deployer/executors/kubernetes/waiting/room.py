@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from deployer.errors import KubeError
-from deployer.executors.findings import FORBIDDEN
+from deployer.executors.checks import FORBIDDEN
 from deployer.executors.kubernetes.waiting.admission import advise
 from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.kubernetes.waiting.refusals import explain_full, explain_refusal

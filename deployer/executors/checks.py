@@ -1,61 +1,16 @@
-"""What is right, wrong or unknown before agents start, and what to type or edit about it.
-
-A `Check` is asked by `up`, which raises what it says, and by `doctor`, which lists it.
-"""
+"""What is asked before agents start: by `up`, which raises what a check says, and by `doctor`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import StrEnum
 
 from deployer.errors import DeployerError, KubeError
+from deployer.findings import Finding, right, unknown, wrong
 
 THREADS = 12  # questions under way at a time
 FORBIDDEN = 403
-
-
-class Verdict(StrEnum):
-    """What came of a question. `unknown`: it could not be told, or passes with time."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One answer. `code` is stable, `subject` is what was looked at.
-
-    `remedy` is a command, or an edit such as `kubernetes: {gpu: 1} in deployer.yaml`.
-    """
-
-    code: str
-    subject: str
-    verdict: Verdict
-    sentence: str
-    remedy: str = ""
-
-    @property
-    def wrong(self) -> bool:
-        """Tell whether `up` would fail, or its agents would never start."""
-        return self.verdict is Verdict.WRONG
-
-
-def right(code: str, subject: str, sentence: str) -> Finding:
-    """Return the finding that all is well."""
-    return Finding(code, subject, Verdict.RIGHT, sentence)
-
-
-def wrong(code: str, subject: str, sentence: str, remedy: str = "") -> Finding:
-    """Return the finding that something has to be done."""
-    return Finding(code, subject, Verdict.WRONG, sentence, remedy)
-
-
-def unknown(code: str, subject: str, sentence: str, remedy: str = "") -> Finding:
-    """Return the finding that it cannot be told, or that it depends on others."""
-    return Finding(code, subject, Verdict.UNKNOWN, sentence, remedy)
 
 
 @dataclass(frozen=True)
