@@ -1,8 +1,7 @@
-"""Every error that a user can meet, and its exit code.
+"""Every error that a user can meet, and its exit code; each carries what was found.
 
-    DeployerError(message, hint)        exit 1   something outside said no
-    ├── ConfigError(place)              exit 2   a file or a flag is wrong; nothing was contacted
-    │   └── ConfigErrors                exit 2   several of them, raised at once
+    DeployerError                       exit 1   something outside said no
+    ├── ConfigError                     exit 2   a file or a flag is wrong; nothing was contacted
     ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
     ├── KubeError                       exit 1   a Kubernetes server refused; its words are kept
     ├── CloudError                      exit 1   Google's cloud refused; its words are kept
@@ -20,11 +19,17 @@ Anything else that reaches `main()` is a bug and keeps its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import IntEnum
+from http import HTTPStatus
+from typing import Self
 
+from deployer.findings import Finding
 from deployer.transience import OWN_VERDICT, PASSING_REASONS, is_passing
+
+FORBIDDEN = "forbidden"  # code of a finding about what the user may not do or see
 
 
 class ExitCode(IntEnum):
@@ -39,36 +44,41 @@ class ExitCode(IntEnum):
 
 
 class DeployerError(Exception):
-    """Say what failed in `message` and what to type or edit next in `hint`."""
+    """Say what was found and what to type or edit next; `message` and `hint` are the first's."""
 
     exit_code: ExitCode = ExitCode.REFUSED
     code = "error"
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", transient: bool | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.findings: tuple[Finding, ...] = (
+            Finding(self.code, "", message, hint, transient=transient),
+        )
 
     def __str__(self) -> str:
-        return self.message
+        return "\n".join(one.text for one in self.findings if one.is_error)
 
     @property
-    def parts(self) -> tuple[DeployerError, ...]:
-        """Return what it says, one by one; several where it stands for several."""
-        return (self,)
-
-
-class SeveralErrors(DeployerError):
-    """Everything that was refused while the rest of the work was done."""
-
-    def __init__(self, errors: Sequence[DeployerError]) -> None:
-        super().__init__("\n".join(e.message for e in errors), errors[0].hint)
-        self.errors = tuple(errors)
+    def message(self) -> str:
+        """Return what failed, on which object or file."""
+        return self.findings[0].text
 
     @property
-    def parts(self) -> tuple[DeployerError, ...]:
-        """Return the errors, the complaints of a file each by itself."""
-        return tuple(part for error in self.errors for part in error.parts)
+    def hint(self) -> str:
+        """Return a command or an edit; empty if nobody knows one."""
+        return self.findings[0].fix
+
+    @property
+    def passing(self) -> bool:
+        """Tell whether it may go well in a moment."""
+        return self.findings[0].transient is True
+
+    @classmethod
+    def join(cls, errors: Iterable[DeployerError], warnings: Iterable[Finding] = ()) -> Self:
+        """Return one error that says all that several say, and what is doubtful besides."""
+        joined = cls.__new__(cls)
+        joined.findings = (*(one for e in errors for one in e.findings), *warnings)
+        return joined
 
 
 class Refusals:
@@ -89,10 +99,10 @@ class Refusals:
             self._found.setdefault(error.message, error)
 
     def settle(self) -> None:
-        """Raise what was noted: the error itself if there is one, SeveralErrors if more."""
+        """Raise what was noted: the error itself if there is one, else one that says all."""
         errors = tuple(self._found.values())
         if errors:
-            raise errors[0] if len(errors) == 1 else SeveralErrors(errors)
+            raise errors[0] if len(errors) == 1 else DeployerError.join(errors)
 
 
 @contextmanager
@@ -114,8 +124,13 @@ class ConfigError(DeployerError):
     code = "config"
 
     def __init__(self, place: str, message: str, hint: str = "") -> None:
-        super().__init__(f"{place}: {message}", hint)
-        self.place = place
+        super().__init__(message, hint)
+        self.findings = (Finding(self.code, place, message, hint),)
+
+    @property
+    def place(self) -> str:
+        """Return the file and line, or the flag, that is wrong first."""
+        return self.findings[0].subject
 
 
 class SweepEnded(ConfigError):
@@ -124,22 +139,6 @@ class SweepEnded(ConfigError):
 
 class ScriptRaised(ConfigError):
     """The trial start of the script has raised an error; it goes on if the user says so."""
-
-
-class ConfigErrors(ConfigError):
-    """Everything that is wrong with one file, to be fixed in one go, and its warnings."""
-
-    def __init__(self, errors: Sequence[ConfigError], warnings: Sequence[str] = ()) -> None:
-        first = errors[0]
-        super().__init__(first.place, "\n".join(e.message for e in errors), first.hint)
-        self.message = "\n".join(e.message for e in errors)
-        self.errors = tuple(errors)
-        self.warnings = tuple(warnings)
-
-    @property
-    def parts(self) -> tuple[DeployerError, ...]:
-        """Return the complaints."""
-        return self.errors
 
 
 class WandbError(DeployerError):
@@ -152,13 +151,8 @@ class WandbError(DeployerError):
     code = "wandb"
 
     def __init__(self, message: str, hint: str = "", status: int = OWN_VERDICT) -> None:
-        super().__init__(message, hint)
+        super().__init__(message, hint, is_passing(status))
         self.status = status
-
-    @property
-    def passing(self) -> bool:
-        """Tell whether it may pass."""
-        return is_passing(self.status)
 
 
 class KubeError(DeployerError):
@@ -178,15 +172,17 @@ class KubeError(DeployerError):
         reason: str = "",
         retry_after_seconds: float | None = None,
     ) -> None:
-        super().__init__(message, hint)
+        super().__init__(message, hint, is_passing(status))
         self.status = status
         self.reason = reason
         self.retry_after_seconds = retry_after_seconds
+        if self.forbidden:
+            self.findings = (replace(self.findings[0], code=FORBIDDEN),)
 
     @property
-    def passing(self) -> bool:
-        """Tell whether it may pass: no answer, a busy server, one that restarts."""
-        return is_passing(self.status)
+    def forbidden(self) -> bool:
+        """Tell whether the user may not do or see it."""
+        return self.status == HTTPStatus.FORBIDDEN
 
 
 class CloudError(DeployerError):
@@ -198,20 +194,14 @@ class CloudError(DeployerError):
     code = "cloud"
 
     def __init__(self, message: str, hint: str = "", reason: str = "") -> None:
-        super().__init__(message, hint)
+        super().__init__(message, hint, reason in PASSING_REASONS)
         self.reason = reason
-
-    @property
-    def passing(self) -> bool:
-        """Tell whether it may pass."""
-        return self.reason in PASSING_REASONS
 
 
 class DataError(DeployerError):
     """Data cannot be listed, read, copied, checked or unpacked where it is.
 
-    `passing`: it may go well in a moment, as after a connection that broke. `missing`: there is no
-    such place yet.
+    `passing` after a connection that broke. `missing`: there is no such place yet.
     """
 
     code = "data"
@@ -219,8 +209,7 @@ class DataError(DeployerError):
     def __init__(
         self, message: str, hint: str = "", passing: bool = False, missing: bool = False
     ) -> None:
-        super().__init__(message, hint)
-        self.passing = passing
+        super().__init__(message, hint, passing)
         self.missing = missing
 
 
@@ -250,14 +239,13 @@ class BackendStopped(BackendError):
 class AgentError(DeployerError):
     """An agent cannot be started, found or stopped.
 
-    `passing`: it may go well in a moment, once the state folder can be written again.
+    `passing`: it may go well once the state folder can be written again.
     """
 
     code = "agent"
 
     def __init__(self, message: str, hint: str = "", passing: bool = False) -> None:
-        super().__init__(message, hint)
-        self.passing = passing
+        super().__init__(message, hint, passing)
 
 
 class StartFailed(DeployerError):

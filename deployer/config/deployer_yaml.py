@@ -11,7 +11,7 @@ from typing import Any
 
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.user_file import read_user_text
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 FILE_NAME = "deployer.yaml"
 KEYS: dict[str, type] = {
@@ -87,7 +87,7 @@ def place_of_flag(flag: str, value: str, environment: Mapping[str, str]) -> str:
 
 
 def list_values(document: Document | None) -> Mapping[str, Any]:
-    """Return the values by key; raises ConfigErrors with every complaint, also in sections."""
+    """Return the values by key; raises ConfigError with every complaint, also in sections."""
     value = document.value if document else None
     if value is None:
         return {}
@@ -107,7 +107,7 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
         if kind in SECTION_KINDS and value and isinstance(value, taken):
             errors += _list_section_problems(document, section)
     if errors:
-        raise ConfigErrors(errors)
+        raise ConfigError.join(errors)
     return named
 
 
@@ -160,6 +160,6 @@ def _list_section_problems(document: Document | None, name: str) -> list[ConfigE
 
     try:
         SECTIONS[name].read(document)
-    except ConfigErrors as error:
-        return list(error.errors)
+    except ConfigError as error:
+        return [error]
     return []

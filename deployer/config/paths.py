@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 # Where `results get` copies to in a project, which is no part of its code.
 RESULTS = "results"
@@ -107,7 +107,7 @@ def find_packaged(name: str) -> Path:
 def find_named(named: str, folder: Path, packaged: str, what: str) -> Path:
     """Return the YAML file that is meant: a path from a folder, or one of ours by its name.
 
-    Raises ConfigErrors if there is none.
+    Raises ConfigError if there is none.
     """
     own = folder / named
     if own.exists() and not own.is_dir():
@@ -117,4 +117,4 @@ def find_named(named: str, folder: Path, packaged: str, what: str) -> Path:
         return ours[named]
     near = difflib.get_close_matches(named, ours, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(ours)}"
-    raise ConfigErrors([ConfigError(named, f"there is no such {what}", hint)])
+    raise ConfigError(named, f"there is no such {what}", hint)

@@ -24,7 +24,7 @@ from deployer.config.paths import find_named
 from deployer.config.sections.kubernetes_parts import Quantity
 from deployer.config.sections.section import STRICT, Text, Value
 from deployer.config.user_file import read_user_text
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 NAMESPACE = "${namespace}"
 
@@ -61,7 +61,7 @@ SHAPE = Shape(Profile, {"demands": Demand}, {})
 
 
 def load_profile(named: str, source: str, folder: Path, namespace: str | None) -> Profile:
-    """Read a profile by its name or path; raises ConfigErrors with every complaint.
+    """Read a profile by its name or path; raises ConfigError with every complaint.
 
     `source` is where it was named; `namespace` is what the text ${namespace} in it stands for.
     """
@@ -69,11 +69,11 @@ def load_profile(named: str, source: str, folder: Path, namespace: str | None) -
     try:
         text = read_user_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigErrors([ConfigError(source, f"{named} cannot be read: {error}")]) from error
+        raise ConfigError(source, f"{named} cannot be read: {error}") from error
     if NAMESPACE in text and namespace is None:
         said = f"is missing, and the profile {named} needs it"
         hint = f"in {FILE_NAME}, kubernetes: {{namespace: YOURS}}"
-        raise ConfigErrors([ConfigError(f"{FILE_NAME}: kubernetes.namespace", said, hint)])
+        raise ConfigError(f"{FILE_NAME}: kubernetes.namespace", said, hint)
     filled = Template(text).safe_substitute(namespace=namespace or "")
     return _parse(parse_document(filled, named))
 
@@ -94,17 +94,17 @@ def _parse(document: Document) -> Profile:
     ]
     if not isinstance(value, dict):
         hint = "write `site:` and its name"
-        raise ConfigErrors([ConfigError(document.place, "is not a mapping", hint)])
+        raise ConfigError(document.place, "is not a mapping", hint)
     try:
         value["defaults"] = dict(list_values(_take_part(document, "defaults")))
     except ConfigError as error:
-        problems += [part for part in error.parts if isinstance(part, ConfigError)]
+        problems.append(error)
     try:
         profile = ADAPTER.validate_json(json.dumps(value))
     except ValidationError as error:
         problems += list_problems(error, SHAPE, document.place_of)
     if problems:
-        raise ConfigErrors(problems)
+        raise ConfigError.join(problems)
     return profile
 
 

@@ -237,7 +237,7 @@ def load_project(
 ) -> Project:
     """Read deployer.yaml in `folder`, the environment and the user's W&B files, each once.
 
-    `executors` are the names that `--on` may have. Raises ConfigError, or ConfigErrors with every
+    `executors` are the names that `--on` may have. Raises ConfigError with every
     complaint about the file.
     """
     document = read_document(folder)

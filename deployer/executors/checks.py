@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from deployer.errors import DeployerError, KubeError
+from deployer.errors import FORBIDDEN, DeployerError
 from deployer.findings import Finding, right, unknown, wrong
 
 THREADS = 12  # questions under way at a time
-FORBIDDEN = 403
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,12 @@ class Question:
         try:
             return tuple(self.ask())
         except DeployerError as error:
-            return tuple(_judge(self, one) for one in error.parts)
+            return tuple(self._judge(one) for one in error.findings)
+
+    def _judge(self, found: Finding) -> Finding:
+        """Return what an error says as an answer: what one may not look at is unknown."""
+        build = unknown if found.code == FORBIDDEN else wrong
+        return build(self.code, self.subject, found.text, found.fix)
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,3 @@ def examine_all(questions: Sequence[Question]) -> tuple[Finding, ...]:
         return ()
     with ThreadPoolExecutor(max_workers=min(THREADS, len(questions))) as pool:
         return tuple(one for found in pool.map(Question.examine, questions) for one in found)
-
-
-def _judge(question: Question, error: DeployerError) -> Finding:
-    """Return an error as a finding: what one may not look at is unknown, all else is wrong."""
-    forbidden = isinstance(error, KubeError) and error.status == FORBIDDEN
-    build = unknown if forbidden else wrong
-    return build(question.code, question.subject, error.message, error.hint)

@@ -23,6 +23,6 @@ def _read(kube: Kube, name: str) -> Manifest | None:
     try:
         return kube.get(NAMESPACE if name == SYSTEM else CONFIG_MAP, name)
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return None

@@ -20,7 +20,6 @@ T = TypeVar("T")
 TRIES = 4
 LONGEST_WAIT_SECONDS = 30.0
 
-FORBIDDEN = 403
 FORBIDDEN_SECONDS = 60.0
 FORBIDDEN_PAUSE_SECONDS = 2.0
 CHANGES = ("create", "patch", "delete", "deletecollection")
@@ -64,7 +63,7 @@ class Resender:
             try:
                 answer = send()
             except ApiException as error:
-                if error.status != FORBIDDEN or right not in self._allowed or left <= 0:
+                if not error.forbidden or right not in self._allowed or left <= 0:
                     raise
                 # A change may also be refused for what is in it: a quota, a policy.
                 if attempt.verb in CHANGES and self._may(attempt):

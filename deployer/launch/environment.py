@@ -22,6 +22,6 @@ def set_owner(name: str) -> None:
 def read_project(flags: Flags, folder: Path | None = None) -> Project:
     """Read flags, environment and deployer.yaml once; `folder` is the current one if left out.
 
-    Raises ConfigError, or ConfigErrors with every complaint about the file.
+    Raises ConfigError with every complaint about the file.
     """
     return load_project(flags, read_environment(), (folder or Path.cwd()).absolute(), list_names())

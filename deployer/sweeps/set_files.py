@@ -23,7 +23,7 @@ from deployer.config.document.yaml_document import (
     refers_to_itself,
 )
 from deployer.config.user_file import read_user_file
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.sweeps.configuration_list import JOB_ID, PARAMETER
 from deployer.sweeps.configurations import configuration_key
 from deployer.sweeps.set_table import dump_table, read_table
@@ -55,7 +55,7 @@ class HyperparameterSets:
 
 
 def load_sets(path: Path) -> HyperparameterSets:
-    """Read a file of sets; raise ConfigErrors with every complaint, or ConfigError."""
+    """Read a file of sets; raise ConfigError with every complaint."""
     place = str(path)
     try:
         content = read_user_file(path)
@@ -86,7 +86,7 @@ def parse_sets(text: str, place: str) -> HyperparameterSets:
         hint = "remove one of them"
         errors.append(ConfigError(document.place_of(twice.path), "is written twice", hint))
     if errors:
-        raise ConfigErrors(errors)
+        raise ConfigError.join(errors)
     sets = tuple(dict(item[KEY] if wrapped else item) for item in items)
     return HyperparameterSets(sets, wrapped, _list_warnings(document, items, sets, wrapped))
 
@@ -142,12 +142,12 @@ def _list_items(document: Document) -> list[Any]:
 
 
 def _check_columns(document: Document) -> None:
-    """Refuse names of columns once, where they stand; raises ConfigErrors."""
+    """Refuse names of columns once, where they stand; raises ConfigError."""
     where = f"{document.place}:{document.lines[()]}"
     names = dict.fromkeys(name for one in document.value for name in one if name != KEY)
     errors = [e for name in names for e in _check_key(name, f"{where}: {_show(name)}", False)]
     if errors:
-        raise ConfigErrors(errors)
+        raise ConfigError.join(errors)
 
 
 def _show(name: object) -> str:

@@ -20,7 +20,7 @@ from deployer.config.document.yaml_document import (
     Remark,
     say_too_many,
 )
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"
 SEPARATORS: Mapping[str, str] = {COMMA: "commas", SEMICOLON: "semicolons", TAB: "tabs"}
@@ -38,7 +38,7 @@ LONGEST_NUMBER = 300  # Python reads no integer of more than 4300 digits
 
 
 def read_table(text: str, place: str) -> Document:
-    """Return the sets of a table, with the line of each; raises ConfigErrors or ConfigError."""
+    """Return the sets of a table, with the line of each; raises ConfigError."""
     separator, body, skipped = _find_separator(text, place)
     rows = list(_read_rows(body, separator, place, skipped))
     if not rows:
@@ -50,7 +50,7 @@ def read_table(text: str, place: str) -> Document:
         raise ConfigError(f"{place}:{line}", "a header, and no set below it", hint)
     errors = [*_check_header(header, f"{place}:{line}"), *_check_rows(header, rest, place)]
     if errors:
-        raise ConfigErrors(errors)
+        raise ConfigError.join(errors)
     remarks: list[Remark] = []
     sets = []
     for number, (_, cells) in enumerate(rest):

@@ -15,7 +15,8 @@ import yaml
 
 from deployer.config.document.yaml_document import Document
 from deployer.config.user_file import read_user_text
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
+from deployer.findings import Finding, Severity
 from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.parameters.counting import expected_count
 from deployer.sweeps.parameters.parse import fill_distributions
@@ -49,7 +50,7 @@ class Sweep:
 
 
 def load_sweep(path: str | Path, run_cap: int | None = None) -> Sweep:
-    """Read a sweep file; `run_cap` replaces the file's. Raise ConfigErrors with every complaint."""
+    """Read a sweep file; `run_cap` replaces the file's. Raise ConfigError with every complaint."""
     return parse_sweep(load_text(path), str(path), run_cap)
 
 
@@ -79,15 +80,17 @@ def _hint_at_file(path: Path) -> str:
 def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
     """Parse the text of a sweep file; `place` names it in complaints.
 
-    Raise ConfigErrors with every complaint, or ConfigError where YAML cannot be read at all.
+    Raise ConfigError with every complaint.
     """
     examined = examine_sweep(text, place, run_cap)
     found = examined.findings
-    warnings = tuple(f"{f.place}: {f.message} ({f.hint})" for f in found if f.severity == "warning")
+    doubts = [f for f in found if f.severity == "warning"]
     errors = [ConfigError(f.place, f.message, f.hint) for f in found if f.severity == "error"]
     if errors:
-        raise ConfigErrors(errors, warnings)
-    return _build(examined.config, warnings, examined.document)
+        warnings = (Finding("sweep", f.place, f.message, f.hint, Severity.WARNING) for f in doubts)
+        raise ConfigError.join(errors, warnings)
+    said = tuple(f"{f.place}: {f.message} ({f.hint})" for f in doubts)
+    return _build(examined.config, said, examined.document)
 
 
 def dump_config(config: dict[str, Any] | list[Any]) -> str:

@@ -24,7 +24,7 @@ from deployer.cli.output.render import (
     to_plain,
 )
 from deployer.cli.shell.command_table import COMMANDS
-from deployer.errors import ConfigError, ConfigErrors, WandbError
+from deployer.errors import ConfigError, WandbError
 from deployer.text import format_parameter, format_seconds, format_value
 
 
@@ -105,7 +105,7 @@ def test_an_error_has_one_line_for_what_and_one_for_what_to_do(
     show_error(WandbError("said no", "try this"), as_json=False)
     show_error(WandbError("said no"), as_json=False)
     assert capsys.readouterr().err == "error: said no\nhint: try this\nerror: said no\n"
-    both = ConfigErrors([ConfigError("f: a", "wrong", "mend"), ConfigError("f: b", "worse")])
+    both = ConfigError.join([ConfigError("f: a", "wrong", "mend"), ConfigError("f: b", "worse")])
     show_error(both, as_json=False)
     assert capsys.readouterr().err == "error: f: a: wrong\nhint: mend\nerror: f: b: worse\n"
     show_error(both, as_json=True)

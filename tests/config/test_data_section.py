@@ -9,7 +9,7 @@ import yaml
 
 from deployer.config.sections.data import DataSet, list_variables, parse_data
 from deployer.config.sections.kubernetes_parts import NfsFolder
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
 from tests.project_files import read_project
 
 EVERYTHING = """
@@ -24,10 +24,10 @@ URL_HINT = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys never stand in 
 
 
 def complain(text: str) -> list[tuple[str, str]]:
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_data(yaml.safe_load(text))
     return [
-        (error.message.removeprefix("deployer.yaml: "), error.hint) for error in caught.value.errors
+        (error.text.removeprefix("deployer.yaml: "), error.fix) for error in caught.value.findings
     ]
 
 
@@ -130,11 +130,11 @@ def test_a_key_in_an_address_is_refused_and_not_repeated(text: str) -> None:
 
 def test_a_complaint_has_its_line(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("data:\n  path: /d\n  clam: a\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_project(tmp_path)
-    assert caught.value.errors[0].message == "deployer.yaml:3: data.clam: unknown key"
+    assert caught.value.findings[0].text == "deployer.yaml:3: data.clam: unknown key"
     (tmp_path / "deployer.yaml").write_text("data: here\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_project(tmp_path)
     assert caught.value.message == "deployer.yaml:1: data: 'here' is not a list of mappings"
 

@@ -23,7 +23,7 @@ from deployer.config.sections.kubernetes_parts import (
     Toleration,
     Volume,
 )
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
 from deployer.executors.registry import list_names
 from deployer.text import DURATION_HINT
 from tests.golden_files import UPDATE
@@ -69,9 +69,9 @@ template: job.yaml
 
 
 def complain(text: str) -> list[tuple[str, str]]:
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_cluster(yaml.safe_load(text))
-    return [(error.message, error.hint) for error in caught.value.errors]
+    return [(error.text, error.fix) for error in caught.value.findings]
 
 
 def test_nothing_is_a_config_too() -> None:
@@ -231,9 +231,9 @@ def test_two_volumes_of_one_name_or_path() -> None:
 def test_all_complaints_about_the_file_come_with_their_lines(tmp_path: Path) -> None:
     lines = ("replicas: two", "kubernetes:", "  image: 3", "  gpu:", "    count: x", "  que: a")
     (tmp_path / "deployer.yaml").write_text("\n".join(lines) + "\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         read_project(tmp_path)
-    assert [error.message for error in caught.value.errors] == [
+    assert [error.text for error in caught.value.findings] == [
         "deployer.yaml:1: replicas: 'two' is not a whole number",
         "deployer.yaml:3: kubernetes.image: 3 is not text",
         "deployer.yaml:5: kubernetes.gpu.count: 'x' is not a whole number",

@@ -8,7 +8,7 @@ import pytest
 
 from deployer.agent.metrics.spec import TENSORBOARD_STEP, Spec, add_metric, parse_spec
 from deployer.config.sections.metrics import EXIT_CODE_ALONE, SECTION
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
 
 LOSS = frozenset(("loss",))
 PATTERN = r"(?P<epoch>\d+): (?P<acc>\S+)"
@@ -58,7 +58,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("section", "said"), REFUSED)
 def test_what_is_refused(section: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigErrors) as raised:
+    with pytest.raises(ConfigError) as raised:
         SECTION.parse(section)
-    [error] = raised.value.errors
-    assert said in str(error)
+    [found] = raised.value.findings
+    assert said in found.text

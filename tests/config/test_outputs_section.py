@@ -7,7 +7,7 @@ import pytest
 from deployer.agent.settings import ENDPOINT_VARIABLE, KEEP_VARIABLE
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.outputs import SECTION
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
 from deployer.executors.kubernetes.data.outputs import add_outputs
 
 
@@ -42,6 +42,6 @@ def test_nothing_is_told_without_a_section() -> None:
     ],
 )
 def test_complaints(section: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         SECTION.parse(section)
     assert said in caught.value.message

@@ -36,7 +36,7 @@ def refuse(folder: Path, profile: str, text: str = FILE) -> list[tuple[str, str]
     (folder / "bad.yaml").write_text(profile)
     with pytest.raises(ConfigError) as refused:
         read_project(folder, Flags(profile="bad.yaml"))
-    return [(part.message, part.hint) for part in refused.value.parts]
+    return [(part.text, part.fix) for part in refused.value.findings]
 
 
 def test_defaults_are_the_sites_where_the_project_says_nothing(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_its_namespace_has_to_be_named(tmp_path: Path) -> None:
 def test_an_unknown_name_has_the_nearest_known(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="edif: there is no such profile") as refused:
         load(tmp_path, FILE, Flags(profile="edif"))
-    assert refused.value.parts[0].hint == "did you mean `eidf`?"
+    assert refused.value.findings[0].fix == "did you mean `eidf`?"
 
 
 @pytest.mark.parametrize(

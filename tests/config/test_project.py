@@ -9,7 +9,7 @@ import pytest
 from deployer.config.deployer_yaml import HINTS, KEYS
 from deployer.config.project import Flags, Project
 from deployer.config.project_name import derive_project
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from tests.project_files import read_project
 
 KEY = "k" * 40
@@ -127,9 +127,9 @@ def test_file_is_read_with_its_yaml_1_1_key_on(tmp_path: Path) -> None:
 
 def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("replica: 2\nreplicas: two\nentity: 3\nhue: 1\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path)
-    assert [(e.message, e.hint) for e in caught.value.errors] == [
+    assert [(e.text, e.fix) for e in caught.value.findings] == [
         ("deployer.yaml:1: replica: unknown key", "did you mean `replicas`?"),
         ("deployer.yaml:2: replicas: 'two' is not a whole number", HINTS[int]),
         ("deployer.yaml:3: entity: 3 is not text", HINTS[str]),
@@ -139,13 +139,12 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
 
 def test_a_key_that_is_written_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("replicas: 3\nentity: a\nreplicas: 4\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         load(tmp_path)
-    [error] = caught.value.errors
-    assert error.message == (
+    assert caught.value.message == (
         "deployer.yaml:3: replicas: the key is written twice (line 1 too), the last one counts"
     )
-    assert error.hint == "remove one of them"
+    assert caught.value.hint == "remove one of them"
 
 
 def test_unreadable_file_and_unknown_place(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from deployer.config.project import Project
 from deployer.data.copy import Silence
 from deployer.data.folder_store import FolderStore
 from deployer.data.tree import ORIGIN_NOTE
-from deployer.errors import ConfigError, DataError, DeployerError, SeveralErrors, collect_refusals
+from deployer.errors import ConfigError, DataError, DeployerError, collect_refusals
 from deployer.executors.registry import find_target
 from deployer.launch.data import data_deletion, data_sets
 from tests.data.archives import write_tar
@@ -128,9 +128,9 @@ def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
     put(project, tmp_path / "from")
     check()
     two = read(tmp_path / "two", "[{path: /a, folder: a}, {name: b, path: /b, folder: b}]")
-    with pytest.raises(SeveralErrors) as raised:
+    with pytest.raises(DeployerError) as raised:
         find_target(two).check_data()
-    assert [part.message.partition(" is ")[0] for part in raised.value.parts] == [
+    assert [part.text.partition(" is ")[0] for part in raised.value.findings] == [
         "data set data",
         "data set b",
     ]

@@ -161,13 +161,9 @@ def _list_exit_codes() -> Iterator[str]:
 
 
 def list_errors() -> list[type[DeployerError]]:
-    """Return every error of errors.py that a user may meet; several at once are no other kind."""
+    """Return every error of errors.py that a user may meet."""
     found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
-    return [
-        kind
-        for kind in found
-        if DeployerError in kind.__bases__ and kind is not errors.SeveralErrors
-    ]
+    return [kind for kind in found if DeployerError in kind.__bases__]
 
 
 def _build_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -9,7 +9,7 @@ import yaml
 
 from deployer.config.sections.backend import BackendConfig, parse_backend
 from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.executors.kubernetes.backend.manifests import (
     OWNED,
     build_backend,
@@ -79,7 +79,7 @@ def test_complaints() -> None:
     with pytest.raises(ConfigError) as raised:
         build_backend(load_backend_templates(), b"", BackendConfig(), ClusterConfig())
     assert raised.value.message == "deployer.yaml: backend.image: is missing"
-    with pytest.raises(ConfigErrors) as several:
+    with pytest.raises(ConfigError) as several:
         parse_backend({"size": "much", "imgae": "a"})
     assert [error.message for error in several.value.errors] == [
         "deployer.yaml: backend.size: 'much' is not valid",

@@ -29,7 +29,7 @@ def list_unmet(*path: str, **more: Any) -> list[str]:
     try:
         check_demands(profile, [JOB, JOB, {**JOB, "kind": "ConfigMap", "apiVersion": "v1"}])
     except ConfigError as error:
-        return [part.message for part in error.parts]
+        return [part.text for part in error.findings]
     return []
 
 

@@ -262,9 +262,7 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
         "error: no StorageClass is the default; there is standard | "
         "backend: {storage_class: standard} in deployer.yaml"
     ]
-    assert show(judge_classes(wanted, [standard, default])) == [
-        "ok: StorageClass fast is there | "
-    ]
+    assert show(judge_classes(wanted, [standard, default])) == ["ok: StorageClass fast is there | "]
     by_hand = {"spec": {"storageClassName": "nfs"}, "status": {"phase": "Available"}}
     setting = {"backend: {storage_class: %s}": "nfs"}
     assert show(judge_classes(setting, [standard], [by_hand])) == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.config.document.yaml_document import parse_document
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
 from deployer.gke.specification.parts import GpuChoice
 from deployer.gke.specification.spec import ClusterSpec, parse_spec
 
@@ -20,9 +20,9 @@ def parse(text: str) -> ClusterSpec:
 
 
 def complain(text: str) -> list[tuple[str, str]]:
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse(text)
-    return [(error.message, error.hint) for error in caught.value.errors]
+    return [(error.text, error.fix) for error in caught.value.findings]
 
 
 def parse_choice(gpu: str) -> GpuChoice:

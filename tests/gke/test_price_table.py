@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
 from deployer.gke.pricing.estimate import OWN_FILE, estimate, load_prices
 from deployer.gke.pricing.price_table import parse_rows
 from deployer.gke.specification.spec import load_spec
@@ -117,23 +117,23 @@ def test_complaints_about_own_rows(
     text: str, message: str, hint: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / OWN_FILE).write_text(f"# mine\n{row(text)}\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_prices(tmp_path)
-    (error,) = caught.value.errors
-    assert error.message == f"gke-prices.yaml:2: {message}"
-    assert hint is None or error.hint == hint
+    (found,) = caught.value.findings
+    assert found.text == f"gke-prices.yaml:2: {message}"
+    assert hint is None or found.fix == hint
 
 
 def test_all_complaints_about_rows_come_at_once() -> None:
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_rows(f"{row('date: May, source: x')}\n{row(f'region: here, {REST}')}\n", "own.yaml")
-    assert [error.message for error in caught.value.errors] == [
+    assert [error.text for error in caught.value.findings] == [
         "own.yaml:1: [0].date: 'May' is not valid",
         "own.yaml:2: [1].region: 'here' is not valid",
     ]
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_rows(f"{row(REST)}\n{row(REST)}\n", "own.yaml")
-    (error,) = caught.value.errors
-    assert error.message == "own.yaml:2: [1]: g2-standard-8 in us-east1 is there twice (line 1 too)"
-    with pytest.raises(ConfigErrors, match=r"own.yaml: {'a': 1} is not a list"):
+    (found,) = caught.value.findings
+    assert found.text == "own.yaml:2: [1]: g2-standard-8 in us-east1 is there twice (line 1 too)"
+    with pytest.raises(ConfigError, match=r"own.yaml: {'a': 1} is not a list"):
         parse_rows("a: 1", "own.yaml")

@@ -13,7 +13,7 @@ import pytest
 from deployer.config import paths
 from deployer.config.code import Code
 from deployer.config.sections.code import SECTION, CodeConfig
-from deployer.errors import ConfigError, ConfigErrors, DeployerError
+from deployer.errors import ConfigError, DeployerError
 from deployer.images.code import resolve_code, warn_about_changes
 from deployer.images.code_archive import build_code_archive
 from tests.git import commit_all, git
@@ -138,7 +138,7 @@ def test_a_repository_without_a_commit_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_odd_sections_are_refused_without_their_token(section: object, said: str) -> None:
-    with pytest.raises(ConfigErrors) as raised:
+    with pytest.raises(ConfigError) as raised:
         SECTION.parse(section)
     assert raised.value.message == f"deployer.yaml: {said}"
     assert ("did you mean `git`?" in raised.value.hint) == (section == "svn")

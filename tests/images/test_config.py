@@ -8,7 +8,7 @@ import pytest
 
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.image_reference import Repository, parse_repository, split_reference
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from tests.project_files import read_project
 
 GOOD = (
@@ -53,9 +53,9 @@ def test_all_complaints_at_once(tmp_path: Path) -> None:
         "  build_args: [BASE]\n"
         "  plain_http: 'yes'\n"
     )
-    with pytest.raises(ConfigErrors) as raised:
+    with pytest.raises(ConfigError) as raised:
         read_project(tmp_path)
-    said = {error.message: error.hint for error in raised.value.errors}
+    said = {error.text: error.fix for error in raised.value.findings}
     repository = "deployer.yaml:3: image.repository: 'trainer:latest' is not valid"
     assert said[repository].startswith("write REGISTRY/NAME without a tag")
     assert said["deployer.yaml:4: image.docker_file: unknown key"] == "did you mean `dockerfile`?"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from deployer.errors import ConfigError, KubeError, Refusals, SeveralErrors
+from deployer.errors import ConfigError, DeployerError, KubeError, Refusals
 from deployer.executors.base import Agent, Executor
 from deployer.executors.plan import Plan
 from deployer.launch.agents.scaling import end_agents, end_willing_agents
@@ -45,10 +45,10 @@ class Strict(Executor):
 
 def test_what_is_refused_is_raised_once_the_rest_is_done() -> None:
     strict = Strict(may_stop=False)
-    with pytest.raises(SeveralErrors) as caught:
+    with pytest.raises(DeployerError) as caught:
         end_agents(strict, PATH)
     assert strict.forgotten == [PATH]
-    assert [(one.message, one.hint) for one in caught.value.parts] == [
+    assert [(one.text, one.fix) for one in caught.value.findings] == [
         ("cannot delete Job b", "ask for it"),
         ("cannot delete Secret keys", "ask for that"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.sweeps.sweep_file import parse_sweep
 
 
@@ -12,9 +12,7 @@ def errors_of(text: str, run_cap: int | None = None) -> list[tuple[str, str]]:
     """Return (place and message, hint) of each complaint."""
     with pytest.raises(ConfigError) as caught:
         parse_sweep(text, "s.yaml", run_cap)
-    error = caught.value
-    all_errors = error.errors if isinstance(error, ConfigErrors) else (error,)
-    return [(e.message, e.hint) for e in all_errors]
+    return [(one.text, one.fix) for one in caught.value.findings if one.is_error]
 
 
 def grid(parameters: str, more: str = "") -> str:

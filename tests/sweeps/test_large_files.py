@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deployer.config.document.yaml_document import parse_document
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.set_files import parse_sets
 from deployer.sweeps.sweep_file import parse_sweep
@@ -85,9 +85,9 @@ def test_more_than_100000_values_are_refused_in_every_format(text: str, place: s
 
 def test_columns_that_are_there_twice_are_found_in_one_pass() -> None:
     names = [f"c{n // 2}" for n in range(40_000)]  # pair by pair it would take minutes
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_sets(f"{','.join(names)}\n{'1,' * 39_999}1\n", "s.csv")
-    assert len(caught.value.errors) == 20_000
+    assert len(caught.value.findings) == 20_000
 
 
 def test_a_deep_value_is_refused_before_anything_overflows() -> None:

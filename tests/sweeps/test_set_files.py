@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.sweeps.set_files import HyperparameterSets, dump_sets, load_sets, parse_sets
 
 SETS: tuple[dict[str, Any], ...] = ({"lr": 0.1, "batch_size": 32}, {"lr": 0.2, "batch_size": 64})
@@ -97,16 +97,14 @@ def test_odd_files_are_refused_with_place_and_hint(place: str) -> None:
     text, said = REFUSED[place]
     with pytest.raises(ConfigError) as raised:
         parse_sets(text, place)
-    error = raised.value
-    errors = error.errors if isinstance(error, ConfigErrors) else (error,)
-    assert [one.message for one in errors] == [said]
-    assert all(one.hint for one in errors)
+    assert [one.text for one in raised.value.findings] == [said]
+    assert raised.value.hint
 
 
 def test_every_complaint_is_raised_at_once() -> None:
-    with pytest.raises(ConfigErrors) as raised:
+    with pytest.raises(ConfigError) as raised:
         parse_sets("- {}\n- {lr: [1]}\n- 5\n", "x.yml")
-    assert len(raised.value.errors) == 3
+    assert len(raised.value.findings) == 3
 
 
 def test_what_is_doubtful_is_a_warning() -> None:
@@ -115,7 +113,7 @@ def test_what_is_doubtful_is_a_warning() -> None:
         "- {hyperparam_set: {lr: 2}, comment: mine}\n"
         "- hyperparam_set: {lr: 2}\n"
     )
-    with pytest.raises(ConfigErrors):
+    with pytest.raises(ConfigError):
         parse_sets(text, "x.yml")  # `on` is no name
     found = parse_sets(text.replace(", on: 1", ""), "x.yml")
     assert [said.partition(" (")[0] for said in found.warnings] == [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.errors import ConfigErrors
+from deployer.errors import ConfigError
+from deployer.findings import Severity
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.sweeps.sweep_texts import grid, random_sweep
 
@@ -129,13 +130,15 @@ def test_a_capped_grid_is_not_large() -> None:
 
 def test_an_error_does_not_hide_what_is_doubtful() -> None:
     text = grid("on: {value: 1}\nlr: {min: 1e-5, max: 1}\nb: {value: 010}", "paramters: 1\n")
-    with pytest.raises(ConfigErrors) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_sweep(text, "s.yaml")
-    assert [error.place for error in caught.value.errors] == [
-        "s.yaml:4: parameters.on",
-        "s.yaml:5: parameters.lr.min",
+    assert [(one.severity, one.subject) for one in caught.value.findings] == [
+        (Severity.ERROR, "s.yaml:4: parameters.on"),
+        (Severity.ERROR, "s.yaml:5: parameters.lr.min"),
+        (Severity.WARNING, "s.yaml:6: parameters.b.value"),
+        (Severity.WARNING, "s.yaml:7: paramters"),
     ]
-    assert caught.value.warnings == (
-        "s.yaml:6: parameters.b.value: 010 is read as 8 (write 8, or '010' in quotes)",
-        "s.yaml:7: paramters: W&B does not know 'paramters' (did you mean parameters?)",
-    )
+    assert [(one.message, one.fix) for one in caught.value.findings[2:]] == [
+        ("010 is read as 8", "write 8, or '010' in quotes"),
+        ("W&B does not know 'paramters'", "did you mean parameters?"),
+    ]

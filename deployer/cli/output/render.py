@@ -13,7 +13,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from deployer.cli.output.log import TOLD, Telling
-from deployer.errors import ConfigErrors, DeployerError
+from deployer.errors import DeployerError
 from deployer.text import format_value, strip_colours, to_line, to_lines
 from deployer.waiting import COMMAND
 
@@ -98,23 +98,29 @@ def show_error(error: DeployerError, as_json: bool) -> None:
     if as_json:
         _say_always(json.dumps(build_error(error)))
         return
-    if isinstance(error, ConfigErrors):
-        for warning in error.warnings:
-            say(f"warning: {warning}")
-    for one in error.parts:
-        _say_always(f"error: {one.message}")
-        if one.hint:
-            _say_always(f"hint: {one.hint}")
+    for warning in _list_warnings(error):
+        say(f"warning: {warning}")
+    for one in error.findings:
+        if one.is_error:
+            _say_always(f"error: {one.text}")
+            if one.fix:
+                _say_always(f"hint: {one.fix}")
 
 
 def build_error(error: DeployerError) -> dict[str, Any]:
     """Return an error as `{"error": {"code", "message", "hint", …}}`."""
-    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
-    if error.parts != (error,):
-        body["errors"] = [{"message": e.message, "hint": e.hint} for e in error.parts]
-    if isinstance(error, ConfigErrors) and error.warnings:
-        body["warnings"] = list(error.warnings)
+    body: dict[str, Any] = {"code": error.code, "message": str(error), "hint": error.hint}
+    errors = [one for one in error.findings if one.is_error]
+    if len(errors) > 1:
+        body["errors"] = [{"message": one.text, "hint": one.fix} for one in errors]
+    if warnings := _list_warnings(error):
+        body["warnings"] = warnings
     return {"error": body}
+
+
+def _list_warnings(error: DeployerError) -> list[str]:
+    """Return what is doubtful beside what is wrong."""
+    return [f"{one.text} ({one.fix})" for one in error.findings if not one.is_error]
 
 
 def to_plain(value: Any) -> Any:

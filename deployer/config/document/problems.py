@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from deployer.config.document.yaml_document import Document, refers_to_itself
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 PlaceOf = Callable[[tuple[str, ...]], str]
 KINDS = {
@@ -51,17 +51,15 @@ def list_problems(error: ValidationError, shape: Shape, place_of: PlaceOf) -> li
 def write_json(document: Document) -> str:
     """Return a file's value as JSON, of which pydantic takes lists, and no text for a number.
 
-    Raises ConfigErrors where YAML can write what JSON cannot.
+    Raises ConfigError where YAML can write what JSON cannot.
     """
     if refers_to_itself(document):
-        raise ConfigErrors(
-            [ConfigError(document.place, "an anchor contains itself", "remove the inner alias")]
-        )
+        raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
     try:
         return json.dumps(document.value, default=str)
     except TypeError as error:  # a key that is a date
         said = "a key is neither text nor a number"
-        raise ConfigErrors([ConfigError(document.place, said, "put dates in quotes")]) from error
+        raise ConfigError(document.place, said, "put dates in quotes") from error
 
 
 def list_path(location: tuple[int | str, ...]) -> tuple[str, ...]:

@@ -64,5 +64,5 @@ SECTION = Section("backend", BackendConfig, {"tolerations": Toleration}, PATTERN
 
 
 def parse_backend(section: object) -> BackendConfig:
-    """Read the section `backend:`; raises ConfigErrors with every complaint."""
+    """Read the section `backend:`; raises ConfigError with every complaint."""
     return SECTION.parse(section)

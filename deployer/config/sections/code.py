@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from deployer.config.document.problems import PlaceOf
 from deployer.config.sections.section import STRICT, Section, Text
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 GIT = "git"  # `code: git` is the commit of the folder's own repository
 THIS_REPOSITORY = "."
@@ -82,11 +82,11 @@ class CodeSection(Section[CodeConfig]):
     """The section, for which one word may stand."""
 
     def parse(self, value: object, place_of: PlaceOf | None = None) -> CodeConfig:
-        """Read the section; raises ConfigErrors with every complaint."""
+        """Read the section; raises ConfigError with every complaint."""
         if isinstance(value, str) and value != GIT:
             place = (place_of or self.place_of)(())
             hint = f"did you mean `{GIT}`? Another repository is {{git: ADDRESS, revision: main}}"
-            raise ConfigErrors([ConfigError(place, f"'{value}' is not known", hint)])
+            raise ConfigError(place, f"'{value}' is not known", hint)
         return super().parse({"git": THIS_REPOSITORY} if value == GIT else value, place_of)
 
 

@@ -167,7 +167,7 @@ class DataSection(Section[tuple[DataSet, ...]]):
         return TypeAdapter(DataSets)
 
     def parse(self, value: object, place_of: PlaceOf | None = None) -> tuple[DataSet, ...]:
-        """Read a list, or one mapping; raises ConfigErrors with every complaint."""
+        """Read a list, or one mapping; raises ConfigError with every complaint."""
         places = place_of or self.place_of
         if not isinstance(value, dict):
             return super().parse(value or [], places)
@@ -202,5 +202,5 @@ SECTION = DataSection(
 
 
 def parse_data(section: object) -> tuple[DataSet, ...]:
-    """Read the section `data:`; raises ConfigErrors with every complaint."""
+    """Read the section `data:`; raises ConfigError with every complaint."""
     return SECTION.parse(section)

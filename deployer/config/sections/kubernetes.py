@@ -203,5 +203,5 @@ SECTION = Section("kubernetes", ClusterConfig, PARTS, PATTERN_HINTS)
 
 
 def parse_cluster(section: object) -> ClusterConfig:
-    """Read the section `kubernetes:`; raises ConfigErrors with every complaint."""
+    """Read the section `kubernetes:`; raises ConfigError with every complaint."""
     return SECTION.parse(section)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, StringConstraints, TypeAdapter
 
 from deployer.config.document.problems import PlaceOf, Shape, list_problems
 from deployer.config.document.yaml_document import Document
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 
 T = TypeVar("T")
 FILE_NAME = "deployer.yaml"
@@ -49,7 +49,7 @@ class Section(Generic[T]):
     def parse(self, value: object, place_of: PlaceOf | None = None) -> T:
         """Read what YAML has made of the section; `place_of` names the place of a path inside.
 
-        Raises ConfigErrors with every complaint.
+        Raises ConfigError with every complaint.
         """
         places = place_of or self.place_of
         try:
@@ -59,14 +59,14 @@ class Section(Generic[T]):
             )
         except ValidationError as error:
             shape = Shape(self.root, self.parts, self.pattern_hints)
-            raise ConfigErrors(list_problems(error, shape, places)) from error
+            raise ConfigError.join(list_problems(error, shape, places)) from error
         except TypeError as error:  # a key that is a date
-            raise ConfigErrors([ConfigError(places(()), str(error), "put it in quotes")]) from error
+            raise ConfigError(places(()), str(error), "put it in quotes") from error
 
     def read(self, document: Document | None) -> T:
         """Read the section of deployer.yaml; the defaults without one.
 
-        Raises ConfigErrors with every complaint and its line.
+        Raises ConfigError with every complaint and its line.
         """
         if document is None or not isinstance(document.value, dict):
             return self.root()

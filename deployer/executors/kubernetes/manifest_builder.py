@@ -65,7 +65,7 @@ class ManifestBuilder:
         try:
             return self._kube.read_version()
         except KubeError as error:
-            if error.status != 403:
+            if not error.forbidden:
                 raise
             return ""
 

@@ -113,7 +113,7 @@ def _widen(kube: Kube) -> Kube:
         for kind in (JOB, POD, *KEPT_KINDS):
             every.list_objects(kind, build_selector(), limit=1)
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return kube
     return every

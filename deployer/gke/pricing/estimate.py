@@ -122,7 +122,7 @@ class Estimate:
 def load_prices(folder: Path, today: date | None = None) -> Prices:
     """Read the package's table and, over it, `gke-prices.yaml` of a folder.
 
-    Prices are as old as they are `today`, else on the day of the call. Raises ConfigErrors with
+    Prices are as old as they are `today`, else on the day of the call. Raises ConfigError with
     every complaint about the latter, and its line.
     """
     packaged = Path(__file__).with_name("prices.yaml")

@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from deployer.config.document.problems import Shape, list_problems, write_json
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.sections.section import STRICT, Text
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.gke.specification.parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
 
 ANYWHERE = "any"
@@ -84,16 +84,16 @@ SHAPE = Shape(PriceRow, {}, PATTERN_HINTS)
 
 
 def parse_rows(text: str, place: str) -> list[PriceRow]:
-    """Read a table; raises ConfigErrors with every complaint and its line."""
+    """Read a table; raises ConfigError with every complaint and its line."""
     document = parse_document(text, place)
     empty = document.value is None
     try:
         rows = list(ADAPTER.validate_json("[]" if empty else write_json(document)))
     except ValidationError as error:
-        raise ConfigErrors(list_problems(error, SHAPE, document.place_of)) from error
+        raise ConfigError.join(list_problems(error, SHAPE, document.place_of)) from error
     twice = list(_list_twice(rows, document))
     if twice:
-        raise ConfigErrors(twice)
+        raise ConfigError.join(twice)
     return rows
 
 

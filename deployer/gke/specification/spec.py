@@ -31,7 +31,7 @@ from deployer.config.owner import Owner
 from deployer.config.paths import find_named
 from deployer.config.sections.section import STRICT
 from deployer.config.user_file import read_user_text
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.gke.specification.parts import (
     CLUSTER_NAME,
     LABEL_KEY,
@@ -149,23 +149,23 @@ def own_labels(cluster: str, owner: Owner) -> dict[str, str]:
 def load_spec(named: str | None, folder: Path) -> ClusterSpec:
     """Read a specification: a path relative to a folder, or the name of one in the package.
 
-    Raises ConfigErrors with every complaint, its line and a hint.
+    Raises ConfigError with every complaint, its line and a hint.
     """
     path = find_spec(named or DEFAULT, folder)
     try:
         text = read_user_text(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigErrors([ConfigError(named or path.name, f"cannot be read: {error}")]) from error
+        raise ConfigError(named or path.name, f"cannot be read: {error}") from error
     return parse_spec(parse_document(text, named or path.name))
 
 
 def find_spec(named: str, folder: Path) -> Path:
-    """Return the file that is meant; raises ConfigErrors if there is none."""
+    """Return the file that is meant; raises ConfigError if there is none."""
     return find_named(named, folder, "infra/gke", "cluster specification")
 
 
 def parse_spec(document: Document) -> ClusterSpec:
-    """Read a specification; raises ConfigErrors with every complaint."""
+    """Read a specification; raises ConfigError with every complaint."""
     value = {} if document.value is None else json.loads(write_json(document))
     problems = [
         ConfigError(document.place_of(one.path), one.message, one.hint)
@@ -178,7 +178,7 @@ def parse_spec(document: Document) -> ClusterSpec:
         problems += list_problems(error, SHAPE, document.place_of)
     problems += list_rules(value, document.place_of)
     if spec is None or problems:
-        raise ConfigErrors(problems)
+        raise ConfigError.join(problems)
     return spec
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from deployer.agent.settings import SCRIPT_CHECK_VARIABLE
 from deployer.config import paths
 from deployer.config.project import Project
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.executors.checks import Question
 from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
@@ -56,7 +56,7 @@ def await_report(future: Future[Report], file: Path, tell: Tell, patience: float
 
 
 def check_script_first(project: Project, request: Request, tell: Tell) -> None:
-    """Ask a sweep's script about its flags, and tell; raises ConfigErrors for what fails."""
+    """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
     tell_report(ask_script(project, find_target(project), request), request, tell)
 
 
@@ -101,13 +101,13 @@ def add_script_check(plan: Plan, target: Target, request: Request) -> Plan:
 
 
 def tell_report(report: Report, request: Request, tell: Tell) -> None:
-    """Tell what is doubtful, or why nobody was asked; raises ConfigErrors for what fails."""
+    """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
     for one in list_findings(report, request, "warning"):
         tell(f"warning: {one.place}: {one.message} ({one.hint})")
     if report.not_checked:
         tell(f"{request.file}: the script is not checked: {report.not_checked}")
     if errors := list_errors(report, request):
-        raise ConfigErrors(errors)
+        raise ConfigError.join(errors)
 
 
 def list_errors(report: Report, request: Request) -> list[ConfigError]:
@@ -134,7 +134,7 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
             return  # the target's own examination says why there is no Python for it
         report = ask_script(project, target, request)
         if errors := list_errors(report, request):
-            raise ConfigErrors(errors)
+            raise ConfigError.join(errors)
         for one in list_findings(report, request, "warning"):
             yield unknown("script", one.place, one.message, one.hint)
         if report.not_checked:

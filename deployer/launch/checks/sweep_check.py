@@ -39,8 +39,7 @@ def check_file(
     except UnreadableYaml as error:
         return FileCheck((_refuse(path, error.said, error.hint, error.line, error.column),))
     except ConfigError as error:
-        said = error.message.removeprefix(f"{error.place}: ")
-        return FileCheck((_refuse(path, said, error.hint),))
+        return FileCheck((_refuse(path, error.findings[0].message, error.hint),))
     if any(one.severity == "error" for one in examined.findings):
         return FileCheck(examined.findings)
     if project.code_config.git is not None and not project.resolved_code:

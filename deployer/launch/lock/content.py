@@ -110,7 +110,7 @@ def find_sweep(text: str) -> str:
 
 
 def _say_broken(error: ConfigError, text: str) -> ConfigError:
-    said = error.message.removeprefix(f"{error.place}: ")
+    said = error.findings[0].message
     return ConfigError(error.place, f"a broken lock file: {said}", _hint_at_copy(text))
 
 

@@ -45,7 +45,7 @@ def forget_objects(
         try:
             found = kube.list_objects(kind, selector)
         except KubeError as error:
-            if error.status != FORBIDDEN:
+            if not error.forbidden:
                 raise
             refusals += _delete_unseen(kube, kind, sweep_path, needed, owner, error)
             continue
@@ -109,7 +109,7 @@ def _try_delete(kube: Kube, kind: Kind, name: str) -> list[KubeError]:
     try:
         kube.delete(kind, name)
     except KubeError as error:
-        if error.status != FORBIDDEN:
+        if not error.forbidden:
             raise
         return [error]
     return []

@@ -27,7 +27,7 @@ class GpuProducts:
         try:
             found = self._kube.list_objects(NODE, self._label)
         except KubeError as error:
-            if error.status != 403:
+            if not error.forbidden:
                 raise
             return {}
         return {node["metadata"]["name"]: node["metadata"]["labels"][self._label] for node in found}

@@ -51,7 +51,7 @@ def _list_foreign(kube: Kube, sweep_path: str | None) -> list[Manifest]:
         try:
             items += kube.list_objects(kind, selector)
         except KubeError as error:
-            if error.status != 403 or kind == JOB:
+            if not error.forbidden or kind == JOB:
                 raise
     # The pods of a Job are counted with it.
     jobs = {one["metadata"].get("uid") for one in items if kind_of(one) == JOB}

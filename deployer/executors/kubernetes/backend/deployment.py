@@ -70,7 +70,7 @@ def is_made(kube: Kube) -> bool:
     try:
         return bool(kube.list_objects(STATEFUL_SET, SELECTOR))
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return False
 
@@ -110,7 +110,7 @@ def _find_allowed(kube: Kube, on: str) -> ClusterBackend | None:
     try:
         return find_backend(kube)
     except KubeError as error:
-        if error.status == 403:
+        if error.forbidden:
             check_rights(kube, on)  # names all that is missing
         raise
 

@@ -13,7 +13,6 @@ from deployer.kube.kinds import POD
 from deployer.kube.objects import find_container_state
 
 PROBE_SECONDS = 10.0  # through the API server and the kubelet, which take their time
-FORBIDDEN = 403
 
 
 def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:
@@ -23,7 +22,7 @@ def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:
     try:
         forward = open_forward(kube, backend, patient=False)
     except KubeError as error:
-        if error.status != FORBIDDEN:
+        if not error.forbidden:
             raise
         return Health.READY if backend.ready else Health.AWAY
     with forward:

@@ -14,7 +14,6 @@ from deployer.images.bayes_modules import build_question, has_modules
 from deployer.kube.client import Kube
 
 SECONDS = 300  # of the pod, its pull included, which the backend's pod is then spared
-FORBIDDEN = 403
 
 
 def check_bayes_modules(
@@ -35,7 +34,7 @@ def check_bayes_modules(
         job = build_probe(pod, stateful_set["metadata"], question, SECONDS)
         answer = run_probe(kube, job, grows, tell)
     except KubeError as error:
-        if error.status != FORBIDDEN:
+        if not error.forbidden:
             raise
         return error.message
     if has_modules(container["image"], answer.exit_code, answer.last_line):

@@ -22,7 +22,6 @@ from deployer.kube.kinds import (
 from deployer.kube.names import OWNER_LABEL
 
 POLL_SECONDS = 0.5
-FORBIDDEN = 403
 PATIENCE_SECONDS = 90.0  # beyond the grace of its pod
 
 
@@ -99,6 +98,6 @@ def _list(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
     try:
         return kube.list_objects(kind, selector)
     except KubeError as error:
-        if error.status != FORBIDDEN or kube.is_allowed("create", kind):
+        if not error.forbidden or kube.is_allowed("create", kind):
             raise
         return []

@@ -25,7 +25,7 @@ def note_user(kube: Kube) -> None:
                 change: Manifest = {"metadata": {"annotations": {name: kube.owner.name}}}
                 kube.patch(CLAIM, claim["metadata"]["name"], change)
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
 
 

@@ -85,7 +85,7 @@ def _is_missing(kube: Kube, claim: str) -> bool:
     try:
         return kube.get(CLAIM, claim) is None
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return False
 

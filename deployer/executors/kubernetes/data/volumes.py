@@ -21,7 +21,6 @@ from deployer.kube.client import Kube
 from deployer.kube.names import build_hash, build_name
 
 Tell = Callable[[str], None]
-FORBIDDEN = 403
 INLINE_HINT = "nfs: {…, inline: true} in deployer.yaml, or ask an administrator for a claim"
 
 
@@ -65,7 +64,7 @@ def ensure_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
         try:
             kube.create_once(manifest)
         except KubeError as error:
-            if error.status == FORBIDDEN:
-                error.hint = INLINE_HINT
+            if error.forbidden:
+                raise KubeError(error.message, INLINE_HINT, error.status) from error
             raise
     return {"persistentVolumeClaim": {"claimName": name}}

@@ -45,7 +45,7 @@ def examine_namespace(case: Case) -> Iterator[Finding]:
     try:
         yield judge_namespace(case, case.kube.get(NAMESPACE, case.namespace))
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         yield _judge_by_dry_run(case)
 

@@ -10,7 +10,6 @@ from typing import Any
 from deployer.config.sections.image_reference import DOCKER_HUB, Repository, parse_image
 from deployer.config.sections.kubernetes_parts import Gpu
 from deployer.errors import ImageError, KubeError
-from deployer.executors.checks import FORBIDDEN
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.placement import find_nearest
@@ -44,7 +43,7 @@ def examine_image(case: Case) -> Iterator[Finding]:
         try:
             secret = case.kube.get(SECRET, name)
         except KubeError as error:
-            if error.status != FORBIDDEN:
+            if not error.forbidden:
                 raise
             said = "may not be read: the image is not asked for"
             yield unknown("pull-secret", f"Secret {name}", said)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.checks import FORBIDDEN
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.queue_quota import Quotas, judge_quotas
 from deployer.executors.kubernetes.waiting.placement import find_nearest
@@ -86,7 +85,7 @@ def _read_quotas(case: Case, version: str, queue: Manifest) -> Quotas | None:
         behind = case.kube.get(build_kind(version, "ClusterQueue"), queue["spec"]["clusterQueue"])
         flavors = case.kube.list_objects(build_kind(version, "ResourceFlavor"))
     except KubeError as error:
-        if error.status != FORBIDDEN:
+        if not error.forbidden:
             raise
         return None
     return Quotas(behind, {one["metadata"]["name"]: one for one in flavors}) if behind else None

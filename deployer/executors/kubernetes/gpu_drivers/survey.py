@@ -87,7 +87,7 @@ def _try_list(kube: Kube, kind: Kind, field_selector: str = "") -> tuple[list[Ma
     try:
         return kube.list_objects(kind, field_selector=field_selector), False
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return [], True
 

@@ -86,7 +86,7 @@ def _find_missing(kube: Kube, key: str) -> dict[str, str] | None:
     try:
         secret = kube.get(SECRET, WANDB_SECRET)
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return None
     if secret is None:
@@ -99,6 +99,6 @@ def _get_allowed(kube: Kube, name: str) -> Manifest | None:
     try:
         return kube.get(SECRET, name)
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return None

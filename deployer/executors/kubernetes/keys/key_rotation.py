@@ -69,7 +69,7 @@ def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[
     try:
         secrets = kube.list_objects(SECRET, build_selector(component=KEY_COMPONENT))
     except KubeError as error:
-        if error.status != 403:
+        if not error.forbidden:
             raise
         return changed
     for secret in secrets:

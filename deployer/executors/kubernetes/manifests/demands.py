@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from deployer.config.profile import Demand, Profile
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.kube.kinds import JOB, Manifest, kind_of
 from deployer.kube.quantities import parse_quantity
 
@@ -15,13 +15,13 @@ EVERY = "*"  # in a demand's path: each item of a list
 
 
 def check_demands(profile: Profile, manifests: Iterable[Manifest]) -> None:
-    """Raise ConfigErrors with each demand that a Job does not meet, once."""
+    """Raise ConfigError with each demand that a Job does not meet, once."""
     jobs = [one for one in manifests if kind_of(one) == JOB]
     unmet = (_judge(demand, job, profile.site) for demand in profile.demands for job in jobs)
     # Jobs of one plan are alike but for their names.
     found = {str(error): error for error in unmet if error}
     if found:
-        raise ConfigErrors(list(found.values()))
+        raise ConfigError.join(list(found.values()))
 
 
 def _judge(demand: Demand, job: Manifest, site: str) -> ConfigError | None:

@@ -73,7 +73,7 @@ def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
 
     `may_create` asks whether we may create pods: who may not learns nothing of what is in one.
     """
-    if error.status != 403:
+    if not error.forbidden:
         return True
     for_a_job = POLICY_REFUSED in error.message  # it may let a Job's pods pass
     return is_for_good(error.message) and not for_a_job and may_create()

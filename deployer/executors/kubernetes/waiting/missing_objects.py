@@ -65,7 +65,7 @@ class MissingObjects:
         try:
             found = self._kube.get(kind, name)
         except KubeError as error:
-            if error.status != 403:
+            if not error.forbidden:
                 raise
             return HIDDEN
         if found and kind == SECRET:

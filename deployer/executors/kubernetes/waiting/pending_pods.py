@@ -111,7 +111,7 @@ class PendingPods:
         try:
             return self._kube.list_objects(EVENT, field_selector=selector)
         except KubeError as error:
-            if error.status != 403:
+            if not error.forbidden:
                 raise
             return []
 

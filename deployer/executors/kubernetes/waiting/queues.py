@@ -64,7 +64,7 @@ class Queues:
         try:
             return self._kube.list_objects(build_kind(version, kind))
         except KubeError as error:
-            if error.status != 403:
+            if not error.forbidden:
                 raise
             return None
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 
 from deployer.errors import KubeError
-from deployer.executors.checks import FORBIDDEN
 from deployer.executors.kubernetes.waiting.admission import advise
 from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.kubernetes.waiting.refusals import explain_full, explain_refusal
@@ -30,7 +30,7 @@ def check_room(kube: Kube, own: Iterable[Reference]) -> None:
     counts = Counter(one.kind.plural for one in missing)
     for quota in _list_quotas(kube) if len(missing) > 1 else ():
         if reason := judge_room(quota, counts, kube.namespace):
-            raise KubeError(reason.sentence, reason.remedy, status=FORBIDDEN)
+            raise KubeError(reason.sentence, reason.remedy, status=HTTPStatus.FORBIDDEN)
 
 
 def judge_room(quota: Manifest, counts: Mapping[str, int], namespace: str) -> Reason | None:
@@ -55,7 +55,7 @@ def _list_quotas(kube: Kube) -> Iterable[Manifest]:
     try:
         return kube.list_objects(QUOTA)
     except KubeError as error:
-        if error.status != FORBIDDEN:
+        if not error.forbidden:
             raise
         return ()
 
