@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from selectors import EVENT_READ, DefaultSelector
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, TypeVar
 
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
 SILENCE_SECONDS = 1.2  # with the start of a command less than 2
@@ -20,6 +20,11 @@ ALL_SECONDS = 30.0  # of all requests of a command that were not answered
 EXAMINATION_SECONDS = 15.0  # the same of `doctor`, for which a slow server is a finding
 LAST_SECONDS = 2.0  # of each request after that
 REPEAT_SECONDS = 60.0  # between two lines about the same system
+TRIES = 4
+FIRST_PAUSE_SECONDS = 0.5
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 
 class Waiting:
@@ -107,6 +112,34 @@ class Waiting:
         self._told_at[what] = now
         self._unanswered.add(what)
         self._tell(f"waiting for {what}")
+
+
+def double_wait(_failure: Exception, tries: int) -> float:
+    """Return half a second after the first try, then twice as long, not in step with others."""
+    return float(FIRST_PAUSE_SECONDS * 2 ** (tries - 1) * (0.75 + os.urandom(1)[0] / 512))
+
+
+def retry(
+    ask: Callable[[], T],
+    kind: type[E],
+    may_pass: Callable[[E], bool],
+    sleep: Callable[[float], None] = time.sleep,
+    choose_wait: Callable[[E, int], float] = double_wait,
+    tries: int = TRIES,
+) -> T:
+    """Return what `ask` does, which may be called again after a failure of this kind.
+
+    The last failure is raised: one that does not pass, that of the last try, or the one after
+    which the command has waited long enough.
+    """
+    for tried in range(1, tries):
+        try:
+            return ask()
+        except kind as failure:
+            if not may_pass(failure) or COMMAND.gives_up:
+                raise
+            sleep(choose_wait(failure, tried))
+    return ask()
 
 
 COMMAND = Waiting()

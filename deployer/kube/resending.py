@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import TypeVar
 
 from kubernetes.client.exceptions import ApiException
@@ -13,11 +13,10 @@ from deployer.errors import KubeError
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
 from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW
 from deployer.transience import BUSY_STATUSES
-from deployer.waiting import COMMAND, waiting_for
+from deployer.waiting import double_wait, retry, waiting_for
 
 T = TypeVar("T")
 
-TRIES = 4
 LONGEST_WAIT_SECONDS = 30.0
 
 FORBIDDEN_SECONDS = 60.0
@@ -40,18 +39,20 @@ class Resender:
 
     def send(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
         """Send a request; raises KubeError once sending it again is of no use."""
-        for left in reversed(range(TRIES)):
+
+        def ask() -> T:
             try:
                 with waiting_for(attempt.place):
                     return self._outlast_start(send, attempt)
             except CATCHABLE as error:
-                failure = translate_error(error, attempt)
-                again = failure.passing if repeatable else failure.status in BUSY_STATUSES
-                hopeless = isinstance(error, ReadTimeoutError) or COMMAND.gives_up
-                if not again or not left or hopeless:
-                    raise failure from error
-                self._sleep(_wait_seconds(failure, TRIES - left))
-        raise AssertionError("unreachable")
+                raise translate_error(error, attempt) from error
+
+        def may_pass(failure: KubeError) -> bool:
+            if isinstance(failure.__cause__, ReadTimeoutError):
+                return False
+            return failure.passing if repeatable else failure.status in BUSY_STATUSES
+
+        return retry(ask, KubeError, may_pass, self._sleep, _wait_seconds)
 
     def _outlast_start(self, send: Callable[[], T], attempt: Attempt) -> T:
         """Send; again while a server that let us do this before forbids it as it comes up."""
@@ -63,7 +64,7 @@ class Resender:
             try:
                 answer = send()
             except ApiException as error:
-                if not error.forbidden or right not in self._allowed or left <= 0:
+                if error.status != HTTPStatus.FORBIDDEN or right not in self._allowed or left <= 0:
                     raise
                 # A change may also be refused for what is in it: a quota, a policy.
                 if attempt.verb in CHANGES and self._may(attempt):
@@ -79,5 +80,4 @@ class Resender:
 def _wait_seconds(failure: KubeError, tries: int) -> float:
     """Return how long to wait: as long as the server asks, else a little longer each time."""
     asked = failure.retry_after_seconds
-    jitter = 0.75 + os.urandom(1)[0] / 512
-    return min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** (tries - 1) * jitter if asked is None else asked)
+    return double_wait(failure, tries) if asked is None else min(LONGEST_WAIT_SECONDS, asked)

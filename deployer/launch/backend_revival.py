@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from deployer.errors import WandbError
+from deployer.transience import NO_ANSWER
+from deployer.waiting import retry
 from deployer.wandb_api.server import Server
 
 T = TypeVar("T")
@@ -25,13 +27,12 @@ def ask_patiently(
 
     Raises WandbError, or BackendError if the backend was stopped or does not come up again.
     """
-    for _ in range(TRIES - 1 if server.embedded and server.inside is None else 0):
-        try:
-            return ask()
-        except WandbError as error:
-            if error.status != 0:
-                raise
-            if server.revive():
-                tell(REVIVED)
-            sleep(PAUSE_SECONDS)
-    return ask()
+    if not server.embedded or server.inside is not None:
+        return ask()
+
+    def may_pass(error: WandbError) -> bool:
+        if error.status == NO_ANSWER and server.revive():
+            tell(REVIVED)
+        return error.status == NO_ANSWER
+
+    return retry(ask, WandbError, may_pass, sleep, lambda *_: PAUSE_SECONDS, TRIES)

@@ -35,7 +35,7 @@ from deployer.gke.api.patience import (
 from deployer.gke.api.remedies import CATCHABLE, REACH
 from deployer.gke.api.token import find_credentials, refresh
 from deployer.gke.specification.parts import region_of
-from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
+from deployer.waiting import TIMEOUTS_SECONDS, retry, waiting_for
 
 T = TypeVar("T")
 # gcloud's own variables, also for private endpoints.
@@ -46,9 +46,7 @@ COMPUTE_ADDRESS = "https://compute.googleapis.com"
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 COMPUTE_API = "compute.googleapis.com"
 LIST_CLUSTERS = "cannot list clusters"
-TRIES = 4
 MISSING_PAUSE_SECONDS = 1.0
-FIRST_PAUSE_SECONDS = 0.5
 PROJECT_HINT = "project: in the specification, or GOOGLE_CLOUD_PROJECT"
 
 
@@ -238,14 +236,12 @@ class Gke:
     def read(self, send: Callable[[], T], attempt: Attempt) -> T:
         """Send what changes nothing, again after a while where trouble passes."""
         with waiting_for(attempt.waiting):
-            for left in reversed(range(TRIES)):
-                try:
-                    return self._try(send, attempt, call_within)
-                except CloudError as failure:
-                    if not left or not failure.passing or not self._get_left(attempt):
-                        raise
-                    self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left - 1))
-        raise AssertionError("unreachable")
+            return retry(
+                lambda: self._try(send, attempt, call_within),
+                CloudError,
+                lambda failure: failure.passing and self._get_left(attempt) > 0,
+                self._sleep,
+            )
 
     def change(self, send: Callable[[], T], attempt: Attempt) -> T:
         """Send what changes something, once; it may have happened although no answer came."""
