@@ -21,7 +21,6 @@ from deployer.findings import Finding
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
     from deployer.data.store import Store
-    from deployer.images.containers import ContainerPlan, Machine
     from deployer.kube.client import Kube
 
 Tell = Callable[[str], None]
@@ -168,16 +167,6 @@ class Target(ABC):
     def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
         """Return what `up` would send for a plan, without contacting the target."""
         return [plan]
-
-    def plan_container(
-        self, plan: Plan, api_key: str, machine: Machine, tell: Tell
-    ) -> ContainerPlan:
-        """Return the first agent's pod as a container of this machine; contacts no cluster.
-
-        An image that the project builds is built here. Raises ConfigError, ImageError.
-        """
-        said = f"agents on {self.name} run in no image"
-        raise ConfigError("--in-image", said, "--on kubernetes or --on gke, or leave it out")
 
     @property
     def backend_url(self) -> str:

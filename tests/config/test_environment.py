@@ -27,7 +27,6 @@ READERS = {
     "gke/api/token.py": "looks for credentials as Google's library does",
     "sweeps/configuration_list.py": "the text of a program that agents start",
     "sweeps/command_run.py": "the text of a program that agents start",
-    "images/containers.py": "the text of a program that a container starts",
 }
 
 

@@ -16,7 +16,6 @@ BUILDAH = (
     *("buildah", "patchelf", "libgpgme11", "libassuan0", "libgpg-error0"),
     *("libseccomp2", "libdevmapper1.02.1"),
 )
-PODMAN = ("podman", "conmon", "runc", "libglib2.0-0", "libsubid4", "libsystemd0", *BUILDAH[1:])
 # What Debian's Python and pip need; which libraries those are differs between releases.
 BASE = ("python3", "python3-pip", "libstdc++6", "busybox-static")
 WITHOUT = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
@@ -34,11 +33,6 @@ def find_buildah() -> Path:
     return find_packages("buildah", BUILDAH, _set_library_path) / "usr/bin/buildah"
 
 
-def find_podman() -> Path:
-    """Return the folder of Debian's podman with what it starts; containers need root."""
-    return find_packages("podman", PODMAN, _set_library_path)
-
-
 @functools.cache
 def find_base() -> Path:
     """Return a tar file with the root file system of a machine that has Python and pip."""
@@ -46,12 +40,10 @@ def find_base() -> Path:
 
 
 def _set_library_path(unpacked: Path, place: Path) -> None:
-    """Write the libraries' place into programs: they start each other without an environment."""
+    """Write the libraries' path into buildah, which starts itself without an environment."""
     libraries = place / "usr/lib" / f"{platform.machine()}-linux-gnu"
-    programs = [unpacked / "usr" / name for name in ("bin/buildah", "bin/podman", "bin/conmon")]
-    for program in (one for one in (*programs, unpacked / "usr/sbin/runc") if one.exists()):
-        patch = [unpacked / "usr/bin/patchelf", "--set-rpath", libraries, program]
-        subprocess.run(patch, check=True)
+    patch = [unpacked / "usr/bin/patchelf", "--set-rpath", libraries, unpacked / "usr/bin/buildah"]
+    subprocess.run(patch, check=True)
 
 
 def _list_dependencies() -> tuple[str, ...]:

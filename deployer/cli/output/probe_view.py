@@ -11,15 +11,10 @@ SHOWN_NAMES = 6
 
 
 def build_probe_lines(report: Report, rest: Rest | None, *, priced: bool) -> list[str]:
-    """Return what is known of the probe's run and of the rest; `priced` where agents cost."""
-    lines = build_report_lines(report, "the probe", "; it counts as a run of the sweep")
-    if lines and rest:
-        lines.append(_write("the rest", _say_rest(rest, priced=priced)))
-    return lines
+    """Return what the probe's run has shown, and the rest; `priced` if agents cost money.
 
-
-def build_report_lines(report: Report, name: str, more: str = "") -> list[str]:
-    """Return what one run has shown; nothing if it has failed. `more` ends the first line."""
+    Empty if the run has failed.
+    """
     if report.row is None or report.verdict is Verdict.FAILED:
         return []
     title = report.row.title or report.row.run_id
@@ -31,13 +26,10 @@ def build_report_lines(report: Report, name: str, more: str = "") -> list[str]:
         "metric": _say_metric(report, going=going),
         "a run": _say_length(report, going=going),
         "memory": _say_memory(report),
+        "the rest": _say_rest(rest, priced=priced) if rest else "",
     }
-    lines = [_write(label, words) for label, words in said.items() if words]
-    return [f"{name}, {title}, {seen}{more}", *lines]
-
-
-def _write(name: str, words: str) -> str:
-    return f"  {name:<10}{words}"
+    lines = [f"  {label:<10}{words}" for label, words in said.items() if words]
+    return [f"the probe, {title}, {seen}; it counts as a run of the sweep", *lines]
 
 
 def probe_to_plain(report: Report, rest: Rest | None) -> dict[str, Any]:

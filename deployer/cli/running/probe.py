@@ -28,7 +28,7 @@ from deployer.wandb_api.operations import get_sweep
 from deployer.watch.probe import Probe, Report, Rest, Verdict
 from deployer.watch.run_logs import get_run_tail
 
-NOT_AGAIN = ("--probe", "--in-image", "--new", "--yes", "-y")
+NOT_AGAIN = ("--probe", "--new", "--yes", "-y")
 FAILURE_LINES = 10
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ def name_command() -> str:
     return f"deployer {shlex.join([*own, *words[end:]])}"
 
 
-def describe_end(row: Row) -> str:
+def _describe_end(row: Row) -> str:
     """Return how the run ended, where its server knows it."""
     last = row.attempts[-1] if row.attempts else None
     return f" ({describe_attempt(last.cause, last.exit_code)})" if last and last.cause else ""
@@ -157,26 +157,24 @@ def _check(launch: Launch, report: Report) -> None:
         tail = get_run_tail(launch.server, launch.executor, launch.path, report.row, FAILURE_LINES)
         for line in tail:
             say(f"  | {line}")
-        said = f"{report.row.run_id}, the probe, has failed{describe_end(report.row)}"
+        said = f"{report.row.run_id}, the probe, has failed{_describe_end(report.row)}"
         if get_sweep(launch.server.client, launch.path).state in ENDED_SWEEP_STATES:
             again = f"mend it, then: deployer heal {launch.path}"
             raise SweepFailed(f"{said}, and the sweep with it", again)
         again = f"mend it, then: deployer {shlex.join(sys.argv[1:])}"
         raise SweepFailed(f"{said}, and nothing more is started", again)
-    check_metric(report, "the probe")
+    if report.verdict is Verdict.UNRANKED:
+        raise _build_unranked(report)
 
 
-def check_metric(report: Report, name: str) -> None:
-    """Raise SweepFailed if a run has finished without the metric that ranks runs."""
-    if report.verdict is not Verdict.UNRANKED:
-        return
+def _build_unranked(report: Report) -> SweepFailed:
     if not report.logged:
-        said = f"{name} has finished and logged nothing; nothing more is started"
-        raise SweepFailed(said, f'run.log({{"{report.metric}": …}}) in the script')
+        said = "the probe has finished and logged nothing; nothing more is started"
+        return SweepFailed(said, f'run.log({{"{report.metric}": …}}) in the script')
     logged = ", ".join(report.logged)
     near = difflib.get_close_matches(str(report.metric), report.logged, n=1)
     meant = f" {near[0]}" if near else " what the script logs"
-    raise SweepFailed(
-        f"{name} did not log {report.metric} but {logged}; nothing more is started",
+    return SweepFailed(
+        f"the probe did not log {report.metric} but {logged}; nothing more is started",
         f"in the sweep's file, let metric: name: be{meant}",
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
 from deployer.cli.output.render import say
 from deployer.cli.running.probe import Showing
-from deployer.cli.running.rehearsal import run_rehearsal
 from deployer.cli.running.up import DetachOption, DownAfterOption, run_to_end
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -39,13 +38,6 @@ from deployer.sweeps.creation import Draws
 
 app = make_app()
 END = "--"
-InImageOption = Annotated[
-    bool,
-    typer.Option(
-        "--in-image",
-        help="Run it on this machine in the pods' image, by docker, podman or buildah.",
-    ),
-]
 WORDS = "deployer.words"  # in the context: what stood behind `--`
 
 
@@ -79,7 +71,6 @@ def run(
     context: typer.Context,
     plain: PlainOption = False,
     detach: DetachOption = False,
-    in_image: InImageOption = False,
     retries: RetriesOption = None,
     max_time: MaxTimeOption = None,
     pending_timeout: PendingTimeoutOption = None,
@@ -98,11 +89,8 @@ def run(
     It is a sweep of one configuration: `results`, `agents logs`, `reproduce` and `down` work on it.
     The command succeeds by exit code 0, with or without wandb in it. Typed again, it is another
     run. Exit code 0 if it succeeded, 3 if not; 1 or 2 if it was refused before that, or a server
-    was lost. Ctrl-C detaches. With --in-image nothing is started in a cluster, and nothing is left
-    behind.
+    was lost. Ctrl-C detaches.
     """
-    if detach and in_image:
-        raise UsageError("--in-image: somebody has to see the end", "leave out --detach")
     if detach and down_after:
         raise UsageError("--down-after: somebody has to see the end", "leave out --detach")
     words = context.meta[WORDS]
@@ -119,8 +107,5 @@ def run(
             check_script=not no_check,
             words=words,
         )
-        if in_image:
-            run_rehearsal(config, request, output, to_end=True)
-            return
         showing = Showing(output, plain, pending_timeout, down_after)
         run_to_end(config, request, showing, None, detach=detach)

@@ -15,7 +15,6 @@ from deployer.cli.running.live_view import (
     wait_until_started,
 )
 from deployer.cli.running.probe import Showing, ask_if_needed, run_after_probe
-from deployer.cli.running.rehearsal import run_rehearsal
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import can_ask
 from deployer.cli.shell.options import (
@@ -64,13 +63,6 @@ ProbeOption = Annotated[
         help="Look at one run for a minute, say what it shows, then ask before the rest starts.",
     ),
 ]
-InImageOption = Annotated[
-    bool,
-    typer.Option(
-        "--in-image",
-        help="With --probe: run it here in the pods' image, by docker, podman or buildah.",
-    ),
-]
 YesOption = Annotated[
     bool,
     typer.Option(
@@ -115,7 +107,6 @@ def up(
     plain: PlainOption = False,
     detach: DetachOption = False,
     probe: ProbeOption = False,
-    in_image: InImageOption = False,
     yes: YesOption = False,
     new: NewOption = False,
     reuse: ReuseOption = None,
@@ -142,13 +133,9 @@ def up(
 
     Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
     or 2 if it was refused before that, or a server was lost. Ctrl-C detaches. With --probe, 3 if
-    the first run failed, 4 if the rest was not started. With --in-image nothing is started in a
-    cluster, and nothing is left behind.
+    the first run failed, 4 if the rest was not started.
     """
     _check_words(detach, down_after, packing, probe)
-    if in_image and (yes or not probe):
-        said = "starts nothing" if yes else "looks at one run"
-        raise ConfigError("--in-image", said, "leave out --yes" if yes else "add --probe")
     if lock and no_lock:
         raise ConfigError("--lock", "is the opposite of --no-lock", "leave one of them out")
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
@@ -169,9 +156,7 @@ def up(
         if reuse:
             config, request = prepare_reuse(config, request, reuse, say)
         showing = Showing(output, plain, pending_timeout, down_after)
-        if in_image:
-            run_rehearsal(config, request, output)
-        elif probe:
+        if probe:
             run_after_probe(config, request, showing, yes=yes)
         else:
             run_to_end(config, request, showing, replicas, detach=detach)

@@ -15,7 +15,6 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("run",): (
         "run -- python train.py --lr 0.1",
         "run --on kubernetes --detach -- torchrun train.py --epochs 90",
-        "run --on kubernetes --in-image -- python train.py --epochs 1",
     ),
     ("plan",): ("plan sweep.yaml --on kubernetes --replicas 4",),
     ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes --fix"),

@@ -12,7 +12,6 @@ from deployer.config.owner import UNKNOWN_OWNER, Owner, build_owner
 from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.data.places import find_place
 from deployer.data.store import Store
 from deployer.errors import DeployerError, ImageError
 from deployer.executors.checks import Question
@@ -35,7 +34,7 @@ from deployer.executors.kubernetes.backend.rights import check_rights
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.backend.users import note_user
 from deployer.executors.kubernetes.data.claims import delete_claim
-from deployer.executors.kubernetes.data.mounts import add_data, name_claim, name_volume
+from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
@@ -46,7 +45,6 @@ from deployer.executors.kubernetes.examination.mending import mend
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
-from deployer.executors.kubernetes.manifests.container import build_container
 from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
@@ -72,9 +70,8 @@ from deployer.findings import Finding
 from deployer.images.backend_archive import build_backend_archive
 from deployer.images.bayes_modules import list_modules
 from deployer.images.code_archive import warn_about_left_out
-from deployer.images.containers import ContainerPlan, Machine
 from deployer.images.context import read_inputs
-from deployer.images.image import build_image, find_pushed, push_image
+from deployer.images.image import find_pushed, push_image
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import JOB, SECRET, Manifest, kind_of
@@ -242,20 +239,6 @@ class KubernetesTarget(Target):
     def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
         """Return the manifests; contacts nothing but the registry of `image:`."""
         return self._build(plan, self._with_image(self._name_image(tell)), now)
-
-    def plan_container(
-        self, plan: Plan, api_key: str, machine: Machine, tell: Tell
-    ) -> ContainerPlan:
-        """Return the first agent's pod, as `preview` has it, as a container of this machine."""
-        project, section = self.project, self.section
-        if project.image.repository and not section.image:
-            image = build_image(project.image, project.folder, project.environment, tell).reference
-            section = replace(section, image=image)
-        secret, keys = name_keys(plan, [agent.name for agent in plan.agents], self._owner)
-        places = {name_volume(one): find_place(one, project.folder) for one in project.data}
-        data = {name: place for name, place in places.items() if place.is_dir()}
-        secrets = {secret: dict.fromkeys(keys.values(), api_key)}
-        return build_container(self._build(plan, section, 0.0), machine, secrets, data)
 
     def read_surroundings(self) -> Surroundings:
         """Return the GPUs and drivers of the nodes; the image has the packages."""

@@ -28,11 +28,6 @@ def name_claim(data: DataSet, folder: Path) -> str:
     return build_name(f"{PREFIX}-{data.name}-{told_apart}")
 
 
-def name_volume(data: DataSet) -> str:
-    """Return the volume of a data set in an agent's pod."""
-    return f"{PREFIX}-{data.name}"[:63].rstrip("-")
-
-
 def add_data(cluster: ClusterConfig, sets: Sequence[DataSet], folder: Path) -> ClusterConfig:
     """Return what agents get with the data sets: volumes, and the variables that name their paths.
 
@@ -60,7 +55,7 @@ def list_claims(cluster: ClusterConfig) -> dict[str, str]:
 
 def _build_volume(data: DataSet, folder: Path) -> Volume:
     return Volume(
-        name=name_volume(data),
+        name=f"{PREFIX}-{data.name}"[:63].rstrip("-"),
         mount_path=data.path,
         read_only=data.read_only,
         sub_path=data.sub_path,
