@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Callable, Dict, List, Mapping, Optional
 
-from .exit_codes import FAILED, FINISHED, GAVE_UP, MISCONFIGURED, REFUSED, STOPPED
+from .exit_codes import FAILED, FINISHED, GAVE_UP, MISCONFIGURED, STOPPED
 from .host.processes import reap, send_signal
 from .host.shares import count_cpus, divide
 from .host.signals import DRAIN_SIGNAL, STOP_SIGNALS, WATCHED_SIGNALS
@@ -21,9 +21,9 @@ from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, LAST_WORDS_VARIABLE
 NAMES_VARIABLE = "DEPLOYER_AGENTS"  # of all agents of the pod, with blanks between them
 RESTARTS = 6  # as many as a Job's backoffLimit
 BACKOFF_SECONDS = 10.0  # after the first restart, which is at once; doubled with each
-FINAL_CODES = (FINISHED, GAVE_UP, MISCONFIGURED, REFUSED, STOPPED)
+FINAL_CODES = (FINISHED, GAVE_UP, MISCONFIGURED, STOPPED)
 # What a Job does with them: start the pod again, give it up, count it.
-GRAVEST_FIRST = (STOPPED, MISCONFIGURED, REFUSED, GAVE_UP)
+GRAVEST_FIRST = (STOPPED, MISCONFIGURED, GAVE_UP)
 MESSAGE_BYTES = 4096  # what a kubelet reads of a termination log
 CHUNK_BYTES = 1 << 16
 TICK_SECONDS = 0.2

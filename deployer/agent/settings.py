@@ -48,7 +48,6 @@ METRICS_VARIABLE = "DEPLOYER_METRICS"
 # With 1, each run works in a folder of its own (prologue/deployer_folder.py).
 ISOLATE_VARIABLE = "DEPLOYER_ISOLATE"
 # The sweep's commands, to ask a script about that only the pod has.
-SCRIPT_CHECK_VARIABLE = "DEPLOYER_SCRIPT_CHECK"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 # The node of the agent's pod, which the server's page shows.

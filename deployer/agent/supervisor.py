@@ -27,7 +27,6 @@ from .runs.interruption import (
 )
 from .runs.last_run import end_unstarted, is_settled
 from .runs.run_ends import RunEnds
-from .script_check import check_script
 from .server.client import Server
 from .server.keys import Keys
 from .server.questions import GOODBYE_SECONDS, Questions, say_goodbye
@@ -69,7 +68,6 @@ class Supervisor:
             or self._clear()
             or self.questions.preflight()
             or self.questions.take_own_key()
-            or check_script(self.environment, self.signals, self._say)
             or self._run_agents()
         )
         self._leave()

@@ -31,9 +31,8 @@ class Agent:
     `dismissed` says that the user told it to leave: no watcher starts it again. `asked` is how many
     agents its sweep was to have when it was started, 0 if that is unknown. `found` says that
     `apply` did not start it, since it was alive.
-    `exit_code` is 0 finished, 3 gave up, 65 its script refuses the sweep, 74 it stood still
-    before it had started, 75 its only run is handed out again, 78 bad key or missing sweep, 143
-    asked to stop.
+    `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
+    is handed out again, 78 bad key or missing sweep, 143 asked to stop.
     `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.

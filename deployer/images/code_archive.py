@@ -49,20 +49,20 @@ sys.exit(main())
 
 def build_supervisor_zip() -> bytes:
     """Return the supervisor as a zip file that any Python from 3.8 on runs."""
-    return _build_zip("agent.pod", "agent", "scripts/rehearsal")
+    return _build_zip("agent.pod")
 
 
 def build_loader_zip() -> bytes:
     """Return the data loader as a zip file that any Python from 3.8 on runs."""
-    return _build_zip("loader.serve", "loader")
+    return _build_zip("loader.serve")
 
 
-def _build_zip(module: str, *packages: str) -> bytes:
+def _build_zip(module: str) -> bytes:
+    """Pack the package of a module of ours, whose `main` begins."""
     sources = {"__main__.py": MAIN.replace("MODULE", module).encode()}
-    for package in packages:
-        folder = Path(__file__).parents[1] / package
-        for path in sorted(folder.rglob("*.py")):
-            sources[path.relative_to(folder.parent).as_posix()] = path.read_bytes()
+    folder = Path(__file__).parents[1] / module.partition(".")[0]
+    for path in sorted(folder.rglob("*.py")):
+        sources[path.relative_to(folder.parent).as_posix()] = path.read_bytes()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sources.items():

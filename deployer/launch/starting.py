@@ -24,7 +24,6 @@ from deployer.launch.checks.check import (
     warn_about_many,
     warn_about_port,
 )
-from deployer.launch.checks.script import add_script_check
 from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.packing.decision import settle_packing
 from deployer.launch.packing.packer import Packer
@@ -164,7 +163,7 @@ def start_patiently(
     def record(plan: Plan) -> Plan:
         target = find_target(project)
         write_lock(Planned(project, request, server, target, executor, path, plan), tell)
-        return narrow(add_script_check(plan, target, request))
+        return narrow(plan)
 
     def start() -> Launch:
         return start_agents(

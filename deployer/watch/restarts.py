@@ -15,8 +15,8 @@ from deployer.watch.status import AgentStatus, Status
 
 # As often in a row may an agent end without a run: the next try would end like these.
 FRUITLESS_STARTS = 3
-# It gave up, its script refuses the sweep, or its key or sweep is wrong: it would say so again.
-FINAL_CODES = (3, 65, 78)
+# It gave up, or its key or sweep is wrong: a restart would end the same way.
+FINAL_CODES = (3, 78)
 ASKED_TO_STOP = 143
 HANDING_OUT = ("RUNNING", "PENDING")
 

@@ -1,12 +1,18 @@
-"""`up` says what it waits for when a script is slow to answer."""
+"""`up` says that a script is slow to answer, or why it is not checked."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
 from pathlib import Path
 
-from deployer.launch.checks.script import await_report
+import pytest
+
+from deployer.executors.registry import find_target
+from deployer.launch.checks.script import ask_script, await_report
+from deployer.launch.request import Request
 from deployer.scripts.script_check import Report
+from deployer.sweeps.sweep_file import parse_sweep
+from tests.project_files import read_project
 
 
 def test_a_slow_script_is_named() -> None:
@@ -21,3 +27,14 @@ def test_a_slow_script_is_named() -> None:
     assert await_report(future, file, tell, patience=0.0).not_checked == "no reason"
     assert told == ["sweep.yaml: asking its script about its flags"]
     assert await_report(future, file, tell).not_checked == "no reason"
+
+
+@pytest.mark.parametrize("code", ["image", "archive"])
+def test_code_in_an_image_is_not_checked(code: str, tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text(
+        f"on: kubernetes\nkubernetes: {{image: trainer:1, code: {code}}}\n"
+    )
+    sweep = parse_sweep("program: train.py\nmethod: grid\nparameters: {lr: {value: 1}}\n", "s.yaml")
+    project, request = read_project(tmp_path), Request(tmp_path / "s.yaml", sweep)
+    report = ask_script(project, find_target(project), request)
+    assert (report.not_checked == "the code is in the image") is (code == "image")

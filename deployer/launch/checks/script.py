@@ -10,17 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployer.agent.settings import SCRIPT_CHECK_VARIABLE
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.checks import Question
-from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 from deployer.findings import Finding, right, unknown
 from deployer.launch.request import Request
-from deployer.scripts.pod_request import build_pod_request
 from deployer.scripts.script_check import OF_WANDB, Report, Surroundings, check_script
 from deployer.sweeps.examination import Finding as Complaint
 from deployer.sweeps.examination import locate
@@ -28,7 +25,7 @@ from deployer.sweeps.metrics import metric_name
 from deployer.sweeps.problem import Problem, doubt
 
 METRIC_PATH = ("metric", "name")
-FIRST_POD = "its code is in the image: the pods that `up` starts ask it before they take a run"
+IN_IMAGE = "the code is in the image"
 
 
 def begin_script_check(project: Project, request: Request) -> Future[Report]:
@@ -65,7 +62,7 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
     if not request.check_script:
         return Report()
     if not target.has_folder:
-        return Report(not_checked=FIRST_POD)
+        return Report(not_checked=IN_IMAGE)
     if any("${" in word for word in request.words):
         return Report(not_checked="${ in its command would be read as a macro")
     around = Surroundings(project.code.folder, target.run_environment, target.runs_here)
@@ -83,21 +80,6 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Probl
     if project.metrics.source and metric and wanted and metric not in wanted:
         said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, and not {metric}"
         yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
-
-
-def add_script_check(plan: Plan, target: Target, request: Request) -> Plan:
-    """Return a plan whose agents ask the script themselves where only they have it."""
-    if target.has_folder or not request.check_script:
-        return plan
-    config, document = request.started, request.looked_at.document
-    known = {name: ("parameters", name) for name in config.get("parameters") or {}}
-    places = {
-        name: locate(document, Problem(path, "")).place
-        for name, path in {"": ("parameters",), **known}.items()
-    }
-    told = (SCRIPT_CHECK_VARIABLE, build_pod_request(config, places))
-    agents = (replace(one, environment=(*one.environment, told)) for one in plan.agents)
-    return replace(plan, agents=tuple(agents))
 
 
 def tell_report(report: Report, request: Request, tell: Tell) -> None:
