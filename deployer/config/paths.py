@@ -87,11 +87,6 @@ def locks_folder() -> Path:
     return home() / "locks"
 
 
-def checks_folder() -> Path:
-    """Return the folder that remembers what scripts said of sweeps that were checked."""
-    return home() / "checks"
-
-
 def sweeps_folder() -> Path:
     """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"

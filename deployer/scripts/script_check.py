@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +38,6 @@ from deployer.sweeps.problem import Problem, doubt
 ONLINE = "remove it: a run that is not online never reaches its sweep"
 OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"
 OF_WANDB = (ONLINE, OF_SWEEP)  # hints that a script without W&B needs not
-OWN_FILES = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -60,11 +56,6 @@ class Report:
     script: str = ""
     problems: tuple[Problem, ...] = ()
     not_checked: str = ""
-
-    @property
-    def refused(self) -> bool:
-        """Return True if the sweep cannot run as it is."""
-        return any(problem.severity == "error" for problem in self.problems)
 
     @property
     def raised(self) -> bool:
@@ -86,16 +77,10 @@ class Reading:
 
 
 def check_script(
-    config: Mapping[str, Any],
-    around: Surroundings,
-    memory: Path | None = None,
-    seconds: float = SECONDS,
+    config: Mapping[str, Any], around: Surroundings, seconds: float = SECONDS
 ) -> Report:
-    """Return what the script says of the sweep; a pass is remembered in the folder `memory`.
-
-    The script runs until it has parsed its flags.
-    """
-    return _Check(config, around, seconds).report(memory)
+    """Return what the script says of the sweep; it runs until it has parsed its flags."""
+    return _Check(config, around, seconds).report()
 
 
 def read_script(
@@ -124,23 +109,29 @@ class _Check:
         self._wordless = entry is not None and gets_no_words(self._commands)
         self._modules = list_project_modules(entry, around.folder) if entry else []
 
-    def report(self, memory: Path | None) -> Report:
-        """Return the remembered report, or a new one."""
-        key = self._build_key()
-        kept = load_report(memory, key) if memory else None
-        if kept:
-            return kept
-        report, used = self._examine()
-        if memory and not (report.not_checked or report.refused or report.raised):
-            files = [str(module.path) for module in self._modules] + used
-            save_report(memory, key, [*files, *map(str, OWN_FILES.rglob("*.py"))], report)
-        return report
-
-    def _build_key(self) -> str:
-        around = self._around
-        python = shutil.which("python", path=around.environment.get("PATH", ""))
-        parts = (self._config, around.folder, python, around.same_packages)
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+    def report(self) -> Report:
+        """Return what is wrong or doubtful."""
+        static = [
+            *check_metric(self._config, find_logged(self._modules), self._script),
+            *self._list_detours(),
+            *self._list_unset(),
+            *self._list_cut(),
+        ]
+        missing = list(self._find_missing_program())
+        if missing:
+            return Report(self._script, (*missing, *static))
+        try:
+            refuse_unseen(self._commands.before)
+            if self._wordless:
+                return Report(self._script, tuple(static))
+            answer = self._rehearse()
+        except Silent as silent:
+            return Report(self._script, tuple(static), str(silent))
+        verdict = judge(answer, self._case())
+        found = [self._place(one) for one in verdict.complaints]
+        if "complaints" in answer:
+            found += self._list_doubts(answer)
+        return Report(self._script, (*found, *static), verdict.not_checked)
 
     def read(self) -> Reading:
         """Return flags and metrics; raises Unseen."""
@@ -163,31 +154,6 @@ class _Check:
         )
         logged = find_logged(self._modules)
         return Reading(flags, logged, tuple(answer["subcommands"]), answer.get("style", ""))
-
-    def _examine(self) -> tuple[Report, list[str]]:
-        """Return the report, and the files that it depends on."""
-        static = [
-            *check_metric(self._config, find_logged(self._modules), self._script),
-            *self._list_detours(),
-            *self._list_unset(),
-            *self._list_cut(),
-        ]
-        missing = list(self._find_missing_program())
-        if missing:
-            return Report(self._script, (*missing, *static)), []
-        try:
-            refuse_unseen(self._commands.before)
-            if self._wordless:
-                return Report(self._script, tuple(static)), []
-            answer = self._rehearse()
-        except Silent as silent:
-            return Report(self._script, tuple(static), str(silent)), []
-        verdict = judge(answer, self._case())
-        found = [self._place(one) for one in verdict.complaints]
-        if "complaints" in answer:
-            found += self._list_doubts(answer)
-        used = [*answer.get("files", ()), *answer.get("packages", ())]
-        return Report(self._script, (*found, *static), verdict.not_checked), used
 
     def _rehearse(self, describing: bool = False) -> dict[str, Any]:
         around = self._around
@@ -287,40 +253,3 @@ class _Check:
             if isinstance(values, list) and len(values) > MOST_VALUES:
                 said = f"only {MOST_VALUES:,} of {len(values):,} values are asked about"
                 yield doubt(("parameters", name), said, "look at the others yourself")
-
-
-def load_report(folder: Path, key: str) -> Report | None:
-    """Return a remembered report, None if there is none or if a file has changed."""
-    try:
-        kept = json.loads((folder / f"{key}.json").read_text(encoding="utf-8"))
-        stamps, report = kept["stamps"], kept["report"]
-    except (OSError, ValueError, KeyError):
-        return None
-    if take_stamps(stamps) != stamps:
-        return None
-    problems = [Problem(**{**one, "path": tuple(one["path"])}) for one in report["problems"]]
-    return Report(report["script"], tuple(problems))
-
-
-def save_report(folder: Path, key: str, files: Sequence[str], report: Report) -> None:
-    """Remember a report as long as these files stay as they are; best effort."""
-    text = json.dumps({"stamps": take_stamps(files), "report": asdict(report)})
-    with contextlib.suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = folder / f"{key}.{os.getpid()}.new"
-        new.write_text(text, encoding="utf-8")
-        new.replace(folder / f"{key}.json")
-
-
-def take_stamps(files: Iterable[str]) -> dict[str, str]:
-    """Return the hash of each Python file, of others the time of the last change."""
-
-    def take(path: Path) -> str:
-        try:
-            if path.suffix == ".py":
-                return hashlib.sha256(path.read_bytes()).hexdigest()
-            return str(path.stat().st_mtime_ns)
-        except OSError:
-            return ""
-
-    return {file: take(Path(file)) for file in files}

@@ -24,29 +24,25 @@ SWEEP = "program: train.py\nmethod: grid\nparameters: {lr: {values: [0.1, 1]}}\n
 
 
 def bench_script_check(folder: Path) -> list[Figure]:
-    """Compare `sweep check` with `--no-check` and the script's own start, and when remembered."""
+    """Compare `sweep check` with `--no-check` and the script's own start."""
     (folder / "train.py").write_text(SCRIPT)
     (folder / "sweep.yaml").write_text(SWEEP)
     check = [str(Path(sys.executable).with_name("deployer")), "sweep", "check", "sweep.yaml"]
     script = [sys.executable, "train.py"]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
-    def measure(number: int) -> tuple[float, float, float, float]:
-        home = {**os.environ, "PATH": path, "DEPLOYER_HOME": str(folder / f"home-{number}")}
-        plain = _seconds([*check, "--no-check"], folder, home)
-        alone = _seconds(script, folder, home)
-        return plain, alone, _seconds(check, folder, home), _seconds(check, folder, home)
+    home = {**os.environ, "PATH": path, "DEPLOYER_HOME": str(folder / "home")}
 
-    measure(0)  # once unmeasured, so that files are in the cache
-    rows = [measure(number) for number in range(1, ROUNDS + 1)]
-    first = statistics.median(asked - plain - alone for plain, alone, asked, _ in rows)
-    again = statistics.median(known - plain for plain, _, _, known in rows)
-    plain, alone, *_ = (statistics.median(column) for column in zip(*rows, strict=True))
+    def measure() -> tuple[float, float, float]:
+        plain = _seconds([*check, "--no-check"], folder, home)
+        return plain, _seconds(script, folder, home), _seconds(check, folder, home)
+
+    measure()  # once unmeasured, so that files are in the cache
+    rows = [measure() for _ in range(ROUNDS)]
+    beyond = statistics.median(asked - plain - alone for plain, alone, asked in rows)
+    plain, alone, _ = (statistics.median(column) for column in zip(*rows, strict=True))
     detail = f"the script's own start {alone:.2f} s, --no-check {plain:.2f} s, n={ROUNDS}"
-    return [
-        Figure("sweep check beyond the script's import", first, "s", GOAL_SECONDS, detail),
-        Figure("sweep check, remembered", again, "s", GOAL_SECONDS, detail),
-    ]
+    return [Figure("sweep check beyond the script's import", beyond, "s", GOAL_SECONDS, detail)]
 
 
 def _seconds(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> float:

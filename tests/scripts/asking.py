@@ -29,7 +29,6 @@ def ask(
     method: str = "grid",
     same_packages: bool = True,
     seconds: float = 60.0,
-    memory: Path | None = None,
     python: str = sys.executable,
     may_end: bool = False,
     **environment: str,
@@ -43,7 +42,7 @@ def ask(
     path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
     own = {"HOME": str(folder), "PATH": path, **environment}
     around = Surroundings(folder, own, same_packages)
-    report = check_script(sweep.config, around, memory, seconds)
+    report = check_script(sweep.config, around, seconds)
     assert may_end or not (folder / "ran").exists()
     lines = []
     for one in report.problems:

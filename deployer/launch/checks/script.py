@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.checks import Question
@@ -66,7 +65,7 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
     if any("${" in word for word in request.words):
         return Report(not_checked="${ in its command would be read as a macro")
     around = Surroundings(project.code.folder, target.run_environment, target.runs_here)
-    report = check_script(request.started, around, paths.checks_folder())
+    report = check_script(request.started, around)
     if not project.metrics_variable:
         return report
     # The script itself logs nothing.

@@ -35,7 +35,6 @@ def begin(folder: str) -> None:
     session = Session(folder)
     sys.meta_path.insert(0, deployer_wandb.Finder(session))
     sys.meta_path.insert(0, Watcher(session))
-    sys.addaudithook(session.note_opened)
 
 
 class Watcher:

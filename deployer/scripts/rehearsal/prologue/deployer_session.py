@@ -59,7 +59,6 @@ class Session:
         self._record: Dict[str, Any] = {"suspects": [], "flags": [], "subcommands": []}
         self._left: Optional[Set[str]] = None
         self._seen: Set[Tuple[str, int]] = set()
-        self._opened: Set[str] = set()
         self._describe_last: Callable[[], Any] = list
         self.composed: Any = None  # by hydra
         self.style = ""
@@ -216,19 +215,6 @@ class Session:
 
     def _goes_on(self) -> bool:
         return self.judging or (self._mode == "start" and not self.describing)
-
-    def note_opened(self, event: str, given: Any) -> None:
-        """Note a file that is read, or a folder that is listed: flags may depend on it."""
-        if event not in ("open", "os.listdir", "os.scandir") or not isinstance(given[0], str):
-            return
-        if event == "open" and str(given[1] or "r")[:1] != "r":
-            return
-        caller = sys._getframe(0).f_back
-        if caller is None or caller.f_code.co_filename.startswith("<frozen importlib"):
-            return
-        path = os.path.join(self._project, given[0])
-        if path.startswith(self._project + os.sep) and "__pycache__" not in path:
-            self._opened.add(path)
 
     # The driver and its children.
 
@@ -428,9 +414,7 @@ class Session:
         return sorted({os.path.realpath(f) for f in files if f and self.is_of_project(f)})
 
     def _save(self) -> None:
-        self._record["files"] = sorted({*self._list_files(), *list(self._opened)[:1000]})
-        packages = [path for path in sys.path if path.endswith("-packages")]
-        self._record.update(packages=packages, foreign=self.foreign)
+        self._record.update(files=self._list_files(), foreign=self.foreign)
         _write(self._path, self._record)
 
 
