@@ -49,7 +49,7 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 class Build:
     """What to build; `secrets` are files for the build that do not end up in the image.
 
-    `pull` fetches the newest base images; `anew` uses nothing of earlier builds.
+    `anew` fetches the newest base images, and uses nothing of earlier builds.
     """
 
     reference: str
@@ -59,7 +59,6 @@ class Build:
     arguments: Mapping[str, str]
     labels: Mapping[str, str]
     secrets: Mapping[str, Path] = field(default_factory=dict)
-    pull: bool = False
     anew: bool = False
 
 
@@ -82,8 +81,7 @@ class Builder:
     def build(self, build: Build, tell: Tell) -> None:
         """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
         words = ["build", *BUILD_FLAGS[self.name], "--file", str(build.dockerfile)]
-        words += [PULL_FLAGS[self.name]] if build.pull else []
-        words += ["--no-cache"] if build.anew else []
+        words += ["--no-cache", PULL_FLAGS[self.name]] if build.anew else []
         words += ["--tag", build.reference, "--platform", build.platform]
         words += [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
         words += [f"--label={name}={value}" for name, value in build.labels.items()]

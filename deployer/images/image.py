@@ -19,15 +19,6 @@ from deployer.config.sections.image_reference import (
 )
 from deployer.errors import ConfigError, ImageError
 from deployer.images.architectures import predict_labels
-from deployer.images.bases import (
-    BASES_LABEL,
-    INPUTS_LABEL,
-    find_digests,
-    is_ours,
-    list_bases,
-    list_changed,
-    write_bases,
-)
 from deployer.images.bayes_modules import build_question, has_modules
 from deployer.images.builders import Build, Builder, Login, Tell, choose_builder
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
@@ -38,6 +29,7 @@ from deployer.images.scratch import open_scratch, remove_abandoned
 from deployer.text import format_bytes
 from deployer.waiting import run_program
 
+INPUTS_LABEL = "org.opencontainers.image.version"  # the hash of what went in, which is the tag
 CA = "DEPLOYER_REGISTRY_CA"
 # What the programs of a build read about package indexes; it may hold a password.
 INDEX_VARIABLES = (
@@ -67,14 +59,13 @@ def build_image(
 ) -> BuiltImage:
     """Build the image of a project unless the tool holds it already, and tell each step.
 
-    Its tag is the hash of what goes in. One on older bases is built anew; with `rebuild` any.
+    Its tag is the hash of what goes in. With `rebuild` it is built in any case, on the newest base.
     Raises ConfigError, ImageError.
     """
     inputs = read_inputs(settings, folder)
     builder = choose_builder(settings.builder, environment)
     reference = f"{settings.repository or _name_after(folder)}:{inputs.tag}"
-    bases = _find_bases(settings, inputs, environment, tell)
-    return _build(settings, _Plan(inputs, reference, bases, rebuild), builder, tell)
+    return _build(settings, inputs, reference, builder, tell, rebuild=rebuild)
 
 
 def push_image(
@@ -87,26 +78,20 @@ def push_image(
 ) -> str:
     """Return `repository@sha256:…` of the project's image in the registry.
 
-    Builds and pushes it unless the registry has it, on the bases as they are now; with `rebuild`
-    in any case. Raises ConfigError, ImageError, CloudError, and ImageError if there is an image of
-    somebody else's under its name.
+    Builds and pushes it unless the registry has it; with `rebuild` in any case, on the newest base.
+    Raises ConfigError, CloudError, and ImageError, also if another's image has its name.
     """
     remove_abandoned()
     inputs = read_inputs(settings, folder)
     registry = open_registry(settings, environment)
     reference = f"{registry.repository}:{inputs.tag}"
-    there = None if rebuild else registry.get_manifest(inputs.tag)
-    labels = _check_ours(registry, there, inputs.tag) if there else {}
-    bases = _find_bases(settings, inputs, environment, tell)
-    changed = list_changed(labels, bases) if there else []
-    if there and not changed:
+    if not rebuild and (there := registry.get_manifest(inputs.tag)):
+        _check_ours(registry, there, inputs.tag)
         tell(f"{reference}: the registry has it already")
         return f"{registry.repository}@{there.digest}"
-    for base in changed:
-        tell(f"{reference} was built on an older {base}: it is built anew")
     builder = choose_builder(settings.builder, environment)
     registry.check_push()
-    _build(settings, _Plan(inputs, reference, bases, rebuild), builder, tell)
+    _build(settings, inputs, reference, builder, tell, rebuild=rebuild)
     began = time.monotonic()
     tell(f"pushing {reference}")
     with _log_in(settings, registry.repository, environment) as login:
@@ -174,54 +159,36 @@ def check_bayes_modules(
     return has_modules(reference, done.returncode, done.stderr.decode(errors="replace"))
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is to be built: its inputs and name, the digests of its bases."""
-
-    inputs: Inputs
-    reference: str
-    bases: Mapping[str, str]
-    rebuild: bool
-
-
-def _find_bases(
-    settings: ImageConfig, inputs: Inputs, environment: Mapping[str, str], tell: Tell
-) -> dict[str, str]:
-    ca, bases = find_ca(settings, environment), _list_bases(settings, inputs)
-    return find_digests(bases, settings, environment, ca, tell)
-
-
-def _list_bases(settings: ImageConfig, inputs: Inputs) -> tuple[str, ...]:
-    arguments = {name: str(value) for name, value in settings.arguments.items()}
-    return list_bases(inputs.dockerfile.read_text(encoding="utf-8"), arguments)
-
-
-def _check_ours(registry: Registry, there: Manifest, tag: str) -> dict[str, str]:
-    """Return the labels of our image; raises ImageError for one that somebody else put there."""
-    labels = registry.get_labels(there)
-    if not is_ours(labels, tag):
+def _check_ours(registry: Registry, there: Manifest, tag: str) -> None:
+    """Raise ImageError for an image that was not made of these inputs."""
+    if registry.get_labels(there).get(INPUTS_LABEL) != tag:
         raise ImageError(
             f"{registry.repository}:{tag} in the registry is not ours: it lacks the label "
             f"{INPUTS_LABEL}={tag}",
             "deployer image push --rebuild puts ours in its place; `repository:` names another",
         )
-    return labels
 
 
-def _is_current(plan: _Plan, builder: Builder, tell: Tell) -> bool:
-    """Tell whether a tool holds the very image."""
-    if plan.rebuild or not builder.has_image(plan.reference):
+def _is_current(inputs: Inputs, reference: str, builder: Builder, tell: Tell) -> bool:
+    """Return True if a tool holds the very image."""
+    if not builder.has_image(reference):
         return False
-    labels = builder.get_labels(plan.reference)
-    if not is_ours(labels, plan.inputs.tag):
-        tell(f"{plan.reference} is there and not ours: it is built anew")
-        return False
-    return not list_changed(labels, plan.bases)
+    ours = builder.get_labels(reference).get(INPUTS_LABEL) == inputs.tag
+    if not ours:
+        tell(f"{reference} is there and not ours: it is built anew")
+    return ours
 
 
-def _build(settings: ImageConfig, plan: _Plan, builder: Builder, tell: Tell) -> BuiltImage:
-    inputs, reference = plan.inputs, plan.reference
-    if _is_current(plan, builder, tell):
+def _build(
+    settings: ImageConfig,
+    inputs: Inputs,
+    reference: str,
+    builder: Builder,
+    tell: Tell,
+    *,
+    rebuild: bool,
+) -> BuiltImage:
+    if not rebuild and _is_current(inputs, reference, builder, tell):
         tell(f"{reference}: built already")
         return BuiltImage(reference, builder.get_size(reference), 0.0, builder.name)
     if warning := warn_about_context(inputs):
@@ -238,10 +205,9 @@ def _build(settings: ImageConfig, plan: _Plan, builder: Builder, tell: Tell) -> 
             context,
             settings.platform,
             settings.arguments,
-            _list_labels(inputs, reference, plan.bases),
+            _list_labels(inputs, reference),
             _write_secrets(inputs.dockerfile, scratch, builder.environment),
-            pull=bool(plan.bases) and set(plan.bases) == set(_list_bases(settings, inputs)),
-            anew=plan.rebuild,
+            anew=rebuild,
         )
         builder.build(build, tell)
     seconds, size = time.monotonic() - began, builder.get_size(reference)
@@ -254,9 +220,8 @@ def _name_after(folder: Path) -> str:
     return f"localhost/{re.sub('[^a-z0-9]+', '-', folder.resolve().name.lower()).strip('-')}"
 
 
-def _list_labels(inputs: Inputs, reference: str, bases: Mapping[str, str]) -> dict[str, str]:
-    labels = {INPUTS_LABEL: inputs.tag, BASES_LABEL: write_bases(bases)}
-    labels["org.opencontainers.image.ref.name"] = reference
+def _list_labels(inputs: Inputs, reference: str) -> dict[str, str]:
+    labels = {INPUTS_LABEL: inputs.tag, "org.opencontainers.image.ref.name": reference}
     asked = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         done = run_program(asked, GIT_SECONDS, "`git describe`", cwd=inputs.context)

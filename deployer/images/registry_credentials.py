@@ -25,7 +25,6 @@ USER, PASSWORD, TOKEN = (
     "DEPLOYER_REGISTRY_PASSWORD",
     "DEPLOYER_REGISTRY_TOKEN",
 )
-OWN_LOGIN = (USER, PASSWORD, TOKEN)  # for the registry of `image.repository` alone
 # What Google calls whoever brings a token; other registries take any name beside one.
 TOKEN_USER = "oauth2accesstoken"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"

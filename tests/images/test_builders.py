@@ -139,7 +139,7 @@ def test_how_a_build_is_told(
     Path(f"{log}.labels").write_text(json.dumps([{"Config": config}]))
     assert build_image(settings, project, os.environ, lambda _: None).seconds == 0.0
     build_image(settings, project, os.environ, lambda _: None, rebuild=True)
-    assert "--no-cache" in log.read_text()
+    assert "--no-cache --pull " in log.read_text()
     Path(f"{log}.labels").write_text(json.dumps([{"Config": {"Labels": None}}]))
     told: list[str] = []
     build_image(settings, project, os.environ, told.append)

@@ -17,10 +17,9 @@ import requests
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.image_reference import Repository, parse_repository
 from deployer.errors import ConfigError, ImageError
-from deployer.images.bases import BASES_LABEL, INPUTS_LABEL, write_bases
 from deployer.images.context import read_inputs
 from deployer.images.failures import RegistryLogin, build_refusal
-from deployer.images.image import find_pushed, push_image
+from deployer.images.image import INPUTS_LABEL, find_pushed, push_image
 from deployer.images.image_archive import read_archive
 from deployer.images.image_file import load_image
 from deployer.images.registry import Registry
@@ -187,39 +186,9 @@ def test_an_image_under_our_tag_is_ours_only_by_its_label(
     loaded = load_image(ours, settings, given, lambda _: None)
     assert find_pushed(settings, project, given) == loaded.reference
     assert push_image(settings, project, given, lambda _: None) == loaded.reference
-
-
-def test_a_newer_base_makes_the_image_anew(
-    running: RunningRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where nothing builds images the error says that one was to be built."""
-    settings, given = _settings(running, "team/patched"), running.environment
-    base = f"{running.address}/team/base:1"
-    environment = {**given, "HOME": str(tmp_path), "PATH": str(tmp_path)}
-
-    def load(name: str, labels: dict[str, str], target: ImageConfig) -> str:
-        archive = _write_archive(tmp_path / "image.tar", name, labels)
-        return load_image(archive, target, given, lambda _: None).reference
-
-    def load_base(version: str) -> str:
-        return load(base, {"version": version}, _settings(running, "team/base"))
-
-    digest = load_base("1").partition("@")[2]
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "Dockerfile").write_text(f"FROM {base}\n")
-    tag = read_inputs(settings, project).tag
-    labels = {INPUTS_LABEL: tag, BASES_LABEL: write_bases({base: digest})}
-    pushed = load(f"{settings.repository}:{tag}", labels, settings)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert push_image(settings, project, environment, lambda _: None) == pushed
-    load_base("2")
-    told: list[str] = []
+    nowhere = {**given, "PATH": str(tmp_path)}  # where nothing builds images
     with pytest.raises(ImageError, match="nothing here builds images"):
-        push_image(settings, project, environment, told.append)
-    assert told == [f"{settings.repository}:{tag} was built on an older {base}: it is built anew"]
-    with pytest.raises(ImageError, match="nothing here builds images"):
-        push_image(settings, project, environment, told.append, rebuild=True)
+        push_image(settings, project, nowhere, lambda _: None, rebuild=True)
 
 
 def test_files_that_are_no_images(tmp_path: Path) -> None:
