@@ -1,7 +1,7 @@
 # What an agent's pod runs: Python, the packages of uv.lock, deployer (with supervisor and backend)
 # and the trainer; as user 1000, and on a read-only root file system too.
 #
-#   deployer image build                     or  docker build --tag trainer .
+#   deployer image push                      or  docker build --tag trainer .
 #
 # Arguments (`build_args:` in deployer.yaml):
 #   BASE        an image with Python 3.11 or newer and pip
@@ -10,12 +10,12 @@
 #               cpu:    PyTorch from its own index of CPU builds, of the same version
 #   EXTRAS      extras of pyproject.toml; empty leaves PyTorch out
 #   LEFT_OUT    packages that no agent needs; `deployer` in a pod needs them to start agents itself
-# Secrets, used by the build and left out of the image (`deployer image build` passes them along):
+# Secrets, used by the build and left out of the image (`deployer image push` passes them along):
 #   index       a shell file that sets PIP_INDEX_URL, UV_DEFAULT_INDEX and the like
 #   ca          the certificate authorities by which the package index is known
 #
 # Measured in November 2026 with buildah 1.28 (chroot, overlay) on 2 shared cores, Debian's Python
-# 3.11 (74 MB) as BASE, packages in the build's cache; `deployer image build` says the same of yours:
+# 3.11 (74 MB) as BASE, packages in the build's cache; `deployer image push` says the same of yours:
 #                              on disk   in a registry   first build   after a change of code
 #   VARIANT=cuda               6.17 GB   3.30 GB         212 s         13 s, 1.1 MB to push
 #   EXTRAS= (no PyTorch)       195 MB    70 MB           14 s          2.5 s, 1.1 MB

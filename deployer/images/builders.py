@@ -206,7 +206,7 @@ def choose_builder(wanted: str | None, environment: Mapping[str, str]) -> Builde
             return Builder(name, environment)
         problems.append(f"{name}: {problem}")
     if wanted:
-        hint = f"install or start {wanted}, or leave --builder out"
+        hint = f"install or start {wanted}, or leave `builder:` out in deployer.yaml"
         raise ImageError(f"{wanted} does not work: {problems[0].partition(': ')[2]}", hint)
     raise ImageError(f"nothing here builds images ({'; '.join(problems)})", INSTALL)
 

@@ -43,7 +43,7 @@ REMEDIES = (
     (
         r"connect to the docker daemon|permission denied while|newuidmap|user namespace"
         r"|operation not permitted",
-        "choose another tool (--builder), or run it as a user who may build",
+        "choose another tool (`image: {{builder: …}}`), or run it as a user who may build",
     ),
     (r"unauthorized|authentication required|denied:|access denied", LOGIN),
     (

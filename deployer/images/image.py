@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from deployer.config.sections.image import SECTION, ImageConfig
@@ -39,33 +38,18 @@ INDEX_VARIABLES = (
 AUTHORITIES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
-@dataclass(frozen=True)
-class BuiltImage:
-    """An image that a tool holds; `seconds` is 0 if it was there already."""
-
-    reference: str
-    size_bytes: int
-    seconds: float
-    builder: str
-
-
 def build_image(
-    settings: ImageConfig,
-    folder: Path,
-    environment: Mapping[str, str],
-    tell: Tell,
-    *,
-    rebuild: bool = False,
-) -> BuiltImage:
-    """Build the image of a project unless the tool holds it already, and tell each step.
+    settings: ImageConfig, folder: Path, environment: Mapping[str, str], tell: Tell
+) -> tuple[str, Builder]:
+    """Return the image of a project, and the tool that holds it, by which it is built if needed.
 
-    Its tag is the hash of what goes in. With `rebuild` it is built in any case, on the newest base.
-    Raises ConfigError, ImageError.
+    Its tag is the hash of what goes in. Raises ConfigError, ImageError.
     """
     inputs = read_inputs(settings, folder)
     builder = choose_builder(settings.builder, environment)
     reference = f"{settings.repository or _name_after(folder)}:{inputs.tag}"
-    return _build(settings, inputs, reference, builder, tell, rebuild=rebuild)
+    _build(settings, inputs, reference, builder, tell)
+    return reference, builder
 
 
 def push_image(
@@ -186,11 +170,11 @@ def _build(
     builder: Builder,
     tell: Tell,
     *,
-    rebuild: bool,
-) -> BuiltImage:
+    rebuild: bool = False,
+) -> None:
     if not rebuild and _is_current(inputs, reference, builder, tell):
         tell(f"{reference}: built already")
-        return BuiltImage(reference, builder.get_size(reference), 0.0, builder.name)
+        return
     if warning := warn_about_context(inputs):
         tell(f"warning: {warning}")
     tell(f"building {reference} with {builder.name} from {len(inputs.files)} files")
@@ -212,7 +196,6 @@ def _build(
         builder.build(build, tell)
     seconds, size = time.monotonic() - began, builder.get_size(reference)
     tell(f"built {reference}: {format_bytes(size)}, {seconds:.0f} s")
-    return BuiltImage(reference, size, seconds, builder.name)
 
 
 def _name_after(folder: Path) -> str:

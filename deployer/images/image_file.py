@@ -10,7 +10,7 @@ from pathlib import Path
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.image_reference import split_reference
 from deployer.errors import ConfigError
-from deployer.images.builders import Builder, Tell
+from deployer.images.builders import Tell
 from deployer.images.image import build_image, open_registry
 from deployer.images.image_archive import Archive, read_archive
 from deployer.images.registry import Registry
@@ -46,17 +46,17 @@ def save_image(
     """
     if not path.parent.is_dir():
         raise ConfigError(str(path), f"there is no folder {path.parent}")
-    built = build_image(settings, folder, environment, tell)
+    reference, builder = build_image(settings, folder, environment, tell)
     unfinished = path.with_name(f"{path.name}.partial")
     unfinished.unlink(missing_ok=True)
     try:
-        tell(f"saving {built.reference}")
-        Builder(built.builder, environment).save(built.reference, unfinished, tell)
+        tell(f"saving {reference}")
+        builder.save(reference, unfinished, tell)
         archive = read_archive(unfinished)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
-    return SavedImage(path, built.reference, archive.digest, path.stat().st_size)
+    return SavedImage(path, reference, archive.digest, path.stat().st_size)
 
 
 def load_image(

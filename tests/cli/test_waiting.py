@@ -121,7 +121,6 @@ data preload d
 data delete d --kept -y
 """
 BUILDERS = """
-image build
 image save image.tar
 """
 GIT = """
@@ -330,7 +329,7 @@ wandb accept: agents scale 2 SWEEP
 wandb accept: doctor
 registry accept: image push
 s3 accept: data get d
-builders sleep: image build --builder docker
+builders sleep: image save image.tar
 git sleep: up grid.yaml -y
 """
 # Nothing but this machine and its files, a sweep that runs, or Google's cloud (tests/gke).

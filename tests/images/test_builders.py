@@ -11,7 +11,7 @@ import pytest
 
 from deployer.config.sections.image import ImageConfig
 from deployer.errors import ImageError
-from deployer.images.builders import Login, choose_builder
+from deployer.images.builders import Build, Login, choose_builder
 from deployer.images.failures import build_tool_failure
 from deployer.images.image import build_image, check_bayes_modules
 from deployer.images.registry_credentials import Credentials, write_auth_file
@@ -57,7 +57,7 @@ def test_nothing_builds(programs: Path) -> None:
         choose_builder(None, os.environ)
     with pytest.raises(ImageError, match="docker does not work: Cannot connect") as raised:
         choose_builder("docker", os.environ)
-    assert raised.value.hint == "install or start docker, or leave --builder out"
+    assert raised.value.hint == "install or start docker, or leave `builder:` out in deployer.yaml"
 
 
 def test_the_first_that_works(programs: Path) -> None:
@@ -125,8 +125,10 @@ def test_how_a_build_is_told(
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:hidden@index.example/simple")
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/authorities.pem")
     settings = ImageConfig(build_args={"BASE": "python:3"}, builder="docker")
-    built = build_image(settings, project, os.environ, lambda _: None)
-    assert (built.size_bytes, built.builder) == (4000, "docker")
+    told: list[str] = []
+    reference, builder = build_image(settings, project, os.environ, told.append)
+    assert builder.name == "docker"
+    assert told[-1].startswith(f"built {reference}: 4 kB, ")
     build = next(line for line in log.read_text().splitlines() if " build " in line)
     assert "--platform linux/amd64 --build-arg=BASE=python:3 " in build
     assert "--secret=id=ca,src=/etc/authorities.pem" in build
@@ -134,16 +136,18 @@ def test_how_a_build_is_told(
     assert "hidden" not in log.read_text()
     assert "--pull" not in build
     assert "--no-cache" not in build
-    tag = built.reference.rpartition(":")[2]
+    tag = reference.rpartition(":")[2]
     config = {"Labels": {"org.opencontainers.image.version": tag}}
     Path(f"{log}.labels").write_text(json.dumps([{"Config": config}]))
-    assert build_image(settings, project, os.environ, lambda _: None).seconds == 0.0
-    build_image(settings, project, os.environ, lambda _: None, rebuild=True)
+    build_image(settings, project, os.environ, told.append)
+    assert told[-1] == f"{reference}: built already"
+    again = Build(reference, project / "Dockerfile", project, "linux/amd64", {}, {}, anew=True)
+    builder.build(again, lambda _: None)
     assert "--no-cache --pull " in log.read_text()
     Path(f"{log}.labels").write_text(json.dumps([{"Config": {"Labels": None}}]))
-    told: list[str] = []
+    told.clear()
     build_image(settings, project, os.environ, told.append)
-    assert told[0] == f"{built.reference} is there and not ours: it is built anew"
+    assert told[0] == f"{reference} is there and not ours: it is built anew"
 
 
 FAILURES = (
@@ -152,7 +156,7 @@ FAILURES = (
     ("ERROR: failed: toomanyrequests: You have reached your pull rate limit", "docker login"),
     ("Error: initializing source docker://x: manifest unknown", "is the base image there"),
     ("error: Failed to fetch: `https://pypi.org/simple/uv/`", "can this machine reach the pack"),
-    ("Error: cannot set up namespace: newuidmap: not found", "choose another tool (--builder)"),
+    ("Error: cannot set up namespace: newuidmap: not found", "choose another tool (`image: {b"),
     ("unauthorized: authentication required", "export DEPLOYER_REGISTRY_USER=… DEPLOYER_REG"),
     ("Error: pushing: dial tcp 10.0.0.9:443: connect: connection refused", "is the registry up"),
     ("exec /bin/sh: exec format error", "`platform:` in the section `image:` is not this mach"),

@@ -4,31 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption, read_config
-from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError
+from deployer.config.project import Flags
 from deployer.text import format_bytes
 
-if TYPE_CHECKING:
-    from deployer.config.sections.image import ImageConfig
+app = make_app("Push, save or load the agents' image.")
 
-app = make_app("Build, push, save or load the agents' image.")
-
-BuilderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--builder", metavar="BUILDER", help="docker, podman or buildah; left out: what works."
-    ),
-]
-VariantOption = Annotated[
-    str | None, typer.Option("--variant", metavar="VARIANT", help="cpu, cuda or cuda12.")
-]
 RepositoryOption = Annotated[
     str | None,
     typer.Option(
@@ -45,50 +32,28 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.
 
 
 @app.command()
-def build(
-    builder: BuilderOption = None,
-    variant: VariantOption = None,
-    repository: RepositoryOption = None,
-    rebuild: RebuildOption = False,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Build the image unless it is there; its tag is the hash of what goes in."""
-    from deployer.images.image import build_image
+def push(rebuild: RebuildOption = False, output: OutputOption = Output.TABLE) -> None:
+    """Build and push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST.
 
-    settings, project = _read(builder, variant, repository)
-    built = build_image(settings, project.folder, project.environment, say, rebuild=rebuild)
-    _show(built, built.reference, output)
-
-
-@app.command()
-def push(
-    builder: BuilderOption = None,
-    variant: VariantOption = None,
-    repository: RepositoryOption = None,
-    rebuild: RebuildOption = False,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST."""
+    Its tag is the hash of what goes in.
+    """
     from deployer.images.image import push_image
 
-    settings, project = _read(builder, variant, repository)
-    pinned = push_image(settings, project.folder, project.environment, say, rebuild=rebuild)
+    project = read_config(Flags())
+    pinned = push_image(project.image, project.folder, project.environment, say, rebuild=rebuild)
     _show({"reference": pinned}, pinned, output)
 
 
 @app.command()
-def save(
-    file: FileArgument,
-    builder: BuilderOption = None,
-    variant: VariantOption = None,
-    repository: RepositoryOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Write the image to a file, to be carried to where no registry of ours is reached."""
+def save(file: FileArgument, output: OutputOption = Output.TABLE) -> None:
+    """Write the image to a file, to be carried to where no registry of ours is reached.
+
+    It is built unless it is there.
+    """
     from deployer.images.image_file import save_image
 
-    settings, project = _read(builder, variant, repository)
-    saved = save_image(settings, project.folder, file, project.environment, say)
+    project = read_config(Flags())
+    saved = save_image(project.image, project.folder, file, project.environment, say)
     size = format_bytes(saved.size_bytes)
     _show(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}", output)
 
@@ -101,9 +66,14 @@ def load(
 
     Prints REGISTRY/NAME@sha256:DIGEST, as agents name the image.
     """
+    from deployer.config.sections.image_reference import parse_repository
     from deployer.images.image_file import load_image
 
-    settings, project = _read(None, None, repository)
+    project = read_config(Flags())
+    settings = project.image
+    if repository:
+        parse_repository(repository)
+        settings = replace(settings, repository=repository)
     loaded = load_image(file, settings, project.environment, say)
     _show(loaded, loaded.reference, output)
 
@@ -113,24 +83,3 @@ def _show(value: object, text: str, output: str) -> None:
         show_json(value)
     else:
         show(text)
-
-
-def _read(
-    builder: str | None, variant: str | None, repository: str | None
-) -> tuple[ImageConfig, Project]:
-    """Return deployer.yaml's section with what the flags say instead, and the project."""
-    from deployer.config.sections.image import BUILDERS
-    from deployer.config.sections.image_reference import parse_repository
-
-    project = read_config(Flags())
-    for flag, value, known in (
-        ("--builder", builder, BUILDERS),
-        ("--variant", variant, ("cpu", "cuda", "cuda12")),
-    ):
-        if value and value not in known:
-            raise ConfigError(flag, f"'{value}' is not known", f"one of: {', '.join(known)}")
-    given = {"builder": builder, "variant": variant, "repository": repository}
-    if repository:
-        parse_repository(repository)
-    named = {name: value for name, value in given.items() if value}
-    return replace(project.image, **named), project  # type: ignore[arg-type]

@@ -63,11 +63,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
         "drivers install --device-plugin --node-selector gpu=yes",
     ),
     ("drivers", "remove"): ("drivers remove",),
-    ("image", "build"): (
-        "image build",
-        "image build --builder podman --repository registry.example/team/trainer",
-    ),
-    ("image", "push"): ("image push",),
+    ("image", "push"): ("image push", "image push --rebuild"),
     ("image", "save"): ("image save image.tar",),
     ("image", "load"): ("image load image.tar",),
     ("gke", "plan"): ("gke plan", "gke plan l4-spot -o json"),

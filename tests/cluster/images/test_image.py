@@ -75,7 +75,8 @@ def test_second_push_does_nothing(
     assert TOLD[-1].endswith("the registry has it already")
     log = registry.read_log()
     assert log.count('"PUT ') + log.count('"POST ') == writes
-    assert build_image(settings, project, os.environ, TOLD.append).seconds == 0.0
+    reference, _ = build_image(settings, project, os.environ, TOLD.append)
+    assert TOLD[-1] == f"{reference}: built already"
     assert PASSWORD not in "".join(TOLD)
 
 
@@ -95,7 +96,7 @@ def test_code_change_pushes_no_more_than_the_code(
 
 @pytest.mark.usefixtures("pushed")
 def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig) -> None:
-    image = build_image(settings, project, os.environ, TOLD.append).reference
+    image, _ = build_image(settings, project, os.environ, TOLD.append)
     assert workshop.run(image, "id", "-u") == "1000"
     code = (
         "import deployer, deployer.agent, deployer.backend.server.app, trainer, wandb, sys; "
@@ -117,7 +118,7 @@ def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig
 
 @pytest.mark.usefixtures("pushed")
 def test_what_bayes_lacks(project: Path, settings: ImageConfig) -> None:
-    tag = build_image(settings, project, os.environ, TOLD.append).reference
+    tag, _ = build_image(settings, project, os.environ, TOLD.append)
     with pytest.raises(ImageError, match=f"torch, scipy in the embedded backend's image, {tag}"):
         check_bayes_modules(settings, project, os.environ, "python3")
     assert not check_bayes_modules(settings, project, os.environ, "python2")
