@@ -44,12 +44,6 @@ def doctor(
         bool,
         typer.Option("--fix", help="Make what is missing where that is safe, and say so."),
     ] = False,
-    deep: Annotated[
-        bool,
-        typer.Option(
-            "--deep", help="Also ask from inside: a pod without a GPU, gone in five minutes."
-        ),
-    ] = False,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
     no_check: NoCheckOption = False,
@@ -74,9 +68,9 @@ def doctor(
         )
         for warning in request.sweep.warnings:
             say(f"warning: {warning}")
-    findings = diagnose(config, request, deep=deep)
+    findings = diagnose(config, request)
     if fix and mend(config, findings, say):
-        findings = diagnose(config, request, deep=deep)
+        findings = diagnose(config, request)
     if output == "json":
         show_json({"findings": build_findings(findings)})
     else:

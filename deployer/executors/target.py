@@ -109,14 +109,12 @@ class Surroundings:
 class Demand:
     """What a target is examined for: so many agents, the first of them in `plan`.
 
-    `script` is the program of their runs, if it is known and here. With `deep`, what can be told
-    only by a pod is asked by one. `bayes` is as in `Limits`.
+    `script` is the program of their runs, if it is known and here. `bayes` is as in `Limits`.
     """
 
     plan: Plan
     agents: int = 1
     script: Path | None = None
-    deep: bool = False
     bayes: bool = False
 
 

@@ -16,7 +16,7 @@ from deployer.kube.names import build_labels
 from deployer.kube.objects import find_container_state
 from deployer.waiting import waiting_for
 
-COMPONENT = "doctor"
+COMPONENT = "image-check"
 TTL_SECONDS = 60  # then it deletes itself, whoever has died meanwhile
 POLL_SECONDS = 0.5
 RESOURCES = {"cpu": "100m", "memory": "128Mi"}
@@ -49,7 +49,7 @@ def build_probe(
         "apiVersion": JOB.api_version,
         "kind": JOB.kind,
         "metadata": {
-            "name": f"deployer-doctor-{uuid.uuid4().hex[:8]}",
+            "name": f"deployer-image-check-{uuid.uuid4().hex[:8]}",
             "namespace": metadata.get("namespace"),
             "labels": labels,
         },
@@ -73,8 +73,8 @@ def _slim(pod: Mapping[str, Any], command: list[str]) -> dict[str, Any]:
 def run_probe(
     kube: Kube,
     job: Manifest,
-    grows: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    grows: bool,
+    tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """Create the Job, wait until its pod has ended, and delete it; tell why the pod waits.

@@ -198,13 +198,13 @@ class KubernetesTarget(Target):
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
         project = self.project
-        found = examine_cluster(self.open_kube(), lambda: self.build_case(demand))
+        found = examine_cluster(self.open_kube(), lambda: self._build_case(demand))
         if not demand.bayes or any(one.is_error and one.code in NO_PODS for one in found):
             return found
-        ask = partial(examine_bayes, self.open_kube(), project, self.grows, demand.deep)
+        ask = partial(examine_bayes, self.open_kube(), project)
         return (*found, *Question("bayes", "method bayes", ask).examine())
 
-    def build_case(self, demand: Demand) -> Case:
+    def _build_case(self, demand: Demand) -> Case:
         """Return what is examined: the cluster, and the first agent's Job if there can be one."""
         project, kube = self.project, self.open_kube()
         section = replace(self.section, namespace=kube.namespace)
@@ -226,8 +226,6 @@ class KubernetesTarget(Target):
             image=project.image,
             environment=project.environment,
             grows=self.grows,
-            deep=demand.deep,
-            server_url="" if project.embedded else demand.plan.base_url,
         )
 
     def provision(self, limits: Limits, tell: Tell) -> None:

@@ -26,13 +26,10 @@ from deployer.text import format_bytes
 LEAST_FREE_BYTES = 1 << 30  # a few checkpoints, or the image that a builder unpacks
 
 
-def diagnose(project: Project, request: Request | None, *, deep: bool) -> tuple[Finding, ...]:
-    """Return all that is right, wrong or unknown; with a request, of its sweep, too.
-
-    With `deep`, a short-lived pod asks what only a pod can tell.
-    """
+def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
+    """Return all that is right, wrong or unknown; with a request, of its sweep, too."""
     target = find_target(project)
-    demand = _build_demand(project, target, request, deep)
+    demand = _build_demand(project, target, request)
     questions = [
         *_list_own_questions(project, target, request),
         Question("server", project.wandb, lambda: examine_server(project, target)),
@@ -49,11 +46,11 @@ def mend(project: Project, findings: Sequence[Finding], tell: Tell) -> bool:
     return any(done)
 
 
-def _build_demand(project: Project, target: Target, request: Request | None, deep: bool) -> Demand:
+def _build_demand(project: Project, target: Target, request: Request | None) -> Demand:
     url = target.backend_url if project.embedded else project.wandb
     plan = build_draft(project, url, project.embedded)
     bayes = project.embedded and request is not None and request.is_bayes
-    return Demand(plan, project.replicas, _find_script(project, request), deep, bayes)
+    return Demand(plan, project.replicas, _find_script(project, request), bayes)
 
 
 def _find_script(project: Project, request: Request | None) -> Path | None:

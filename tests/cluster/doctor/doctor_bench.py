@@ -37,9 +37,9 @@ class Bench:
     def write(self, content: Mapping[str, Any]) -> None:
         (self.folder / "deployer.yaml").write_text(yaml.safe_dump(dict(content)))
 
-    def examine(self, *, deep: bool = False) -> list[Finding]:
+    def examine(self) -> list[Finding]:
         project = read_project(self.folder, None, **self.environment)
-        return list(diagnose(project, None, deep=deep))
+        return list(diagnose(project, None))
 
     def list_wrong(self) -> dict[str, Finding]:
         return {one.code: one for one in self.examine() if one.severity is Severity.ERROR}

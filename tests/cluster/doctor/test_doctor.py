@@ -11,17 +11,10 @@ from typing import Any
 import pytest
 
 from deployer.config.sections.image_reference import Repository
-from deployer.executors.kubernetes.examination.reach import examine_reach
-from deployer.executors.kubernetes.target import KubernetesTarget
-from deployer.executors.target import Demand
-from deployer.findings import Severity
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import Credentials
-from deployer.kube.kinds import JOB
-from deployer.launch.agents.planning import build_draft
 from deployer.launch.checks.doctor import mend
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.doctor.broken import CASES, secret
 from tests.cluster.doctor.doctor_bench import (
@@ -143,22 +136,6 @@ def test_an_image_is_asked_of_its_registry(
     assert (code, said) == ("image", "the registry has no tag v2; there is v1")
     bench.paste(remedy)
     assert bench.list_wrong() == {}
-
-
-def test_a_pod_tells_whether_the_server_is_reached_from_inside(
-    bench: Bench, cluster: Cluster, namespace: str
-) -> None:
-    bench.write(build(namespace))
-    [found] = [one for one in bench.examine(deep=True) if one.code == "reach-inside"]
-    assert (found.severity, found.message) == (Severity.OK, "a pod reaches it")
-    project = read_project(bench.folder, None, **bench.environment)
-    case = KubernetesTarget("kubernetes", project).build_case(
-        Demand(build_draft(project, "", True))
-    )
-    [found] = examine_reach(case, f"http://{cluster.host}:9")
-    assert found.severity is Severity.ERROR
-    assert "Connection refused" in found.message
-    assert open_client(cluster.kubeconfig, namespace).list_objects(JOB) == []
 
 
 @pytest.mark.full

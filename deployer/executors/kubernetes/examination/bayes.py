@@ -1,4 +1,4 @@
-"""Whether the image of the embedded backend can search by a model: asked of it with `--deep`."""
+"""What the doctor says of `method: bayes`, whose image only a pod can look into."""
 
 from __future__ import annotations
 
@@ -6,24 +6,18 @@ from collections.abc import Iterator
 
 from deployer.config.project import Project
 from deployer.executors.kubernetes.backend.deployment import find_image, is_made
-from deployer.executors.kubernetes.backend.image_check import check_bayes_modules
-from deployer.findings import Finding, right, unknown
+from deployer.findings import Finding, unknown
 from deployer.images.bayes_modules import list_modules
 from deployer.kube.client import Kube
 
 
-def examine_bayes(kube: Kube, project: Project, grows: bool, deep: bool) -> Iterator[Finding]:
-    """Ask the image of a backend that is not made yet. Raises ImageError, KubeError."""
-    if is_made(kube):
-        return  # the server says it itself
-    image = project.backend.image or find_image(project)
-    subject, wanted = f"image {image or project.image.repository}", " and ".join(list_modules())
-    if image is None or not deep:
-        said = f"`up` checks in a pod that it has {wanted}, which method bayes needs"
-        yield unknown(
-            "bayes", subject, said, "" if image is None else "deployer doctor --deep FILE"
-        )
-    elif why := check_bayes_modules(kube, project, grows, lambda _: None):
-        yield unknown("bayes", subject, f"whether it has {wanted} is not checked: {why}")
-    else:
-        yield right("bayes", subject, f"has {wanted}, which method bayes needs")
+def examine_bayes(kube: Kube, project: Project) -> Iterator[Finding]:
+    """Say that `up` asks the image of a backend that is not made yet. Raises ImageError, KubeError.
+
+    A backend that is there reports itself what it lacks.
+    """
+    if not is_made(kube):
+        image = project.backend.image or find_image(project) or project.image.repository
+        modules = " and ".join(list_modules())
+        said = f"`up` checks in a pod that it has {modules}, which method bayes needs"
+        yield unknown("bayes", f"image {image}", said)

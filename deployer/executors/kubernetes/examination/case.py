@@ -25,8 +25,7 @@ class Case:
     """`folder` is the project's. `job` is the first of `pods` Jobs, None if none can be built.
 
     `own` are objects that are made with them. `backend` is that of the cluster, if it is meant.
-    `grows` tells that nodes come which are not there yet. With `deep` a pod opens `server_url`,
-    or the address of the cluster's own backend.
+    `grows` tells that nodes come which are not there yet.
     """
 
     kube: Kube
@@ -40,8 +39,6 @@ class Case:
     image: ImageConfig = field(default_factory=ImageConfig)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     grows: bool = False
-    deep: bool = False
-    server_url: str = ""
 
     @property
     def namespace(self) -> str:

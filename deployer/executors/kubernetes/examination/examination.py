@@ -22,7 +22,6 @@ from deployer.executors.kubernetes.examination.policy import (
 )
 from deployer.executors.kubernetes.examination.queue import examine_priority, examine_queue
 from deployer.executors.kubernetes.examination.quota import examine_limits, examine_quota
-from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.examination.rights import examine_rights
 from deployer.findings import Finding, right, wrong
 from deployer.kube.client import Kube
@@ -68,18 +67,12 @@ def _list_namespace_questions(case: Case) -> Sequence[Question]:
         Question("image", f"image {image}", lambda: examine_image(case)),
         Question("pod-security", f"Pod Security of {name}", lambda: examine_pod_security(case)),
         Question("admission", "admission", lambda: examine_admission(case)),
-        *(_list_probes(case) if case.deep and case.server_url else ()),
         Question("backend", f"embedded backend in {name}", lambda: _examine_backend(case)),
     )
 
 
 def _name_priority(case: Case) -> str:
     return f"WorkloadPriorityClass {case.section.queue_priority}"
-
-
-def _list_probes(case: Case) -> Iterator[Question]:
-    subject = f"pods to {case.server_url}"
-    yield Question("reach-inside", subject, lambda: examine_reach(case, case.server_url))
 
 
 def _list_data_checks(case: Case) -> Iterator[Check]:
@@ -101,5 +94,3 @@ def _examine_backend(case: Case) -> Iterator[Finding]:
         yield wrong("backend", subject, trouble.message, trouble.hint)
     else:
         yield right("backend", subject, f"serves {found.url}")
-        if case.deep:
-            yield from examine_reach(case, found.url)
