@@ -13,7 +13,6 @@ from pathlib import Path
 from deployer.config.sections.image import SECTION, ImageConfig
 from deployer.config.sections.image_reference import (
     Repository,
-    parse_image,
     parse_repository,
 )
 from deployer.errors import ConfigError, ImageError
@@ -97,21 +96,6 @@ def find_pushed(settings: ImageConfig, folder: Path, environment: Mapping[str, s
         return None
     _check_ours(registry, there, inputs.tag)
     return f"{registry.repository}@{there.digest}"
-
-
-def find_labels(
-    settings: ImageConfig, folder: Path, environment: Mapping[str, str], named: str | None
-) -> Mapping[str, str]:
-    """Return the labels of the image that is named, or else will be built; empty if none is.
-
-    Raises ConfigError, ImageError, CloudError.
-    """
-    if named is None:
-        return predict_image_labels(settings, folder)
-    repository, tag = parse_image(named)
-    credentials = find_credentials(repository, environment)
-    ca = find_ca(settings, environment)
-    return read_labels(Registry(repository, credentials, ca, settings.plain_http), tag)
 
 
 def predict_image_labels(settings: ImageConfig, folder: Path) -> Mapping[str, str]:

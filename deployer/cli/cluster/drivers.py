@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,18 +20,13 @@ from deployer.cli.shell.options import (
     OutputOption,
     read_config,
     read_duration,
-    read_positive_duration,
 )
-from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError, DeployerError, KubeError
-from deployer.text import format_count
+from deployer.config.project import Flags
+from deployer.errors import ConfigError, KubeError
 
 if TYPE_CHECKING:
-    from deployer.config.sections.kubernetes import ClusterConfig
     from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
-    from deployer.executors.kubernetes.gpu_drivers.smoke_test import Smoke
     from deployer.executors.kubernetes.gpu_drivers.survey import Survey
-    from deployer.kube.client import Kube
 
 app = make_app("GPU drivers of a cluster's nodes.")
 
@@ -79,26 +73,6 @@ WaitOption = Annotated[
 
 @app.command()
 def status(
-    smoke: Annotated[
-        bool, typer.Option("--smoke", help="Run `nvidia-smi` in a pod on each node with GPUs.")
-    ] = False,
-    image: Annotated[
-        str | None,
-        typer.Option(
-            "--image",
-            metavar="IMAGE",
-            help="The pods' image; else `kubernetes.image`, else NVIDIA's.",
-        ),
-    ] = None,
-    timeout: Annotated[
-        float,
-        typer.Option(
-            "--timeout",
-            metavar="DURATION",
-            parser=read_positive_duration,
-            help="How long a pod may take.",
-        ),
-    ] = "3m",  # type: ignore[assignment]
     context: ContextOption = None,
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
@@ -107,20 +81,11 @@ def status(
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
-    config = read_config(Flags(on=on))
-    cluster = _load_section(config)
-    kube = open_client(config, context, namespace)
-    survey = survey_cluster(kube)
-    found = _smoke(kube, cluster, survey, image, timeout) if smoke else None
+    survey = survey_cluster(open_client(read_config(Flags(on=on)), context, namespace))
     if output == "json":
-        show_json(_describe(survey, found))
+        show_json(_describe(survey))
     else:
-        _show(survey, found)
-    for sentence in _list_mismatches(config, found or ()):
-        say(f"warning: {sentence}")
-    failed = [one.node or "any node" for one in found or () if not one.ok]
-    if failed:
-        raise KubeError(f"nvidia-smi did not run on {', '.join(failed)}", "deployer drivers status")
+        _show(survey)
 
 
 @app.command()
@@ -174,52 +139,7 @@ def remove(
         say("nothing of ours is installed")
 
 
-def _load_section(config: Project) -> ClusterConfig:
-    return config.kubernetes
-
-
-def _smoke(
-    kube: Kube, cluster: ClusterConfig, survey: Survey, image: str | None, wait_seconds: float
-) -> tuple[Smoke, ...]:
-    """Ask every node, or any one where nodes may not be listed."""
-    from deployer.executors.kubernetes.gpu_drivers.smoke_test import (
-        DEFAULT_IMAGE,
-        SmokePod,
-        any_node,
-        run_smoke,
-    )
-
-    gpu = cluster.gpu
-    product = {gpu.product_label: gpu.product} if gpu and gpu.product else {}
-    pod = SmokePod(
-        image or cluster.image or DEFAULT_IMAGE,
-        cluster.image_pull_secrets,
-        cluster.queue,
-        {**cluster.node_selector, **product},
-        cluster.runtime_class,
-    )
-    resource = gpu.resource if gpu else "nvidia.com/gpu"
-    nodes = survey.nodes if survey.complete else (any_node(resource),)
-    say(f"nvidia-smi runs in a pod on {format_count(len(nodes), 'node')}")
-    return run_smoke(kube, nodes, pod, wait_seconds=wait_seconds)
-
-
-def _list_mismatches(config: Project, smoke: Sequence[Smoke]) -> list[str]:
-    """Name the GPUs that have answered and for which the agents' image has no kernels."""
-    from deployer.images.architectures import explain_mismatch, read_architectures
-    from deployer.images.image import find_labels
-
-    gpus = {one.said.partition(",")[0] for one in smoke if one.ok}
-    try:
-        image, named = config.image, config.kubernetes.image
-        labels = find_labels(image, config.folder, config.environment, named) if gpus else {}
-    except DeployerError:  # which `doctor` says
-        return []
-    found = (explain_mismatch(read_architectures(labels), gpu) for gpu in sorted(gpus))
-    return [sentence for sentence in found if sentence]
-
-
-def _show(survey: Survey, smoke: tuple[Smoke, ...] | None) -> None:
+def _show(survey: Survey) -> None:
     rows = [
         _build_row(node, resource)
         for node in survey.nodes
@@ -227,11 +147,6 @@ def _show(survey: Survey, smoke: tuple[Smoke, ...] | None) -> None:
     ]
     if rows:
         show_table(COLUMNS, rows)
-    if smoke is not None:
-        show_table(
-            ("NODE", "RAN", "NVIDIA-SMI"),
-            [(one.node or "any", "yes" if one.ok else "no", one.said) for one in smoke],
-        )
     for sentence in (*_list_troubles(survey), *survey.limits, *survey.quotas):
         say(sentence)
 
@@ -260,7 +175,7 @@ def _list_troubles(survey: Survey) -> list[str]:
     return [*filter(None, gaps), *obstacles, *none]
 
 
-def _describe(survey: Survey, smoke: tuple[Smoke, ...] | None) -> dict[str, Any]:
+def _describe(survey: Survey) -> dict[str, Any]:
     nodes = [
         {name: value for name, value in vars(node).items() if name != "labels"}
         for node in survey.nodes
@@ -270,7 +185,6 @@ def _describe(survey: Survey, smoke: tuple[Smoke, ...] | None) -> dict[str, Any]
         "complete": survey.complete,
         "limits": survey.limits,
         "quotas": survey.quotas,
-        "smoke": smoke,
     }
 
 

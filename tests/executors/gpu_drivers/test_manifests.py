@@ -13,7 +13,6 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import (
     PluginChoice,
     load_manifest,
 )
-from deployer.executors.kubernetes.gpu_drivers.smoke_test import COMPONENT, SmokePod, build_job
 from deployer.kube.names import build_labels
 
 COMPONENTS = {**dict.fromkeys(DISTRIBUTIONS, DRIVER_COMPONENT), DEVICE_PLUGIN: PLUGIN_COMPONENT}
@@ -80,19 +79,3 @@ def test_device_plugin_on_chosen_nodes() -> None:
     assert pod["nodeSelector"] == {"gpu": "yes"}
     assert pod["runtimeClassName"] == "nvidia"
     assert "affinity" not in pod
-
-
-def test_smoke_asks_one_node_for_one_of_its_resource() -> None:
-    pod = SmokePod("example/cuda:1", ("pull",), "team-queue", {"zone": "a"})
-    job = build_job("ask", "gpu-1", "nvidia.com/mig-1g.5gb", pod, 90.0)
-    assert job["metadata"]["labels"] == {
-        **build_labels(COMPONENT),
-        "kueue.x-k8s.io/queue-name": "team-queue",
-    }
-    spec = job["spec"]["template"]["spec"]
-    limits = spec["containers"][0]["resources"]["limits"]
-    assert limits == {"cpu": "100m", "memory": "256Mi", "nvidia.com/mig-1g.5gb": "1"}
-    assert "gpu-1" in str(spec["affinity"])
-    assert spec["imagePullSecrets"] == [{"name": "pull"}]
-    anywhere = build_job("ask", "", "nvidia.com/gpu", pod, 90.0)["spec"]["template"]["spec"]
-    assert (anywhere["affinity"], anywhere["nodeSelector"]) == ({}, {"zone": "a"})

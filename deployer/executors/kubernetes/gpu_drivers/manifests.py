@@ -16,7 +16,6 @@ SYSTEM = "kube-system"
 # What can be installed: the driver by GKE's name for a node's distribution, or the plugin alone.
 DISTRIBUTIONS = ("cos", "ubuntu")
 DEVICE_PLUGIN = "device-plugin"
-SMOKE = "smoke"
 MIG_STRATEGIES = ("none", "single", "mixed")
 
 
@@ -35,7 +34,7 @@ class PluginChoice:
 
 
 def load_manifest(kind: str, plugin: PluginChoice | None = None) -> Manifest:
-    """Return the DaemonSet `cos`, `ubuntu` or `device-plugin`, or the Job `smoke`."""
+    """Return the DaemonSet `cos`, `ubuntu` or `device-plugin`."""
     text = (find_packaged("infra/drivers") / f"{kind}.yaml").read_text(encoding="utf-8")
     manifest: Manifest = yaml.safe_load(text)
     return _set_plugin(manifest, plugin or PluginChoice()) if kind == DEVICE_PLUGIN else manifest
