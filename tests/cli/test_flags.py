@@ -25,7 +25,6 @@ DURATIONS = [
     (("up",), ["x.yaml"], "--pending-timeout"),
     (("gke", "up"), [], "--wait-for-capacity"),
     (("orphans",), [], "--min-age"),
-    (("drivers", "install"), [], "--timeout"),
 ]
 
 

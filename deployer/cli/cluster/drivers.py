@@ -19,7 +19,6 @@ from deployer.cli.shell.options import (
     Output,
     OutputOption,
     read_config,
-    read_duration,
 )
 from deployer.config.project import Flags
 from deployer.errors import ConfigError, KubeError
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 app = make_app("GPU drivers of a cluster's nodes.")
 
 COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
+WAIT_SECONDS = 600.0  # until GPUs are counted
 DistributionOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,31 +42,12 @@ DistributionOption = Annotated[
 DevicePluginOption = Annotated[
     bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
 ]
-MigStrategyOption = Annotated[
-    str,
-    typer.Option(
-        "--mig-strategy", metavar="STRATEGY", help="Of the device plugin: none, single or mixed."
-    ),
-]
 NodeSelectorOption = Annotated[
     list[str] | None,
     typer.Option(
         "--node-selector",
         metavar="NAME=VALUE",
         help="NAME=VALUE: the device plugin on these nodes.",
-    ),
-]
-RuntimeClassOption = Annotated[
-    str,
-    typer.Option("--runtime-class", metavar="NAME", help="Of the device plugin, such as nvidia."),
-]
-WaitOption = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="DURATION",
-        parser=read_duration,
-        help="How long to wait until GPUs are counted.",
     ),
 ]
 
@@ -92,35 +73,30 @@ def status(
 def install(
     distribution: DistributionOption = None,
     device_plugin: DevicePluginOption = False,
-    mig_strategy: MigStrategyOption = "none",
     node_selector: NodeSelectorOption = None,
-    runtime_class: RuntimeClassOption = "",
-    timeout: WaitOption = "10m",  # type: ignore[assignment]
     context: ContextOption = None,
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
 ) -> None:
-    """Install what nodes lack, if you may, and wait until their GPUs are counted."""
+    """Install what nodes lack, if you may, and wait ten minutes for their GPUs to be counted."""
     from deployer.executors.kubernetes.gpu_drivers.installation import (
         ASK,
         check_device_plugin,
         ensure_drivers,
         install_drivers,
     )
-    from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN, PluginChoice
+    from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN
 
     kinds = _check_kinds(distribution or [])
-    choice = PluginChoice(
-        _check_strategy(mig_strategy), _parse_selector(node_selector or []), runtime_class
-    )
+    selector = _parse_selector(node_selector or [])
     kube = open_client(read_config(Flags(on=on)), context, namespace)
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
     with showing_busy() as tell:
         if kinds:
-            install_drivers(kube, kinds, tell, choice)
-        report = ensure_drivers(kube, wait_seconds=timeout, tell=tell)
+            install_drivers(kube, kinds, tell, selector)
+        report = ensure_drivers(kube, wait_seconds=WAIT_SECONDS, tell=tell)
     if not any(node.allocatable for node in report.nodes) and not kinds:
         ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
         said = "no GPU is known of here, and none was brought"
@@ -196,15 +172,6 @@ def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
         said = f"'{wrong[0]}' is not a distribution"
         raise ConfigError("--distribution", said, f"one of: {', '.join(DISTRIBUTIONS)}")
     return tuple(kinds)
-
-
-def _check_strategy(strategy: str) -> str:
-    from deployer.executors.kubernetes.gpu_drivers.manifests import MIG_STRATEGIES
-
-    if strategy not in MIG_STRATEGIES:
-        said = f"'{strategy}' is not a strategy"
-        raise ConfigError("--mig-strategy", said, f"one of: {', '.join(MIG_STRATEGIES)}")
-    return strategy
 
 
 def _parse_selector(pairs: list[str]) -> dict[str, str]:

@@ -22,7 +22,6 @@ from deployer.executors.kubernetes.gpu_drivers.installation import (
 from deployer.executors.kubernetes.gpu_drivers.manifests import (
     DAEMON_SET,
     SYSTEM,
-    PluginChoice,
     load_manifest,
 )
 from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
@@ -168,8 +167,8 @@ def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, cl
     names = install_drivers(client, ("cos", "ubuntu", "device-plugin"), told.append)
     assert sorted(list_ours(client)) == sorted(names)
     assert len(told) == len(names) == 3
-    mixed = load_manifest("device-plugin", PluginChoice("mixed", {"gpu": "yes"}, "nvidia"))
-    client.in_namespace(SYSTEM).apply(mixed, dry_run=True)
+    chosen = load_manifest("device-plugin", {"gpu": "yes"})
+    client.in_namespace(SYSTEM).apply(chosen, dry_run=True)
     cluster.kubectl("apply", "--dry-run=server", "-f", str(find_packaged("infra/drivers")))
     labels = [f"{name}={value}" for name, value in GKE.items()]
     cluster.kubectl("label", "node", "node-0", *labels)

@@ -18,10 +18,6 @@ from tests.forked import run_forked
             "error: --distribution: 'debian' is not a distribution\nhint: one of: cos, ubuntu\n",
         ),
         (
-            ("install", "--mig-strategy", "all"),
-            "error: --mig-strategy: 'all' is not a strategy\nhint: one of: none, single, mixed\n",
-        ),
-        (
             ("install", "--node-selector", "gpu"),
             "error: --node-selector: is not NAME=VALUE\nhint: --node-selector gpu=yes\n",
         ),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from deployer.executors.kubernetes.gpu_drivers.labels import DRIVER_COMPONENT, PLUGIN_COMPONENT
 from deployer.executors.kubernetes.gpu_drivers.manifests import (
     DEVICE_PLUGIN,
     DISTRIBUTIONS,
-    PluginChoice,
     load_manifest,
 )
 from deployer.kube.names import build_labels
@@ -57,25 +54,16 @@ def test_an_installation_that_fails_is_seen_and_none_goes_over_a_loaded_driver()
     assert script.index("lsmod") < script.index("/cos-gpu-installer install || exit 1")
 
 
-def read_plugin(choice: PluginChoice) -> tuple[dict[str, Any], dict[str, Any]]:
-    pod = load_manifest(DEVICE_PLUGIN, choice)["spec"]["template"]["spec"]
-    return pod, pod["containers"][0]
-
-
-def test_device_plugin_is_restricted_unless_a_strategy_needs_more() -> None:
-    pod, container = read_plugin(PluginChoice())
+def test_device_plugin_is_restricted() -> None:
+    pod = load_manifest(DEVICE_PLUGIN)["spec"]["template"]["spec"]
+    [container] = pod["containers"]
     assert container["args"] == ["--mig-strategy=none"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert container["securityContext"]["allowPrivilegeEscalation"] is False
     assert pod["affinity"]
-    _, container = read_plugin(PluginChoice("mixed"))
-    assert container["args"] == ["--mig-strategy=mixed"]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
-    assert {"name": "NVIDIA_MIG_MONITOR_DEVICES", "value": "all"} in container["env"]
 
 
 def test_device_plugin_on_chosen_nodes() -> None:
-    pod, _ = read_plugin(PluginChoice(node_selector={"gpu": "yes"}, runtime_class="nvidia"))
+    pod = load_manifest(DEVICE_PLUGIN, {"gpu": "yes"})["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"gpu": "yes"}
-    assert pod["runtimeClassName"] == "nvidia"
     assert "affinity" not in pod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.errors import KubeError
@@ -17,7 +17,6 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import (
     DAEMON_SET,
     DEVICE_PLUGIN,
     SYSTEM,
-    PluginChoice,
     distribution_of,
     load_manifest,
 )
@@ -62,7 +61,7 @@ def install_drivers(
     kube: Kube,
     kinds: Iterable[str],
     tell: Callable[[str], None],
-    plugin: PluginChoice | None = None,
+    plugin_selector: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Apply the DaemonSets `cos`, `ubuntu` or `device-plugin`, also where no node needs them yet.
 
@@ -75,7 +74,7 @@ def install_drivers(
     system, applied = kube.in_namespace(SYSTEM), []
     there = {one["metadata"]["name"]: one for one in system.list_objects(DAEMON_SET, OURS)}
     for kind in kinds:
-        manifest = load_manifest(kind, plugin)
+        manifest = load_manifest(kind, plugin_selector)
         found = there.get(manifest["metadata"]["name"])
         if found and not kube.owns(found):
             tell(_describe_foreign(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import yaml
 
@@ -16,48 +15,24 @@ SYSTEM = "kube-system"
 # What can be installed: the driver by GKE's name for a node's distribution, or the plugin alone.
 DISTRIBUTIONS = ("cos", "ubuntu")
 DEVICE_PLUGIN = "device-plugin"
-MIG_STRATEGIES = ("none", "single", "mixed")
 
 
-@dataclass(frozen=True)
-class PluginChoice:
-    """How the device plugin is installed.
+def load_manifest(kind: str, plugin_selector: Mapping[str, str] | None = None) -> Manifest:
+    """Return the DaemonSet `cos`, `ubuntu` or `device-plugin`.
 
-    `mig_strategy` is NVIDIA's: none, single (a slice is a nvidia.com/gpu) or mixed (each size is a
-    resource). `node_selector` takes the place of the labels by which nodes say that they have a
-    GPU; `runtime_class` is for nodes whose usual runtime is not NVIDIA's.
+    `plugin_selector` chooses the device plugin's nodes, in the place of the labels by which nodes
+    say that they have a GPU.
     """
-
-    mig_strategy: str = "none"
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    runtime_class: str = ""
-
-
-def load_manifest(kind: str, plugin: PluginChoice | None = None) -> Manifest:
-    """Return the DaemonSet `cos`, `ubuntu` or `device-plugin`."""
     text = (find_packaged("infra/drivers") / f"{kind}.yaml").read_text(encoding="utf-8")
     manifest: Manifest = yaml.safe_load(text)
-    return _set_plugin(manifest, plugin or PluginChoice()) if kind == DEVICE_PLUGIN else manifest
+    if kind == DEVICE_PLUGIN and plugin_selector:
+        pod = manifest["spec"]["template"]["spec"]
+        pod["nodeSelector"] = dict(plugin_selector)
+        del pod["affinity"]
+    return manifest
 
 
 def distribution_of(labels: Mapping[str, str]) -> str | None:
     """Return which of our DaemonSets fits a GKE node; None if none does."""
     found = labels.get(DISTRIBUTION_LABEL)
     return found if found in DISTRIBUTIONS else None
-
-
-def _set_plugin(manifest: Manifest, choice: PluginChoice) -> Manifest:
-    pod = manifest["spec"]["template"]["spec"]
-    container = pod["containers"][0]
-    container["args"] = [f"--mig-strategy={choice.mig_strategy}"]
-    if choice.mig_strategy != "none":
-        # As NVIDIA's chart: to see all MIG devices it needs the right to administer the system.
-        container["env"].append({"name": "NVIDIA_MIG_MONITOR_DEVICES", "value": "all"})
-        container["securityContext"].pop("allowPrivilegeEscalation")
-        container["securityContext"]["capabilities"]["add"] = ["SYS_ADMIN"]
-    if choice.node_selector:
-        pod["nodeSelector"] = dict(choice.node_selector)
-        del pod["affinity"]
-    if choice.runtime_class:
-        pod["runtimeClassName"] = choice.runtime_class
-    return manifest
