@@ -202,7 +202,7 @@ def end_sweep(
     found = executor.list_others(path)
     for sentence in describe_others(found, time.time(), config.on):
         say(sentence)
-    others = any(one.sweeps for one in found) and not mine
+    others = bool(found) and not mine
     own = f"deployer agents down {path} --mine{config.on_option} ends your own alone"
     if others and not is_sure("end and delete these, too?", yes, own):
         say(f"nothing was ended; {own}")

@@ -74,8 +74,7 @@ class Agent:
 class Belongings:
     """What another owner has in a place: of sweeps, created at `created_at` or later.
 
-    `created_at` is in seconds since the epoch. `strays` are objects, as kubectl names them, that
-    carry our labels and belong to no sweep for certain.
+    `created_at` is in seconds since the epoch.
     """
 
     owner: str
@@ -84,7 +83,6 @@ class Belongings:
     sweeps: tuple[str, ...]
     created_at: float
     namespace: str = ""
-    strays: tuple[str, ...] = ()
 
 
 class Executor(ABC):

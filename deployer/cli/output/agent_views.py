@@ -85,7 +85,7 @@ def describe_others(
         agents = format_count(one.agents, "agent")
         what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
         where = f" in namespace {one.namespace}" if one.namespace else ""
-        named = ", ".join(one.sweeps or one.strays)
+        named = ", ".join(one.sweeps)
         yield (
             f"not yours: {what} of {one.owner}{where}, up to {age} old: {named} "
             f"(see them: {_build_look(one, on)})"
@@ -94,8 +94,6 @@ def describe_others(
 
 def _build_look(belongings: Belongings, on: str) -> str:
     """Return the command that shows what another owner has, whatever the current folder."""
-    if belongings.strays:
-        return f"kubectl get {' '.join(belongings.strays)} -n {belongings.namespace}"
     return "; ".join(f"deployer agents list {path} --on {on}" for path in belongings.sweeps)
 
 

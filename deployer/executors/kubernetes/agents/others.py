@@ -12,7 +12,6 @@ from deployer.executors.kubernetes.agents.packs import list_views
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET, Manifest, kind_of
 from deployer.kube.names import (
-    COMPONENT_LABEL,
     NO_OWNER,
     OWNER_LABEL,
     build_selector,
@@ -24,24 +23,22 @@ from deployer.kube.objects import created_at, find_condition, list_parents
 def list_belongings(kube: Kube, sweep_path: str | None = None) -> Sequence[Belongings]:
     """Return what each other owner has, of one sweep or of all, the oldest first.
 
-    Objects without an owner label count as another owner's. Jobs and pods that only resemble an
-    agent's are `strays`, which no command of ours deletes. Raises KubeError.
+    Objects without an owner label count as another owner's. Raises KubeError.
     """
-    found: dict[tuple[str, str, bool], list[Manifest]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Manifest]] = defaultdict(list)
     for item in _list_foreign(kube, sweep_path):
-        stray = _is_stray(item)
-        if (path_of(item) or stray) and sweep_path in (None, path_of(item)):
+        if _is_of_sweep(item) and sweep_path in (None, path_of(item)):
             owner = read_owner(item)
             name, namespace = owner.name if owner else NO_OWNER, item["metadata"]["namespace"]
-            found[name, namespace, stray].append(item)
+            found[name, namespace].append(item)
     belongings = [_describe(*key, items) for key, items in found.items()]
     return sorted(belongings, key=lambda one: one.created_at)
 
 
-def _is_stray(item: Manifest) -> bool:
-    labels = item["metadata"].get("labels") or {}
-    runs = kind_of(item) in (JOB, POD) and labels.get(COMPONENT_LABEL) == "agent"
-    return runs and identify(item) is None
+def _is_of_sweep(item: Manifest) -> bool:
+    """Return True for a sweep's object; a Job or pod that only resembles an agent's is none."""
+    runs = kind_of(item) in (JOB, POD)
+    return identify(item) is not None if runs else bool(path_of(item))
 
 
 def _list_foreign(kube: Kube, sweep_path: str | None) -> list[Manifest]:
@@ -58,13 +55,11 @@ def _list_foreign(kube: Kube, sweep_path: str | None) -> list[Manifest]:
     return [one for one in items if kind_of(one) != POD or jobs.isdisjoint(list_parents(one))]
 
 
-def _describe(owner: str, namespace: str, stray: bool, items: Sequence[Manifest]) -> Belongings:
+def _describe(owner: str, namespace: str, items: Sequence[Manifest]) -> Belongings:
     agents = sum(len(list(list_views(one))) for one in items if _works(one))
     paths = tuple(sorted({path_of(one) for one in items}))
-    names = tuple(f"{kind_of(one).kind.lower()}/{one['metadata']['name']}" for one in items)
-    sweeps, strays = ((), names) if stray else (paths, ())
     since = min(map(created_at, items))
-    return Belongings(owner, agents, len(items), sweeps, since, namespace, strays)
+    return Belongings(owner, agents, len(items), paths, since, namespace)
 
 
 def _works(item: Manifest) -> bool:
