@@ -51,7 +51,7 @@ from deployer.launch.pipeline import add_agents
 from deployer.launch.remains import describe_others_here
 from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import Launch, drain_surplus
-from deployer.sweeps.records import load_records
+from deployer.sweeps.records import Records
 from deployer.text import format_count
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
@@ -212,7 +212,7 @@ def end_sweep(
             ended = end_willing_agents(executor, path, refusals, everyone=others)
         if ended or not refusals:
             nothing = f"nothing of {path} was found on {find_target(config).place}"
-            if not ended and all(record.sweep_path != path for record in load_records()):
+            if not ended and not Records.load().of(path):
                 raise AgentError(nothing, _name_elsewhere(config, path))
             show_ended(path, ended, output, nothing)
     for line in describe_others_here(config, path) if sweep is None else ():

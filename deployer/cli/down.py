@@ -45,7 +45,7 @@ from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.outputs.kept_here import delete_here, measure_here
-from deployer.sweeps.records import SweepRecord, delete_record, load_records
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import SweepPath
 
@@ -156,7 +156,7 @@ def _list_data(config: Project, cluster: Target | None) -> _Data:
 
 
 def _list_data_here() -> _Data:
-    sweeps = tuple(filter(_is_kept_here, load_records()))
+    sweeps = tuple(filter(_is_kept_here, Records.load()))
     folders = tuple(filter(_holds_data, (backend_folder(), *list_copies())))
     sizes = {one.sweep_path: measure_here(_id_of(one)) for one in sweeps if _id_of(one)}
     outputs = {path: size for path, size in sizes.items() if size}
@@ -207,7 +207,7 @@ def _choose_executors(config: Project) -> set[str]:
     """Return the place that was named, else those where something was started from this folder."""
     if config.explicit_on:
         return {config.on}
-    records = load_records(config.folder)
+    records = Records.load().made_in(config.folder)
     used = {on for record in records for on in (record.on, record.backend_on)}
     return {config.on} | used & {*list_names()}
 
@@ -254,7 +254,7 @@ def _end_backend(data: _Data) -> None:
     for record in data.sweeps:
         if record.sweep_path in data.outputs and delete_here(_id_of(record)):
             say(f"deleted the outputs of {record.sweep_path}")
-        delete_record(record)
+        Records.load().forget(record.is_same)
 
 
 def _holds_data(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from deployer.errors import ConfigError
 from deployer.executors.registry import find_target
 from deployer.executors.target import Tell
 from deployer.images.code import resolve_code, warn_about_changes
-from deployer.sweeps.records import find_commit
+from deployer.sweeps.records import Records
 
 
 def settle_code(project: Project, tell: Tell, sweep_path: str = "") -> Project:
@@ -25,7 +25,8 @@ def settle_code(project: Project, tell: Tell, sweep_path: str = "") -> Project:
     if not find_target(project).has_folder:
         said = "`kubernetes.code: image` runs the code in the image, not that of git"
         raise ConfigError(SECTION.place_of(()), said, "remove one of them")
-    known = find_commit(sweep_path) if sweep_path else ""
+    made = Records.load().of(sweep_path) if sweep_path else ()
+    known = next((record.commit for record in made if record.commit), "")
     code = resolve_code(config, project.folder, project.environment, known)
     if warning := warn_about_changes(config, project.folder, project.environment):
         tell(f"warning: {warning}")

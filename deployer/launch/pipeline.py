@@ -39,7 +39,7 @@ from deployer.launch.request import Request
 from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
 from deployer.sweeps.creation import MadeSweep, find_newest, goes_on, is_edited, make_sweep
-from deployer.sweeps.records import load_records
+from deployer.sweeps.records import Records
 from deployer.waiting import COMMAND
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
@@ -133,7 +133,7 @@ def _warn(project: Project, target: Target, base_url: str, tell: Tell) -> None:
 
 def _describe_file(project: Project, sweep: SweepInfo) -> Iterator[str]:
     """Yield that a sweep's file was edited since its creation, and its other sweeps' agents."""
-    record = next((r for r in load_records() if r.sweep_path == str(sweep.path)), None)
+    record = next(iter(Records.load().of(str(sweep.path))), None)
     if record is None:
         return
     file = Path(record.folder, record.file)

@@ -17,11 +17,11 @@ from deployer.errors import (
 )
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Removal, Target, Tell
+from deployer.executors.target import Removal, Saved, Target, Tell
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.remains import describe_bill
-from deployer.sweeps.records import remember_copy
+from deployer.sweeps.records import Records
 from deployer.wandb_api.model import SweepPath
 
 
@@ -95,8 +95,15 @@ def _save_results(target: Target, tell: Tell) -> bool:
         tell(f"whether the cluster holds results cannot be told: {error.message}")
         return False
     if saved:
-        remember_copy(saved.cluster, saved.url, saved.folder)
+        _note_copy(saved)
     return saved is not None
+
+
+def _note_copy(saved: Saved) -> None:
+    """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
+    there = (saved.cluster, saved.url)
+    here = {"on": "", "backend_on": "", "cluster": "", "data": str(saved.folder)}
+    Records.load().change(lambda one: (one.cluster, one.base_url) == there, **here)
 
 
 def _explain_kept(error: DeployerError) -> BackendError:

@@ -12,7 +12,7 @@ from deployer.errors import CloudError, ConfigError, DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
-from deployer.sweeps.records import SweepRecord, load_records, load_records_of
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_count, format_usd
 from deployer.wandb_api.model import SweepPath
 
@@ -35,7 +35,7 @@ def describe_file(project: Project, file: Path, failure: BaseException) -> Itera
 
     After a ConfigError, which comes before anything is contacted, only this machine is asked.
     """
-    records = load_records_of(file)
+    records = Records.load().made_from(file)
     if isinstance(failure, ConfigError):
         records = tuple(one for one in records if _runs_here(project, one.on))
     yield from describe_agents(project, list_places(records), failure)
@@ -84,13 +84,13 @@ def describe_agents(
 
 def describe_others(project: Project, path: SweepPath, file: Path) -> Iterator[str]:
     """Yield a line for each other sweep of a file that has live agents."""
-    others = [one for one in list_places(load_records_of(file)) if one[0] != str(path)]
+    others = [one for one in list_places(Records.load().made_from(file)) if one[0] != str(path)]
     yield from describe_agents(project, others, role=f", another sweep of {file.name},")
 
 
 def describe_others_here(project: Project, path: str) -> Iterator[str]:
     """Yield a line for each other sweep of the project folder that has live agents."""
-    others = [one for one in list_places(load_records(project.folder)) if one[0] != path]
+    others = [one for one in list_places(Records.load().made_in(project.folder)) if one[0] != path]
     yield from describe_agents(project, others, role=", another sweep of this folder,")
 
 

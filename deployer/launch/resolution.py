@@ -13,7 +13,7 @@ from deployer.config.project import EMBEDDED, Project
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
 from deployer.launch.server import connect, embedded_url
-from deployer.sweeps.records import SweepRecord, load_records
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_projects
@@ -59,14 +59,15 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
     parts = text.strip("/").split("/")
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ConfigError("SWEEP", f"'{text}' is not a sweep", "write ENTITY/PROJECT/SWEEP_ID")
-    whole = _match(text, [r.sweep_path for r in load_records()])
+    records = Records.load()
+    whole = _match(text, [r.sweep_path for r in records])
     if not whole and len(parts) < 3:  # a whole path needs no agent that knows it
         whole = _match(text, known_paths)
     if not whole and text.endswith(FILE_ENDINGS):
         hint = f"deployer sweep list names sweeps; deployer up {text} makes one"
         raise ConfigError("SWEEP", f"'{text}' is a sweep file, and no sweep", hint)
     entity, project, sweep_id = (whole.split("/") if whole else ["", "", *parts])[-3:]
-    record = next((r for r in load_records() if r.sweep_path == whole), None) if whole else None
+    record = next(iter(records.of(whole)), None) if whole else None
     return Choice(_config_for(record, config), entity, project, sweep_id)
 
 
@@ -82,7 +83,7 @@ def settle_executor(text: str | None, config: Project) -> Project:
     except ConfigError:
         return config  # whoever needs the sweep says what is wrong with it
     path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
-    executors = [r.on for r in load_records() if r.sweep_path == path and r.on in list_names()]
+    executors = [r.on for r in Records.load().of(path) if r.on in list_names()]
     return replace(config, on=executors[0]) if executors else config
 
 
@@ -122,7 +123,7 @@ def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
 
 
 def _newest(config: Project) -> Choice:
-    made = [r for r in load_records(config.folder) if r.sweep_path]
+    made = [r for r in Records.load().made_in(config.folder) if r.sweep_path]
     if config.explicit_wandb:
         made = [r for r in made if config.wandb in (r.server, r.base_url) and _fits(r, config)]
     if not made:
@@ -147,8 +148,8 @@ def _from_address(text: str, config: Project) -> Choice:
     cloud = address.netloc == "wandb.ai"
     base_url = CLOUD_URL if cloud else f"{address.scheme}://{address.netloc}"
     path = "/".join((parts[-4], parts[-3], parts[-1]))
-    away = (r for r in load_records() if r.backend_on or r.data)
-    record = next((r for r in away if r.sweep_path == path), None)
+    away = (r for r in Records.load().of(path) if r.backend_on or r.data)
+    record = next(away, None)
     if record and is_loopback(base_url):  # a port that leads into a cluster, or to a copy of it
         config = _config_for(record, config)
     elif not config.explicit_wandb:

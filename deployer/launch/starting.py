@@ -28,7 +28,7 @@ from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.packing.decision import settle_packing
 from deployer.launch.packing.packer import Packer
 from deployer.launch.request import Request
-from deployer.sweeps.records import remember_executor
+from deployer.sweeps.records import Records
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
@@ -102,7 +102,7 @@ def start_agents(
         said = "is PAUSED: agents wait and hold their GPUs until"
         tell(f"{path} {said}: deployer sweep resume {path}")
     server.note_user()
-    remember_executor(str(path), target.name)
+    Records.load().note(str(path), on=target.name)
     plan = before(plan)
     dismiss_ended(executor, executor.list_agents(str(path)), [agent.name for agent in plan.agents])
     agents = tuple(apply_plan(server, executor, plan))

@@ -15,7 +15,7 @@ import yaml
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
-from deployer.sweeps.records import SweepRecord, delete_record, load_records, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.sweeps.sweep_file import Sweep, dump_config, load_sweep
 from deployer.text import find_forbidden
 from deployer.wandb_api.model import SweepInfo, SweepPath
@@ -78,11 +78,12 @@ def make_sweep(
     check_draws(server, draws)
     server.note_user()
     wanted = _build_record(server, sweep, project, file, draws, now)
-    earlier = _list_earlier(wanted)
-    found = _find_newest(server, earlier) if continued else None
+    records = Records.load()
+    earlier = _list_earlier(records, wanted)
+    found = _find_newest(server, records, earlier) if continued else None
     if found and goes_on(sweep, found[1]):
         record, info = found
-        save_record(replace(record, continued_at=now))
+        records.change(record.is_same, continued_at=now)
         return MadeSweep(info.path, created=False, warnings=_go_on(server, sweep, info))
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = project.entity_for(sweep.entity, server.viewer.entity)
@@ -90,9 +91,9 @@ def make_sweep(
     check_names(entity=entity, project=name)
     text = build_text(sweep, draws)
     if cut_off and (path := _find_made(server, cut_off, entity, name, text)):
-        save_record(replace(cut_off, sweep_path=str(path)))
+        records.change(cut_off.is_same, sweep_path=str(path))
         return MadeSweep(path, created=False)
-    made = _create(server, cut_off or wanted, entity, name, text)
+    made = _create(server, records, cut_off or wanted, entity, name, text)
     said = _list_unsaid(sweep, made.warnings)
     if cut_off:  # its run_cap may be another one
         said += _go_on(server, sweep, get_sweep(server.client, made.path))
@@ -132,7 +133,8 @@ def find_newest(
 ) -> tuple[SweepRecord, SweepInfo] | None:
     """Return the sweep that `make_sweep` would continue, else the newest ended one."""
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
-    return _find_newest(server, _list_earlier(wanted))
+    records = Records.load()
+    return _find_newest(server, records, _list_earlier(records, wanted))
 
 
 def is_edited(sweep: SweepInfo, file: Path) -> bool:
@@ -183,43 +185,45 @@ def check_draws(server: Server, draws: Draws) -> None:
             raise ConfigError(flag, f"{server.url} {reason}", hint)
 
 
-def _create(server: Server, record: SweepRecord, entity: str, project: str, text: str) -> MadeSweep:
+def _create(
+    server: Server, records: Records, record: SweepRecord, entity: str, project: str, text: str
+) -> MadeSweep:
     """Create the sweep; its record is written before the request is sent."""
-    save_record(record)
+    records.add(record)
     try:
         path, warnings = create_sweep(server.client, text, entity, project, record.mutation_id)
     except WandbError as error:
         if 400 <= error.status < 500:
-            delete_record(record)  # refused: certainly not made
+            records.forget(record.is_same)  # refused: certainly not made
         raise
-    save_record(replace(record, sweep_path=str(path)))
+    records.change(record.is_same, sweep_path=str(path))
     return MadeSweep(path, created=True, warnings=warnings)
 
 
-def _list_earlier(wanted: SweepRecord) -> list[SweepRecord]:
-    return [r for r in load_records(Path(wanted.folder)) if _same(r, wanted)]
+def _list_earlier(records: Records, wanted: SweepRecord) -> list[SweepRecord]:
+    return [r for r in records.made_in(Path(wanted.folder)) if _same(r, wanted)]
 
 
 def _find_newest(
-    server: Server, records: Sequence[SweepRecord]
+    server: Server, records: Records, earlier: Sequence[SweepRecord]
 ) -> tuple[SweepRecord, SweepInfo] | None:
     """Return the newest open sweep, else the newest ended one; delete records of deleted sweeps."""
     ended = None
-    for record in records:
-        if record.sweep_path and (info := _get_known(server, record)):
+    for record in earlier:
+        if record.sweep_path and (info := _get_known(server, records, record)):
             if not info.ended:
                 return record, info
             ended = ended or (record, info)
     return ended
 
 
-def _get_known(server: Server, record: SweepRecord) -> SweepInfo | None:
+def _get_known(server: Server, records: Records, record: SweepRecord) -> SweepInfo | None:
     try:
         return get_sweep(server.client, SweepPath(*record.sweep_path.split("/")))
     except WandbError as error:
         if error.status != 404:
             raise
-        delete_record(record)
+        records.forget(record.is_same)
         return None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deployer.config.paths import outputs_folder
-from deployer.sweeps.records import SweepRecord, load_records, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from tests.backend.client import Client, grid
 from tests.cli.conftest import Project
 from tests.cli.test_recovery import read
@@ -75,18 +75,18 @@ def test_other_servers_delete_sweeps_on_their_page(
 def test_data_on_this_machine_goes_alone(project: Project) -> None:
     for name, on in (("here", ""), ("there", "kubernetes")):
         words = (name, f"tester/p/{name}", "embedded", "http://x", "/f", "s.yaml", "hash", 1.0)
-        save_record(SweepRecord(*words, backend_on=on))
+        Records.load().add(SweepRecord(*words, backend_on=on))
         write_output(name)
     project.run("down", "--all", "--on", "local")
     assert sorted(path.name for path in outputs_folder().iterdir()) == ["here", "there"]
     project.run("down", "--all", "--delete-data", "-y", "--on", "local")
-    assert [record.sweep_path for record in load_records()] == ["tester/p/there"]
+    assert [record.sweep_path for record in Records.load()] == ["tester/p/there"]
     assert [path.name for path in outputs_folder().iterdir()] == ["there"]
 
 
 def test_only_what_is_listed_is_deleted(project: Project) -> None:
     """Outputs without a backend's data are listed, too; a cluster without an answer keeps its."""
-    save_record(
+    Records.load().add(
         SweepRecord("here", "tester/p/here", "embedded", "http://x", "/f", "s.yaml", "hash", 1.0)
     )
     write_output("here")
@@ -104,7 +104,7 @@ def test_only_what_is_listed_is_deleted(project: Project) -> None:
     assert unlisted.startswith("the data on kubernetes cannot be listed and stays: ")
     project.run(*command, "-y", "--on", "local")
     assert not any(outputs_folder().iterdir())
-    assert not load_records()
+    assert not tuple(Records.load())
 
 
 def write_output(sweep_id: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from deployer.__main__ import run as run_command
 from deployer.cli.output.log import lift_flags
 from deployer.cli.shell.completion import complete_profiles, complete_sweeps
-from deployer.sweeps.records import SweepRecord, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
 
 GOOD = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}\n"
@@ -102,7 +102,9 @@ def test_requests_are_told_without_secrets(
 
 def test_sweeps_and_profiles_are_completed_from_this_machine() -> None:
     for number, path in enumerate(("me/a/one11111", "me/b/two22222", "")):
-        save_record(SweepRecord(f"id{number}", path, "embedded", "", "/f", "s.yaml", "", number))
+        Records.load().add(
+            SweepRecord(f"id{number}", path, "embedded", "", "/f", "s.yaml", "", number)
+        )
     assert complete_sweeps("") == ["me/b/two22222", "me/a/one11111"]
     assert complete_sweeps("me/a") == ["me/a/one11111"]
     assert complete_sweeps("tw") == ["two22222"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.sweeps.records import SweepRecord, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from tests.gke.cloud import Cloud
 from tests.gke.commands import Machine
 from tests.gke.rooms import FIRST, NAME, SECOND
@@ -145,7 +145,9 @@ def test_a_wrong_file_is_an_error_before_any_request(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(machine.folder / "home"))
     where = (str(machine.folder), str(sweep))
-    save_record(SweepRecord("m", "e/p/s", "w", "http://127.0.0.1:9", *where, "h", 0.0, "gke"))
+    Records.load().add(
+        SweepRecord("m", "e/p/s", "w", "http://127.0.0.1:9", *where, "h", 0.0, "gke")
+    )
     for words in (("up", "sweep.yaml"), ("gke", "up", "none"), ("orphans", "--min-age", "x")):
         assert "error: " in machine.run(*words, code=2)[1]
     assert cloud.calls == ()

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.errors import ConfigError
 from deployer.launch.code import settle_code
-from deployer.sweeps.records import SweepRecord, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from tests.git import commit_all
 from tests.project_files import read_project
 
@@ -22,7 +22,7 @@ def test_a_sweep_keeps_its_commit_and_a_new_one_gets_the_newest(tmp_path: Path) 
     (folder / "deployer.yaml").write_text("code: git\n")
     first = commit_all(folder)
     record = SweepRecord("m", PATH, "embedded", "http://x", str(folder), "f", "h", 1.0)
-    save_record(SweepRecord(**{**vars(record), "commit": first}))
+    Records.load().add(SweepRecord(**{**vars(record), "commit": first}))
     (folder / "train.py").touch()
     second = commit_all(folder)
     project = read_project(folder, PATH=os.environ["PATH"])

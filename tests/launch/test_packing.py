@@ -21,7 +21,7 @@ from deployer.launch.agents.planning import apply_plan
 from deployer.launch.packing.decision import prepare_packing, settle_packing
 from deployer.launch.packing.packer import Packer, from_record, to_record
 from deployer.launch.request import Packing, Request, parse_packing
-from deployer.sweeps.records import find_packing
+from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
@@ -154,7 +154,8 @@ def test_a_sweep_is_measured_while_it_runs(backend: ServedBackend, tmp_path: Pat
     assert [level.size for level in packer.measurement.levels] == [1, 2]
     assert packer.measurement.best == 1
     assert packer.measurement.sentence() in said
-    assert find_packing(launch.sweep_path)["drained"] == sorted(packer.drained)
+    [record] = Records.load().of(launch.sweep_path)
+    assert record.packing["drained"] == sorted(packer.drained)
     agents = {agent.name: agent for agent in launch.executor.list_agents(launch.sweep_path)}
     assert {agent.exit_code for agent in agents.values()} == {0}
     assert packer.drained == {f"{launch.path.sweep_id}-a2"}

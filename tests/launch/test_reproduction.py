@@ -17,7 +17,7 @@ from deployer.launch.lock.content import Lock, dump_lock
 from deployer.launch.lock.file import keep_lock
 from deployer.launch.lock.reproduction import Again, prepare_again
 from deployer.launch.lock.writing import list_apart, list_data
-from deployer.sweeps.records import SweepRecord, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
 from tests.outputs.conftest import Kept, folder, kept, make_sweep
 
@@ -91,7 +91,7 @@ def test_a_file_that_is_no_lock_file_says_what_it_is(kept: Kept) -> None:
         assert error.message == f"{name}: {said}"
         assert ("deployer up sweep.yaml" in error.hint) == (name == "sweep.yaml")
     record = SweepRecord("m", kept.path, lock.server, "", str(kept.folder), "sweep.yaml", "", 1.0)
-    save_record(record)
+    Records.load().add(record)
     keep_lock(dump_lock(lock), kept.path, lock.server)
     assert prepare(text="sweep.yaml").row.run_id == kept.runs[0]  # this machine's own copy
 

@@ -10,13 +10,7 @@ import pytest
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.launch.resolution import choose_sweep, settle_executor
-from deployer.sweeps.records import (
-    SweepRecord,
-    delete_record,
-    load_records,
-    remember_executor,
-    save_record,
-)
+from deployer.sweeps.records import Records, SweepRecord
 from tests.project_files import read_project
 
 KEY = "k" * 40
@@ -37,7 +31,7 @@ def record(path: str, folder: Path, created_at: float, server: str = "embedded")
         content_hash="h",
         created_at=created_at,
     )
-    save_record(made)
+    Records.load().add(made)
     return made
 
 
@@ -93,16 +87,16 @@ def test_records_come_newest_first_and_survive_a_broken_neighbour(tmp_path: Path
     from deployer.config.paths import sweeps_folder
 
     (sweeps_folder() / "broken.json").write_text("{")
-    assert load_records() == (second, first)
-    delete_record(second)
-    delete_record(second)
-    assert load_records(tmp_path) == (first,)
+    assert tuple(Records.load()) == (second, first)
+    Records.load().forget(second.is_same)
+    Records.load().forget(second.is_same)
+    assert Records.load().made_in(tmp_path) == (first,)
 
 
 def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
     record("e/p/here", tmp_path, 1.0)
     record("e/p/there", tmp_path, 2.0)
-    remember_executor("e/p/there", "kubernetes")
+    Records.load().note("e/p/there", on="kubernetes")
     config = make_config(tmp_path)
     places = [settle_executor(text, config).on for text in (None, "there", "here", "e/p/unknown")]
     assert places == ["kubernetes", "kubernetes", "local", "local"]
@@ -113,7 +107,7 @@ def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
 def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: Path) -> None:
     here = record("e/p/here", tmp_path, 1.0)
     inside = record("e/p/inside", tmp_path, 2.0)
-    save_record(replace(inside, backend_on="kubernetes", on="kubernetes"))
+    Records.load().add(replace(inside, backend_on="kubernetes", on="kubernetes"))
     config = make_config(tmp_path)
     assert config.backend_on == "local"
     for text in ("inside", "e/p/inside", None, "http://127.0.0.1:20001/e/p/sweeps/inside"):

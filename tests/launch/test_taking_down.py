@@ -22,7 +22,7 @@ from deployer.executors.target import Removal, Saved, Target, Tell
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
-from deployer.sweeps.records import SweepRecord, load_records, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.operations import get_sweep
 from tests.backend.client import Client, grid
 from tests.backend.storage.test_copying import fetch_copy
@@ -71,7 +71,7 @@ def remember(
 ) -> SweepRecord:
     words = (path.replace("/", "-"), path, "embedded", URL, str(folder), "grid.yaml", "hash")
     record = SweepRecord(*words, created_at, on="gke", backend_on="gke", cluster=cluster)
-    save_record(record)
+    Records.load().add(record)
     return record
 
 
@@ -91,7 +91,7 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     assert target.removal == Removal(copied=True), "what is copied may go, and nothing else"
     assert told == ["copied", "removed"]
 
-    record, other = sorted(load_records(), key=lambda one: one.cluster)
+    record, other = sorted(Records.load(), key=lambda one: one.cluster)
     assert other == elsewhere, "a backend has the same address in every cluster"
     assert (record.on, record.backend_on, record.data) == ("", "", str(copies_folder() / "gke-1"))
     assert list_copies() == (copies_folder() / "gke-1",)
@@ -129,7 +129,7 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     )
     assert "deployer down --all --cluster --delete-data gives the results up" in raised.value.hint
     assert told == [BILL]
-    assert load_records() == (record,)
+    assert tuple(Records.load()) == (record,)
     given_up = Removal(delete_data=True)
     take_down_cluster(target, None, told.append, everything=True, removal=given_up)
     assert target.removed

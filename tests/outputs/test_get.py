@@ -16,7 +16,7 @@ import pytest
 from deployer.__main__ import run as run_command
 from deployer.config.paths import outputs_folder
 from deployer.data.tree import PARTIAL_FOLDER
-from deployer.sweeps.records import SweepRecord, save_record
+from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
 from tests.outputs.conftest import Kept, make_sweep
 
@@ -181,7 +181,7 @@ def test_a_run_of_the_newest_sweep_needs_no_sweep(
         record = SweepRecord(
             f"m{number}", sweep, kept.client.url, "", str(kept.folder), file, "", 2.0 - number
         )
-        save_record(record)
+        Records.load().add(record)
     kept.write(kept.runs[0], {"model": b"0"})
     assert run_command(["results", "get", "first"]) == 0
     assert run_command(["results", "get", kept.runs[0], "first", "--to", "twice"]) == 0
@@ -202,7 +202,7 @@ def test_a_sweep_is_found_beside_newer_ones_of_other_servers(
     """The newest sweep is on a server of which only its port is known: nobody listens there."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         away = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    save_record(SweepRecord("m", "a/b/c", away, away, str(kept.folder), "a.yaml", "", 2.0))
+    Records.load().add(SweepRecord("m", "a/b/c", away, away, str(kept.folder), "a.yaml", "", 2.0))
     kept.write(kept.runs[0], {"model": b"0"})
     assert run_command(["results", "get", kept.sweep_id, "--wandb", kept.client.url]) == 0
     assert run_command(["results", "get", kept.sweep_id]) == 0

@@ -13,7 +13,7 @@ from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
 from deployer.launch.server import connect
 from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
-from deployer.sweeps.records import load_records, save_record
+from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
 from deployer.wandb_api.server import Inside, Server
@@ -79,10 +79,10 @@ def test_the_same_content_goes_on_and_other_content_does_not(
     second = make(server, config, now=1.0)
     assert second.created
     assert count(server, config) == 3
-    assert load_records(config.folder)[0].sweep_path == str(second.path)
+    assert Records.load().made_in(config.folder)[0].sweep_path == str(second.path)
     (config.folder / "grid.yaml").write_text(GRID)
     continued = make(server, config, now=2.0)
-    assert load_records(config.folder)[0].sweep_path == str(continued.path)
+    assert Records.load().made_in(config.folder)[0].sweep_path == str(continued.path)
 
 
 def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config: Project) -> None:
@@ -117,24 +117,24 @@ def test_a_lost_reply_makes_no_second_sweep(
     server: Server, config: Project, continued: bool
 ) -> None:
     path = make(server, config, now=1e12).path
-    (record,) = load_records(config.folder)
+    (record,) = Records.load().made_in(config.folder)
     created_at = get_sweep(server.client, path).created_at or 0.0
-    save_record(replace(record, sweep_path="", created_at=created_at))
+    Records.load().add(replace(record, sweep_path="", created_at=created_at))
     assert make(server, config, continued=continued).path == path
     assert count(server, config) == 1
-    assert [r.sweep_path for r in load_records(config.folder)] == [str(path)]
+    assert [r.sweep_path for r in Records.load().made_in(config.folder)] == [str(path)]
 
 
 def test_a_refusal_leaves_no_record(server: Server, config: Project) -> None:
     with pytest.raises(WandbError):
         make(server, replace(config, entity="somebody-else"))
-    assert load_records() == ()
+    assert tuple(Records.load()) == ()
 
 
 def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Project) -> None:
     path = make(server, config).path
-    (record,) = load_records(config.folder)
-    save_record(replace(record, sweep_path=f"{path.entity}/{path.project}/gone"))
+    (record,) = Records.load().made_in(config.folder)
+    Records.load().add(replace(record, sweep_path=f"{path.entity}/{path.project}/gone"))
     assert make(server, config).created
 
 
@@ -145,11 +145,13 @@ def test_a_sweep_in_another_cluster_is_not_forgotten(server: Server, config: Pro
         for uid in ("one", "two")
     )
     there = make(first, config)
-    [record] = load_records()
-    save_record(replace(record, sweep_path=f"{there.path}x"))  # unknown to the second's server
+    [record] = Records.load()
+    Records.load().add(
+        replace(record, sweep_path=f"{there.path}x")
+    )  # unknown to the second's server
     made = make(second, config)
     assert made.created
-    assert {one.cluster: one.sweep_path for one in load_records()} == {
+    assert {one.cluster: one.sweep_path for one in Records.load()} == {
         "one": f"{there.path}x",
         "two": str(made.path),
     }
@@ -160,11 +162,11 @@ def test_a_sweep_whose_cluster_is_gone_is_not_looked_for_in_the_next(
 ) -> None:
     """A new cluster's backend has the address of the one before."""
     make(server, config)
-    [record] = load_records(config.folder)
+    [record] = Records.load().made_in(config.folder)
     copied = replace(record, sweep_path="e/p/copied", data="/copies/gke-1")
-    save_record(copied)
+    Records.load().add(copied)
     assert make(server, config).created
-    assert copied in load_records(config.folder)
+    assert copied in Records.load().made_in(config.folder)
 
 
 def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Project) -> None:
@@ -178,7 +180,7 @@ def test_other_retries_make_another_sweep(server: Server, config: Project) -> No
     if not server.extended:
         with pytest.raises(ConfigError, match="gives a run that failed no other attempt"):
             make(server, config, draws=Draws(retries=3))
-        assert load_records() == ()
+        assert tuple(Records.load()) == ()
         return
     first = make(server, config, draws=Draws(retries=3))
     assert make(server, config, draws=Draws(retries=3)).path == first.path
@@ -194,7 +196,7 @@ def test_a_name_that_is_no_part_of_an_address_is_refused(
     with pytest.raises(ConfigError, match="which is in no name") as caught:
         make(server, replace(config, project=project))
     assert caught.value.place == "--project"
-    assert not load_records(config.folder)
+    assert not Records.load().made_in(config.folder)
 
 
 def test_what_the_file_is_warned_about_the_server_does_not_say_again(

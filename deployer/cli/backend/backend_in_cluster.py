@@ -15,7 +15,7 @@ from deployer.cli.shell.options import read_config
 from deployer.config.project import Flags, Project
 from deployer.errors import BackendError, ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target
-from deployer.sweeps.records import SweepRecord, delete_records, load_records
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.server import make_link
 
@@ -114,7 +114,7 @@ def list_own_claims(kube: Kube, on: str) -> list[str]:
         say(_name_shared(kube, ", ".join(others)))
         return []
     known = _choose_records(kube)
-    sweeps = "".join(f", {one.sweep_path}" for one in load_records() if known(one))
+    sweeps = "".join(f", {one.sweep_path}" for one in Records.load() if known(one))
     where = f"namespace {kube.namespace} on {on}{sweeps}"
     return [f"PersistentVolumeClaim {name} in {where}" for name in own]
 
@@ -151,7 +151,7 @@ def _remove(
     if stopped:
         say(f"embedded backend in {where} stopped")
     if claim and delete_data and not refusals:
-        delete_records(known)
+        Records.load().forget(known)
         say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")
     elif claim:
         again = f"deployer backend up --on {on} serves it again"

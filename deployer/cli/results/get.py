@@ -32,7 +32,7 @@ from deployer.launch.resolution import open_sweep
 from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
 from deployer.outputs.places import Places, open_places
-from deployer.sweeps.records import load_records
+from deployer.sweeps.records import Records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_bytes, format_count
@@ -133,8 +133,9 @@ def _is_run_of_newest(word: str, flags: Flags) -> bool:
     A sweep of ours that is called so counts more.
     """
     config = read_config(flags)
-    records = load_records(config.folder)
-    if "/" in word or not records or any(r.sweep_path.endswith(f"/{word}") for r in load_records()):
+    records = Records.load()
+    ours = any(record.sweep_path.endswith(f"/{word}") for record in records)
+    if "/" in word or ours or not records.made_in(config.folder):
         return False
     try:
         newest = pick_sweep(None, config)

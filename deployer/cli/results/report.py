@@ -31,7 +31,7 @@ from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
 from deployer.report.reader import Reader
 from deployer.report.writing import MARKDOWN, check_places, mark_markdown, write_report
-from deployer.sweeps.records import load_records
+from deployer.sweeps.records import Records
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
@@ -160,6 +160,6 @@ def _find_lock(server: Server, path: SweepPath) -> TextFile | None:
     if kept is None:
         return None
     text = kept.read_text(encoding="utf-8")
-    files = [Path(r.folder) / r.file for r in load_records() if r.sweep_path == str(path)]
+    files = [Path(r.folder) / r.file for r in Records.load().of(str(path))]
     name = name_lock(files[0]).name if files else "sweep.lock.yaml"
     return TextFile(name, text)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 def complete_sweeps(incomplete: str) -> list[str]:
     """Return the paths of sweeps made from this machine, the newest first."""
-    from deployer.sweeps.records import load_records
+    from deployer.sweeps.records import Records
 
-    paths = dict.fromkeys(record.sweep_path for record in load_records() if record.sweep_path)
+    paths = dict.fromkeys(record.sweep_path for record in Records.load() if record.sweep_path)
     short = [path.rsplit("/", 1)[1] for path in paths]
     return [one for one in (*paths, *short) if incomplete and one.startswith(incomplete)] or [
         path for path in paths if path.startswith(incomplete)

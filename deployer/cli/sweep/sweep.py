@@ -41,7 +41,7 @@ from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
-from deployer.sweeps.records import SweepRecord, delete_records, load_records
+from deployer.sweeps.records import Records, SweepRecord
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_age, format_bytes, format_count
@@ -114,7 +114,7 @@ def list_(
     names = (chosen,) if chosen else list_projects(server.client, owner)
     found = [sweep for name in names for sweep in list_sweeps(server.client, owner, name)]
     found.sort(key=lambda sweep: sweep.created_at or 0.0, reverse=True)
-    records = {record.sweep_path: record for record in load_records()}
+    records = {one.sweep_path: one for one in Records.load() if one.is_on(server)}
     if output == "json":
         show_json([_list_plain(info, records.get(str(info.path))) for info in found])
         return
@@ -208,7 +208,6 @@ def delete(
         return
     delete_sweep(server.client, path)
     delete_here(path.sweep_id)
-    meant = (str(path), server.name)
-    delete_records(lambda record: (record.sweep_path, record.server) == meant)
+    Records.load().forget(lambda one: one.sweep_path == str(path) and one.is_on(server))
     say(f"{path} is deleted")
     sweep_control.show_state(path, "DELETED", output)

@@ -19,7 +19,7 @@ from deployer.launch.lock.writing import list_apart, list_data
 from deployer.launch.request import Request
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep
 from deployer.sweeps.metrics import list_logged, metric_value
-from deployer.sweeps.records import load_records, load_records_of
+from deployer.sweeps.records import Records
 from deployer.sweeps.repeats import Judgement, build_repeat_config, judge_repeats
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Row, build_results
@@ -155,13 +155,14 @@ def _load_given(text: str) -> Lock | None:
 
 def _find_own(file: Path) -> Path | None:
     """Return this machine's copy for the newest sweep made from a file that has one."""
-    kept = (find_kept(r.sweep_path, r.server) for r in load_records_of(file) if r.sweep_path)
+    made = (record for record in Records.load().made_from(file) if record.sweep_path)
+    kept = (find_kept(r.sweep_path, r.server) for r in made)
     return next((one for one in kept if one), None)
 
 
 def _find_newest(project: Project) -> str | None:
     """Return the newest sweep made from this folder that has a lock file, as repeats have not."""
-    made = (record for record in load_records(project.folder) if record.sweep_path)
+    made = (record for record in Records.load().made_in(project.folder) if record.sweep_path)
     return next((r.sweep_path for r in made if find_kept(r.sweep_path, r.server)), None)
 
 

@@ -12,7 +12,7 @@ from deployer.executors.target import Target, Tell
 from deployer.launch.packing.packer import Packer, from_record
 from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.request import Packing, Request
-from deployer.sweeps.records import find_packing
+from deployer.sweeps.records import Records
 from deployer.wandb_api.model import SweepPath
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
@@ -83,7 +83,8 @@ def settle_packing(
 def _open_packer(
     executor: Executor, path: str, place: Place, most: int | None, tell: Tell
 ) -> Packer:
-    known = find_packing(path)
+    noted = (record.packing for record in Records.load().of(path) if record.packing)
+    known = next(noted, {})
     if place.pod:
         fresh = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
         return from_record(known, executor, path, fresh, tell, partial(PodPacker, total=most))

@@ -9,7 +9,7 @@ from typing import Any
 from deployer.executors.base import Executor
 from deployer.executors.memory import Memory
 from deployer.executors.target import Tell
-from deployer.sweeps.records import remember_packing
+from deployer.sweeps.records import Records
 from deployer.watch.packing.levels import Level, choose_surplus
 from deployer.watch.packing.measurement import Measurement
 from deployer.watch.packing.rates import Rate, Unit
@@ -87,7 +87,7 @@ class Packer:
             self.tell(f"{', '.join(leaving)}: leave after their runs")
 
     def _remember(self) -> None:
-        remember_packing(self.path, to_record(self))
+        Records.load().note(self.path, packing=to_record(self))
 
 
 def to_record(packer: Packer) -> dict[str, Any]:
