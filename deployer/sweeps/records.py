@@ -9,12 +9,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from deployer.config.paths import sweeps_folder
@@ -66,29 +65,23 @@ class SweepRecord:
 
 
 Wanted = Callable[[SweepRecord], bool]
-Mark = tuple[int, int, int]  # a file that was replaced has another one
 
 
 class Records:
-    """The sweeps made here, that of the last `up` first; one object for all of a process.
+    """The sweeps made here, that of the last `up` first, as they were when this was loaded.
 
-    A file is read once, and again only if another command has replaced it. What is written is
-    in its file at once; a writer holds the folder's lock and begins with what is there then, so
-    that nothing is lost that another command has written meanwhile.
+    What is written is in its file at once. A writer holds the folder's lock and begins with what is
+    there then, so that nothing is lost that another command has written meanwhile.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._refreshing = Lock()
-        self._read: dict[str, tuple[Mark, SweepRecord | None]] = {}
-        self._records: tuple[SweepRecord, ...] = ()
+    def __init__(self, records: Iterable[SweepRecord]) -> None:
+        newest_first = sorted(records, key=lambda one: -max(one.created_at, one.continued_at))
+        self._records = tuple(newest_first)
 
     @classmethod
     def load(cls) -> Records:
-        """Return all records, as they are now."""
-        records = _open(sweeps_folder())
-        records._refresh()
-        return records
+        """Return all records; what this process has read is read again only if it was replaced."""
+        return cls(filter(None, map(_read, sweeps_folder().glob(f"*{ENDING}"))))
 
     def __iter__(self) -> Iterator[SweepRecord]:
         return iter(self._records)
@@ -109,7 +102,7 @@ class Records:
     def add(self, record: SweepRecord) -> None:
         """Write a record, in the place of an earlier one of the same sweep."""
         with self._writing():
-            self._write(record)
+            _write(record)
 
     def note(self, sweep_path: str, **changes: Any) -> None:
         """Change what is known of a sweep."""
@@ -121,73 +114,52 @@ class Records:
         def is_stale(record: SweepRecord) -> bool:
             return wanted(record) and replace(record, **changes) != record
 
-        self._refresh()
-        if any(map(is_stale, self)):
+        if any(map(is_stale, self.load())):
             with self._writing():
-                for record in filter(is_stale, self):
-                    self._write(replace(record, **changes))
+                for record in filter(is_stale, self.load()):
+                    _write(replace(record, **changes))
 
     def forget(self, wanted: Wanted) -> None:
         """Delete the records that are wanted, from whichever folder their sweeps were made."""
-        self._refresh()
-        if any(map(wanted, self)):
+        if any(map(wanted, self.load())):
             with self._writing():
-                for record in filter(wanted, self):
-                    self._path_of(record).unlink(missing_ok=True)
+                for record in filter(wanted, self.load()):
+                    _path_of(record).unlink(missing_ok=True)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(self._folder / ".lock", "wb") as lock:
+        folder = sweeps_folder()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(folder / ".lock", "wb") as lock:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            self._refresh()
             yield
-            self._refresh()
+        self._records = self.load()._records
 
-    def _write(self, record: SweepRecord) -> None:
-        path = self._path_of(record)
-        draft = path.with_suffix(f".{os.getpid()}.tmp")
-        draft.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
-        draft.replace(path)
 
-    def _path_of(self, record: SweepRecord) -> Path:
-        return self._folder / f"{record.mutation_id}{ENDING}"
+def _path_of(record: SweepRecord) -> Path:
+    return sweeps_folder() / f"{record.mutation_id}{ENDING}"
 
-    def _refresh(self) -> None:
-        with self._refreshing:
-            found = dict(self._look())
-            if found != self._read:
-                records = [record for _, record in found.values() if record]
-                records.sort(key=lambda one: max(one.created_at, one.continued_at), reverse=True)
-                self._read, self._records = found, tuple(records)
 
-    def _look(self) -> Iterator[tuple[str, tuple[Mark, SweepRecord | None]]]:
-        """Yield each file with its record, which is None if it cannot be read."""
-        try:
-            files = [one for one in os.scandir(self._folder) if one.name.endswith(ENDING)]
-        except FileNotFoundError:
-            return
-        for file in files:
-            with suppress(OSError):  # another command has deleted it
-                mark = _mark(file)
-                known = self._read.get(file.name)
-                yield file.name, known if known and known[0] == mark else (mark, _parse(file))
+def _write(record: SweepRecord) -> None:
+    path = _path_of(record)
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def _read(path: Path) -> SweepRecord | None:
+    try:
+        found = path.stat()
+        return _parse(path, found.st_ino, found.st_mtime_ns, found.st_size)
+    except OSError:
+        return None  # another command has deleted it
 
 
 @cache
-def _open(folder: Path) -> Records:
-    return Records(folder)
-
-
-def _mark(file: os.DirEntry[str]) -> Mark:
-    found = os.stat(file.path)
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _parse(file: os.DirEntry[str]) -> SweepRecord | None:
+def _parse(path: Path, *_replaced: int) -> SweepRecord | None:
     try:
-        return SweepRecord(**json.loads(Path(file.path).read_text(encoding="utf-8")))
+        return SweepRecord(**json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError):
         return None  # half-written or of another version: it only means a path must be named
 
