@@ -33,12 +33,3 @@ def deviation(values: Sequence[float]) -> float:
 def largest(values: Sequence[float]) -> float:
     """Return the largest size of a value."""
     return max(map(abs, values))
-
-
-def place_between(value: float, least: float, most: float) -> float:
-    """Return where a value lies, from 0 at the least to 1 at the most; 1 where these are equal."""
-    if most <= least:
-        return 1.0
-    if math.isinf(most - least):
-        value, least, most = value / 2, least / 2, most / 2
-    return min(1.0, max(0.0, (value - least) / (most - least)))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from deployer.analysis.best_so_far import list_best_so_far
-from deployer.analysis.goodness import rate_values
 from deployer.analysis.importance import build_importance
 from deployer.analysis.moments import deviation, mean
 from deployer.analysis.parallel import build_axes
@@ -19,7 +18,6 @@ from deployer.analysis.reduction import parse_reduction, reduce_values
 from deployer.analysis.repeats import Verdict, group_repeats
 from deployer.analysis.welch import compare_means
 from deployer.cli.output.ranking_view import View
-from deployer.cli.output.status_view import build_spark
 from deployer.cli.output.views import show_results
 from deployer.page.strict_json import to_strict_json
 from deployer.page.sweep_document import SweepSource, build_sweep_document
@@ -66,13 +64,6 @@ def test_a_lead_does_not_depend_on_the_unit(scale: float) -> None:
     assert scaled == pytest.approx(plain, rel=tolerance)
 
 
-def test_bars_and_sparks_of_values_at_both_ends_of_floats() -> None:
-    assert rate_values([-HUGE, 0.0, HUGE], "maximize") == [0.0, 0.5, 1.0]
-    assert rate_values([-HUGE, -HUGE, 0.0, HUGE, HUGE], "maximize") == [0.0, 0.0, 0.5, 1.0, 1.0]
-    assert rate_values([0.0, TINY], "maximize") == [0.0, 1.0]
-    assert build_spark([-1.7e308, 0.0, 1.7e308]) == "▁▅█"
-
-
 def _results(values: Sequence[Any], parameters: Sequence[Any], method: str = "random") -> Results:
     return build_results(_sweep(len(values), method), _runs(values, parameters))
 
@@ -94,7 +85,7 @@ def _runs(values: Sequence[Any], parameters: Sequence[Any]) -> list[RunInfo]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("output", ["table", "csv", "json", "chart"])
+@pytest.mark.parametrize("output", ["table", "csv", "json"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_results_of_odd_values_are_shown(
     output: str, grouped: bool, capsys: pytest.CaptureFixture[str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from deployer.cli.output.busy import Busy
-from deployer.cli.output.status_view import BAR, BAR_WIDTH, build_bar, build_spark
+from deployer.cli.output.status_view import BAR, BAR_WIDTH, build_bar
 from deployer.sweeps.results import Coverage
 
 
@@ -38,9 +38,3 @@ def test_a_bar_has_its_width_however_its_parts_are_rounded() -> None:
     for counts in ((96, 31, 3, 4), (3, 1, 1, 1), (7, 9, 0, 2), (1, 0, 0, 0), (10_000, 1, 1, 1)):
         assert str(build_bar(coverage(*counts))) == BAR * BAR_WIDTH
     assert build_bar(coverage(None, 5, 0, 1)) == ""
-
-
-def test_values_are_drawn_between_the_least_and_the_most() -> None:
-    assert build_spark([0.0, 3.5, 7.0]) == "▁▅█"
-    assert build_spark([2.0, 2.0]) == "▁▁"
-    assert build_spark([2.0]) == ""

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from deployer.analysis.importance import Importance, build_importance
-from deployer.cli.output.importance_view import build_importance_table, show_importance
+from deployer.cli.output.importance_view import show_importance
 from tests.analysis.rows import draw_rows
 from tests.backend.client import Client as Sdk
 from tests.backend.client import grid
@@ -31,14 +31,6 @@ def test_table_and_sentence(found: Importance, capsys: pytest.CaptureFixture[str
     assert sentence.startswith("dropout explains ")
     assert sentence.endswith("cannot be told from noise with 60 runs")
     assert "all of them explain" in said.err
-
-
-def test_bars_are_full_of_what_is_explained(found: Importance) -> None:
-    columns, rows = build_importance_table(found, bars=True)
-    assert columns[:4] == ["PARAMETER", "EXPLAINS %", "±", ""]
-    widths = [len(str(row[3])) for row in rows]
-    assert widths[0] >= 7
-    assert max(widths[1:]) == 1
 
 
 def test_json_has_every_figure(found: Importance, capsys: pytest.CaptureFixture[str]) -> None:

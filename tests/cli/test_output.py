@@ -66,26 +66,6 @@ def test_json_lists_the_attempts_of_each_run() -> None:
     assert plain["runs"][1]["attempts"] == []
 
 
-def test_a_chart_places_each_run_between_the_lowest_and_the_highest(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    values = {"a": 0.94, "b": 0.9, "c": 0.92, "d": float("nan")}
-    runs = [
-        RunInfo(name, "t", "finished", {"lr": name, "same": 1}, {"accuracy": value}, 0, 1.0, 2.0)
-        for name, value in values.items()
-    ]
-    config = {**CONFIG, "metric": {"name": "accuracy", "goal": "maximize"}}
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", config, 5, 5, None)
-    failed = replace(BAD, config={"lr": "e", "same": 1})
-    show_results(build_results(info, [*runs, failed]), "chart")
-    head, _, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["RANK", "RUN", "accuracy", "0.9", "0.94", "lr"]
-    assert [line.split()[-1] for line in lines] == ["a", "c", "b", "d"]
-    start = head.index("0.9 ")
-    assert [line.find("\N{BLACK CIRCLE}") - start for line in lines[:3]] == [39, 20, 0]
-    assert "\N{BLACK CIRCLE}" not in lines[3]
-
-
 def test_csv_counts_the_attempts_where_the_server_keeps_them() -> None:
     columns, rows = build_ranking_csv(results(), View())
     assert columns == [

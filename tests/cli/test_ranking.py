@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from deployer.analysis.repeats import group_repeats
-from deployer.cli.output.bars import build_bar
 from deployer.cli.output.ranking_view import (
     View,
     build_groups,
@@ -41,35 +40,23 @@ RESULTS = build_results(SWEEP, RUNS)
 NAMES = ["lr", "seed"]
 
 
-@pytest.mark.parametrize(
-    ("rate", "text", "style"),
-    [(1.0, "█" * 8, "green"), (0.5, "█" * 4, "yellow"), (0.0, "▏", "red"), (None, "", "")],
-)
-def test_bars_are_as_long_and_as_green_as_a_value_is_good(
-    rate: float | None, text: str, style: str
-) -> None:
-    bar = build_bar(rate)
-    assert (bar.text, bar.style) == (text, style)
+def test_a_terminal_gets_states_in_colours_and_none_with_no_color() -> None:
+    drawn = draw(_environ={"TERM": "xterm-256color"})
+    assert "\x1b[32mfinished\x1b[0m" in drawn
+    plain = draw(_environ={"TERM": "xterm-256color", "NO_COLOR": "1"})
+    assert "\x1b[3" not in plain
+    assert "finished" in plain
 
 
 def draw(**options: object) -> str:
-    """Return the ranking with bars as a terminal gets it."""
-    columns, rows = build_ranking(RESULTS, View(), NAMES, [1.0, 0.7, 0.1, 0.0])
-    table, _ = build_table(columns, rows)
+    """Return the ranking as a terminal gets it."""
+    table, _ = build_table(*build_ranking(RESULTS, View(), NAMES))
     file = io.StringIO()
     Console(file=file, force_terminal=True, width=100, **options).print(table)  # type: ignore[arg-type]
     return file.getvalue()
 
 
-def test_a_terminal_gets_bars_in_colours_and_none_with_no_color() -> None:
-    drawn = draw(_environ={"TERM": "xterm-256color"})
-    assert "\x1b[32m████████\x1b[0m" in drawn
-    plain = draw(_environ={"TERM": "xterm-256color", "NO_COLOR": "1"})
-    assert "\x1b[3" not in plain
-    assert "████████" in plain
-
-
-def test_a_pipe_gets_no_bars() -> None:
+def test_a_ranking_has_its_columns() -> None:
     columns, rows = build_ranking(RESULTS, View(), NAMES)
     assert columns == ["RANK", "RUN", "STATE", "loss", "lr", "seed", "TIME"]
     assert all(len(row) == len(columns) for row in rows)
@@ -154,7 +141,6 @@ def test_what_cannot_be_ranked_is_refused(
             "error: --metric: acc is not the sweep's metric, so its goal is unknown",
         ),
         (("--by", "first"), "error: --by: 'first' is none of last, best and mean:K"),
-        (("--group", "-o", "chart"), "error: --group: a chart shows runs"),
         (("--verify", "--group"), "error: --verify: recounts steps and ranks nothing"),
     ):
         done = project.run("results", path, *words, code=2, **backend.environment)
@@ -187,7 +173,3 @@ def test_a_terminal_gets_as_many_parameters_as_it_has_room_for(
     assert 0 < shown < 30
     assert f"{shown} of 30 parameters have a column; -o csv gives all" in table
     assert "and 40 more" in below
-    chart = project.draw(columns, "results", path, "-o", "chart", **backend.environment)
-    table, _ = chart.split("2 configurations", 1)
-    assert max(map(len, table.splitlines())) <= columns
-    assert table.count("\N{BLACK CIRCLE}") == 2

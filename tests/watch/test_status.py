@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployer.cli.output.status_view import LiveView, build_status_line
+from deployer.cli.output.status_view import build_live_view, build_status_line
 from deployer.errors import WandbError, WatchTimeout
 from deployer.executors.base import Agent, AgentState
 from deployer.wandb_api.model import AgentInfo, Attempt, RunInfo, SweepInfo, SweepPath
@@ -173,7 +173,7 @@ def test_live_view_shows_a_line_for_each_agent() -> None:
     out = StringIO()
     here = replace(agent("left", run_id="b"), node=platform.node())
     seen = status(runs=HALF, agents=(here, agent("right", "starting")))
-    Console(file=out, width=200).print(LiveView().build(seen, 1030.0))
+    Console(file=out, width=200).print(build_live_view(seen, 1030.0))
     text = out.getvalue()
     assert "title-b" in text
     assert "right" in text
@@ -190,7 +190,7 @@ def test_live_view_joins_run_metric_node_gpu_and_restarts() -> None:
     out = StringIO()
     one = replace(agent("x-a1", run_id="b"), node="node-7", gpu="1 Tesla-T4", restarts=2)
     seen = status(runs=(run("b", "running", 2, 0.25),), agents=(one,))
-    Console(file=out, width=200).print(LiveView().build(seen, 1030.0))
+    Console(file=out, width=200).print(build_live_view(seen, 1030.0))
     [head] = [line.split() for line in out.getvalue().splitlines() if "AGENT" in line]
     [line] = [line.split() for line in out.getvalue().splitlines() if "x-a1" in line]
     assert head == ["AGENT", "STATE", "RUN", "loss", "NODE", "GPU", "RESTARTS"]

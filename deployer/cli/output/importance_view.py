@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from deployer.analysis.importance import Importance
-from deployer.cli.output.bars import build_bar
-from deployer.cli.output.render import is_terminal, say, show, show_json, show_table
+from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.text import format_count
 
 COLUMNS = ("PARAMETER", "EXPLAINS %", "±", "CORRELATION", "RUNS", "")
@@ -16,26 +15,21 @@ def show_importance(found: Importance, sweep: str, output: str) -> None:
         show_json({"sweep": sweep, **vars(found), "sentence": found.sentence()})
         return
     if found.parameters:
-        columns, rows = build_importance_table(found, bars=is_terminal())
-        show_table(columns, rows)
+        show_table(COLUMNS, build_importance_rows(found))
     for line in build_importance_notes(found):
         say(line)
     show(found.sentence())
 
 
-def build_importance_table(
-    found: Importance, *, bars: bool
-) -> tuple[list[str], list[list[object]]]:
-    """Return columns and rows: one for each parameter, `bars` beside what it explains."""
-    columns = [*COLUMNS[:3], *[""] * bars, *COLUMNS[3:]]
+def build_importance_rows(found: Importance) -> list[list[object]]:
+    """Return a row for each parameter, with `COLUMNS`."""
     rows: list[list[object]] = []
     for one in found.parameters:
-        bar = build_bar(one.share, "green" if one.told else "bright_black")
         share, deviation = one.percents
         correlation = None if one.correlation is None else round(one.correlation, 2)
         verdict = "" if one.told else "maybe noise"
-        rows.append([one.name, share, deviation, *[bar] * bars, correlation, one.runs, verdict])
-    return columns, rows
+        rows.append([one.name, share, deviation, correlation, one.runs, verdict])
+    return rows
 
 
 def build_importance_notes(found: Importance) -> list[str]:

@@ -7,18 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployer.analysis.goodness import rate_values
 from deployer.analysis.repeats import Groups, Verdict, group_repeats, has_repeats
-from deployer.cli.output.bars import build_bar, build_state
-from deployer.cli.output.chart import NARROW, WIDTH, build_chart
-from deployer.cli.output.render import is_terminal, is_too_wide, say, show_csv, show_table
+from deployer.cli.output.render import Styled, is_too_wide, say, show_csv, show_table
 from deployer.config.redaction import is_secret_name, redact
-from deployer.sweeps.results import Results, Row
+from deployer.sweeps.results import Results
 from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_runtime
 
 MOST_ROWS = 100  # of a ranking on the screen
-WORTH_MORE = 3  # so many parameters are worth more than bars
+STATES = {
+    "finished": "green",
+    "running": "cyan",
+    "failed": "red",
+    "crashed": "red",
+    "killed": "yellow",
+}
 Table = tuple[list[str], list[list[object]]]  # columns and rows
 
 
@@ -39,15 +42,13 @@ class View:
 
 
 def show_ranking(results: Results, output: str, view: View) -> None:
-    """Put the ranking on stdout as a table, a chart or CSV."""
-    if output == "chart":
-        _show_chart(results)
-    elif view.grouped:
+    """Put the ranking on stdout as a table or CSV."""
+    if view.grouped:
         groups = group_repeats(results.rows, results.goal)
         if output == "csv":
             show_csv(*build_groups_csv(groups))
         else:
-            _show_groups(groups, results.goal, view.name_metric(results))
+            _show_groups(groups, view.name_metric(results))
     elif output == "csv":
         show_csv(*build_ranking_csv(results, view))
     else:
@@ -56,30 +57,18 @@ def show_ranking(results: Results, output: str, view: View) -> None:
 
 def _show_runs(results: Results, view: View) -> None:
     shown = replace(results, rows=_limit(results.rows, "runs"))
-    rates = rate_values([_ranked_value(row) for row in results.rows], results.goal)
 
-    def build(names: Sequence[str], bars: bool) -> Table:
-        return build_ranking(shown, view, names, rates if bars else None)
-
-    _show_fitting([row.parameters for row in results.rows], build)
-
-
-def _show_chart(results: Results) -> None:
-    shown = replace(results, rows=_limit(results.rows, "runs"))
-    width = NARROW if is_too_wide(*build_chart(shown, [])) else WIDTH
-
-    def build(names: Sequence[str], _: bool) -> Table:
-        return build_chart(shown, names, width)
+    def build(names: Sequence[str]) -> Table:
+        return build_ranking(shown, view, names)
 
     _show_fitting([row.parameters for row in results.rows], build)
 
 
-def _show_groups(found: Groups, goal: str, metric: str) -> None:
+def _show_groups(found: Groups, metric: str) -> None:
     shown = replace(found, groups=_limit(found.groups, "configurations"))
-    rates = rate_values([group.mean for group in found.groups], goal)
 
-    def build(names: Sequence[str], bars: bool) -> Table:
-        return build_groups(shown, metric, names, rates if bars else None)
+    def build(names: Sequence[str]) -> Table:
+        return build_groups(shown, metric, names)
 
     _show_fitting([group.parameters for group in found.groups], build)
 
@@ -92,39 +81,28 @@ def _limit(rows: Sequence[Any], what: str) -> tuple[Any, ...]:
 
 
 def _show_fitting(
-    configurations: Sequence[Mapping[str, Any]], build: Callable[[Sequence[str], bool], Table]
+    configurations: Sequence[Mapping[str, Any]], build: Callable[[Sequence[str]], Table]
 ) -> None:
-    """Show a table of what differs, as far as there is room; on a terminal with bars, if any."""
+    """Show a table with as many of the parameters that differ as the terminal has room for."""
     varying = list_varying(configurations)
     names = varying[:MOST_NAMED]
-    bars = is_terminal() and not is_too_wide(*build(names[:WORTH_MORE], True))
-    while names and is_too_wide(*build(names, bars)):
+    while names and is_too_wide(*build(names)):
         names.pop()
     if len(names) < len(varying):
         say(f"{len(names)} of {len(varying)} parameters have a column; -o csv gives all")
-    show_table(*build(names, bars))
+    show_table(*build(names))
 
 
-def build_ranking(
-    results: Results,
-    view: View,
-    names: Sequence[str],
-    rates: Sequence[float | None] | None = None,
-) -> Table:
-    """Return the columns and rows of runs, with a column for each of the parameters `names`.
-
-    With `rates`, how good each value is from 0 to 1, there is a bar beside it.
-    """
-    bars = rates is not None
-    columns = ["RANK", "RUN", "STATE", view.name_metric(results), *[""] * bars, *names, "TIME"]
+def build_ranking(results: Results, view: View, names: Sequence[str]) -> Table:
+    """Return the columns and rows of runs, with a column for each of the parameters `names`."""
+    columns = ["RANK", "RUN", "STATE", view.name_metric(results), *names, "TIME"]
     noted = any(r.note for r in results.rows)
     return columns + ["NOTE"] * noted, [
-        [r.rank, r.run_id, build_state(r.state), r.value]
-        + [build_bar(rate)] * bars
+        [r.rank, r.run_id, Styled(r.state, STATES.get(r.state, "")), r.value]
         + [_parameter_cell(r.parameters, name) for name in names]
         + [format_runtime(r.duration_seconds)]
         + [r.note] * noted
-        for r, rate in zip(results.rows, rates or [None] * len(results.rows), strict=False)
+        for r in results.rows
     ]
 
 
@@ -150,20 +128,12 @@ def _as_cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, Mapping | list) else value
 
 
-def build_groups(
-    found: Groups,
-    metric: str,
-    names: Sequence[str],
-    rates: Sequence[float | None] | None = None,
-) -> Table:
+def build_groups(found: Groups, metric: str, names: Sequence[str]) -> Table:
     """Return columns and rows of configurations: rank, runs, mean and spread, parameters."""
-    bars = rates is not None
-    columns = ["RANK", "RUNS", metric, "±", *[""] * bars, *names]
-    return columns, [
+    return ["RANK", "RUNS", metric, "±", *names], [
         [group.rank, _count(group.count, group.runs), group.mean, group.deviation]
-        + [build_bar(rate)] * bars
         + [_parameter_cell(group.parameters, name) for name in names]
-        for group, rate in zip(found.groups, rates or [None] * len(found.groups), strict=False)
+        for group in found.groups
     ]
 
 
@@ -197,10 +167,6 @@ def build_lead_line(results: Results, view: View) -> str:
 
 def _count(count: int, runs: int) -> str:
     return str(count) if count == runs else f"{count} of {runs}"
-
-
-def _ranked_value(row: Row) -> float | None:
-    return row.value if row.rank is not None else None
 
 
 def _parameter_cell(parameters: Mapping[str, Any], name: str) -> object:

@@ -31,7 +31,7 @@ COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class Styled:
-    """A word or a drawing in a cell, which is never cut, and its colour on a terminal."""
+    """A word in a cell, which is never cut, and its colour on a terminal."""
 
     text: str
     style: str = ""

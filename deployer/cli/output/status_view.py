@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deployer.analysis.moments import place_between
 from deployer.cli.output.agent_views import name_node
 from deployer.cli.output.render import Styled, build_table, without_empty_columns
 from deployer.sweeps.results import Coverage, Row
@@ -32,8 +30,6 @@ STYLES = {
 }
 BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
 BAR_WIDTH = 40  # characters
-BLOCKS = "▁▂▃▄▅▆▇█"
-SPARK_WIDTH = 20  # values of a run that are remembered: as many as are shown
 LINES_BESIDE_AGENTS = 8  # head, bar, best, the table's own, the prompt's
 
 
@@ -45,69 +41,57 @@ def build_status_line(status: Status, now: float, usd_per_hour: float | None = N
     return ", ".join([*parts, *_list_times(status, now, usd_per_hour)])
 
 
-class LiveView:
-    """What stays on a terminal; it remembers what running runs logged, to draw it as a line."""
+def build_live_view(
+    status: Status, now: float, usd_per_hour: float | None = None, height: int = 50
+) -> RenderableType:
+    """Return the view of a status: how far, the best so far, a line for each agent.
 
-    def __init__(self, usd_per_hour: float | None = None) -> None:
-        self._usd_per_hour = usd_per_hour
-        self._seen: dict[str, list[float]] = {}
+    As many agents are shown as there are lines for them, those with a run first.
+    """
+    from rich.console import Group
+    from rich.text import Text
 
-    def build(self, status: Status, now: float, height: int = 50) -> RenderableType:
-        """Return the view of a status: how far, the best so far, a line for each agent.
+    head = Text.assemble(
+        (status.title or status.sweep_path, "bold"), "  ", (status.sweep_path, "dim")
+    )
+    bar = build_bar(status.results.coverage)
+    far = [_count_finished(status), *_list_times(status, now, usd_per_hour)]
+    progress = Text.assemble(bar, "  " if bar else "", ", ".join(far))
+    at_work = Text(", ".join([*_list_counts(status), _agents_phrase(status)]))
+    parts: list[RenderableType] = [head, progress, at_work]
+    if status.best is not None:
+        parts.append(_build_best(status, status.best))
+    most = max(3, height - LINES_BESIDE_AGENTS)
+    agents = sorted(status.agents, key=lambda agent: agent.run_id is None)[:most]
+    if agents:
+        parts.append(_build_agents(status, agents))
+    if (hidden := len(status.agents) - len(agents)) > 0:
+        parts.append(Text(f"and {format_count(hidden, 'agent')} more", style="dim"))
+    return Group(*parts)
 
-        As many agents are shown as there are lines for them, those with a run first.
-        """
-        from rich.console import Group
-        from rich.text import Text
 
-        self._remember(status)
-        head = Text.assemble(
-            (status.title or status.sweep_path, "bold"), "  ", (status.sweep_path, "dim")
-        )
-        bar = build_bar(status.results.coverage)
-        far = [_count_finished(status), *_list_times(status, now, self._usd_per_hour)]
-        progress = Text.assemble(bar, "  " if bar else "", ", ".join(far))
-        at_work = Text(", ".join([*_list_counts(status), _agents_phrase(status)]))
-        parts: list[RenderableType] = [head, progress, at_work]
-        if status.best is not None:
-            parts.append(_build_best(status, status.best))
-        most = max(3, height - LINES_BESIDE_AGENTS)
-        agents = sorted(status.agents, key=lambda agent: agent.run_id is None)[:most]
-        if agents:
-            parts.append(self._build_agents(status, agents))
-        if (hidden := len(status.agents) - len(agents)) > 0:
-            parts.append(Text(f"and {format_count(hidden, 'agent')} more", style="dim"))
-        return Group(*parts)
+def _build_agents(status: Status, agents: Sequence[AgentStatus]) -> Table:
+    metric = status.metric or "METRIC"
+    columns, rows = without_empty_columns(
+        ("AGENT", "STATE", "RUN", metric, "NODE", "GPU", "RESTARTS", ""),
+        [_build_cells(agent) for agent in agents],
+    )
+    return build_table(columns, rows)[0]
 
-    def _remember(self, status: Status) -> None:
-        """Note what each run at work has logged since the last look."""
-        running = {agent.run_id: agent.value for agent in status.agents if agent.run_id}
-        self._seen = {
-            run: _append(self._seen.get(run, []), value) for run, value in running.items()
-        }
 
-    def _build_agents(self, status: Status, agents: Sequence[AgentStatus]) -> Table:
-        metric = status.metric or "METRIC"
-        columns, rows = without_empty_columns(
-            ("AGENT", "STATE", "RUN", metric, "", "NODE", "GPU", "RESTARTS", ""),
-            [self._cells(agent) for agent in agents],
-        )
-        return build_table(columns, rows)[0]
-
-    def _cells(self, agent: AgentStatus) -> tuple[object, ...]:
-        title = agent.run_title if agent.run_title != agent.run_id else None
-        code = f"exit {agent.exit_code}" if agent.exit_code else ""
-        return (
-            agent.name,
-            Styled(agent.state, STYLES.get(agent.state, "")),
-            " ".join(filter(None, (agent.run_id, title))),
-            agent.value,
-            build_spark(self._seen.get(agent.run_id or "", [])),
-            name_node(agent.node),
-            agent.gpu,
-            agent.restarts or None,
-            " ".join(filter(None, (code, agent.reason))),
-        )
+def _build_cells(agent: AgentStatus) -> tuple[object, ...]:
+    title = agent.run_title if agent.run_title != agent.run_id else None
+    code = f"exit {agent.exit_code}" if agent.exit_code else ""
+    return (
+        agent.name,
+        Styled(agent.state, STYLES.get(agent.state, "")),
+        " ".join(filter(None, (agent.run_id, title))),
+        agent.value,
+        name_node(agent.node),
+        agent.gpu,
+        agent.restarts or None,
+        " ".join(filter(None, (code, agent.reason))),
+    )
 
 
 def build_bar(coverage: Coverage) -> Text | str:
@@ -129,24 +113,6 @@ def build_bar(coverage: Coverage) -> Text | str:
         bar.append(BAR * (width - end), style=style)
         end = width
     return bar
-
-
-def build_spark(values: Sequence[float]) -> str:
-    """Return values as a small line of blocks between the least and the most of them."""
-    if len(values) < 2:
-        return ""
-    least, most = min(values), max(values)
-    if least == most:
-        return BLOCKS[0] * len(values)
-    places = (place_between(value, least, most) for value in values)
-    return "".join(BLOCKS[round(place * (len(BLOCKS) - 1))] for place in places)
-
-
-def _append(values: list[float], value: float | None) -> list[float]:
-    """Return the newest values; one that has not changed was logged no second time."""
-    if value is None or not math.isfinite(value) or values[-1:] == [value]:
-        return values
-    return [*values, value][-SPARK_WIDTH:]
 
 
 def _build_best(status: Status, best: Row) -> Text:

@@ -24,7 +24,7 @@ from deployer.wandb_api.model import Snapshot, SweepInfo
 
 
 def show_results(results: Results, output: str, view: View = View()) -> None:
-    """Put the ranking on stdout as a table, JSON, CSV or a chart."""
+    """Put the ranking on stdout as a table, JSON or CSV."""
     if output == "json":
         show_json(results_to_plain(results, view))
     else:

@@ -83,8 +83,6 @@ def results(
     """
     if verify and (metric or goal or by or group):
         raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")
-    if group and output is Ranking.CHART:
-        raise ConfigError("--group", "a chart shows runs", "leave out --group, or -o chart")
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     snapshot = get_whole_snapshot(server, path)

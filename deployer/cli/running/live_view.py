@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import is_drawn, open_live, say
-from deployer.cli.output.status_view import LiveView, build_status_line
+from deployer.cli.output.status_view import build_live_view, build_status_line
 from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import Executor
@@ -161,12 +161,12 @@ def show_statuses(
     last: Status | None = None
     shown = ""
     told: set[str] = set()
-    view = LiveView(usd_per_hour)
     with open_live(plain) as live:
         for last in statuses:
             now = time.time()
             if live is not None:
-                live.update(view.build(last, now, live.console.height), refresh=True)
+                view = build_live_view(last, now, usd_per_hour, live.console.height)
+                live.update(view, refresh=True)
                 continue
             line = build_status_line(last, now, usd_per_hour)
             if line != shown:

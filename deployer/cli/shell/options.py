@@ -32,7 +32,6 @@ class Ranking(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
-    CHART = "chart"
 
 
 class Documents(StrEnum):
