@@ -1,4 +1,4 @@
-"""The report of a sweep: one file that needs no server, or a page that is read while it is shown.
+"""The report of a sweep: one file that needs no server, or Markdown.
 
 What it shows is made by the functions of `page` and `analysis`, so that it and the embedded
 backend's page never disagree. It reads any W&B server through `wandb_api` alone. The values of

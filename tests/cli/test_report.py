@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.report.html_file import MARK
 from tests.backend.client import Client
@@ -74,29 +73,3 @@ def test_where_no_report_can_be_written_is_said_before_a_server_is_asked(
     refused = project.run("report", "nobody/nothing/sweep0000", *words, code=2)
     assert refused.stderr.startswith(said)
     assert not list(project.folder.glob("*.html"))
-
-
-def test_a_served_page_is_for_whoever_has_the_link_once(client: Client, project: Project) -> None:
-    sweep = make_sweep(client, 3)
-    process = project.start("report", *_words(client, sweep), "--serve", WANDB_API_KEY=client.key)
-    assert process.stdout is not None
-    place, _, code = process.stdout.readline().strip().partition("/login#link=")
-    address = f"/{client.entity}/{client.project}/sweeps/{sweep}"
-    document = f"{place}/api/pages{address}"
-    with requests.Session() as browser, requests.Session() as other:
-        assert browser.get(document, timeout=30).status_code == 401
-        entered = browser.post(f"{place}/login", {"link": code}, timeout=30)
-        assert entered.url == f"{place}{address}"
-        assert "Sign out" not in entered.text
-        assert browser.get(document, timeout=30).json()["id"] == sweep
-        asked = f"{place}/api/pages/{client.entity}/{client.project}/curves"
-        query = {"metric": "loss", "runs": f"{sweep}-0,nobody"}
-        curves = browser.get(asked, params=query, timeout=30).json()["curves"]
-        assert [curve["run"] for curve in curves] == [f"{sweep}-0"]
-        assert (
-            browser.get(document, headers={"Host": "evil.example"}, timeout=30).status_code == 400
-        )
-        assert other.post(f"{place}/login", {"link": code}, timeout=30).status_code == 401
-        assert browser.post(f"{document}/state", timeout=30).status_code == 405
-    process.send_signal(2)
-    assert process.wait(30) == 0

@@ -1,10 +1,10 @@
-"""`deployer report`: a sweep as one file, as Markdown, or as a page read from any W&B server."""
+"""`deployer report`: a sweep as one page in a file, or as Markdown, from any W&B server."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,11 +25,10 @@ from deployer.errors import ConfigError, DeployerError
 from deployer.executors.registry import find_target
 from deployer.launch.lock.file import find_kept, name_lock
 from deployer.launch.resolution import open_sweep
-from deployer.report.collection import FindPrice, Material, collect
+from deployer.report.collection import Material, collect
 from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
-from deployer.report.reader import Reader
 from deployer.report.writing import MARKDOWN, check_places, mark_markdown, write_report
 from deployer.sweeps.records import Records
 from deployer.wandb_api.model import SweepPath
@@ -79,20 +78,6 @@ def report(
             "any option.",
         ),
     ] = None,
-    serve: Annotated[
-        bool,
-        typer.Option(
-            "--serve",
-            help="Show the page on this machine until Ctrl-C, read anew every 15 s; prints a link "
-            "that signs in once.",
-        ),
-    ] = False,
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port", metavar="PORT", min=0, max=65535, help="With --serve; 0: a free one."
-        ),
-    ] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is no report.")] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -101,18 +86,12 @@ def report(
 
     It holds no value of a parameter whose name is that of a secret.
     """
-    if serve and (html or md):
-        raise ConfigError("--serve", "writes no file", "leave out --html and --md, or --serve")
     if html is not None and str(html) == STDOUT:
         raise ConfigError("--html", "a page is no text for stdout", "--html report.html")
     check_places(html, None if str(md) == STDOUT else md, force=force)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config), reading=True)
-    price = cache(partial(_find_price, config, path))
-    if serve:
-        _serve(server, path, price, port)
-        return
-    material = collect(server, path, time.time(), price)
+    material = collect(server, path, time.time(), partial(_find_price, config, path))
     if html is not None:
         _write_html(html, material, _find_lock(server, path))
     if md is not None and str(md) != STDOUT:
@@ -120,17 +99,6 @@ def report(
         say(f"report: {md}")
     elif md is not None or html is None:
         show(build_markdown(material).rstrip("\n"))
-
-
-def _serve(server: Server, path: SweepPath, price: FindPrice, port: int) -> None:
-    from deployer.report.serving import serve
-
-    def read() -> Material:
-        return collect(server, path, time.time(), price)
-
-    reader = Reader(server, path, read, _find_lock(server, path))
-    reader.document()  # what is wrong with the sweep is said before there is a page
-    serve(reader, port, show)
 
 
 def _write_html(place: Path, material: Material, lock: TextFile | None) -> None:

@@ -3,7 +3,6 @@
 
 const element = document.getElementById("documents");
 const embedded = element ? JSON.parse(element.textContent) : null;
-const only = document.querySelector("meta[name='only-page']")?.content; // of a server that has one page
 const tags = new Map();
 
 /** Whether there is a server that can be asked again, and told what to do. */
@@ -16,11 +15,11 @@ export function currentAddress() {
 }
 
 /** Where all begins. */
-export const startAddress = () => (isLive ? only ?? "/" : embedded.start);
+export const startAddress = () => (isLive ? "/" : embedded.start);
 
 /** Where a link to a page leads; null if this file does not hold it. */
 export function linkTo(address) {
-  if (isLive) return only && address.split("?")[0] !== only ? null : address;
+  if (isLive) return address;
   return address.split("?")[0] in embedded.pages ? `#${address}` : null;
 }
 
