@@ -86,8 +86,8 @@ def up(
 ) -> None:
     """Start agents until there are N in all; they work in the current folder. Those beyond leave.
 
-    Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
-    Returns at once, or with --pending-timeout when the first agent works.
+    A sweep that has ended needs none. Returns at once, or with --pending-timeout when the first
+    agent works.
     """
     config = read_config_of(
         sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)

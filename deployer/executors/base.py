@@ -156,15 +156,6 @@ class Executor(ABC):
         """Return how long `stop` waits for these agents at most."""
         return 0.0
 
-    def release(self, sweep_path: str) -> Sequence[str]:
-        """Interrupt a sweep's agents as `stop` does, and record how many they were."""
-        agents = self.list_agents(sweep_path)
-        return self.stop([agent.name for agent in agents if agent.alive and not agent.foreign])
-
-    def count_paused(self, sweep_path: str) -> int:
-        """Return how many agents of a sweep were released and have not been started again."""
-        return 0
-
     def heal(self) -> Sequence[str]:
         """Do what no scheduler does for the agents listed last; return what was done."""
         return ()

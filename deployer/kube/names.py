@@ -22,7 +22,6 @@ NO_OWNER = "an unknown owner"  # of objects without the label, as older versions
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
 ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
 ASKED_ANNOTATION = f"{PREFIX}/asked"  # how many agents the sweep of a Job was to have
-RELEASED_ANNOTATION = f"{PREFIX}/released"  # how many agents a paused sweep gave up
 LOADER_LABEL = f"{PREFIX}/loader"  # tells data loaders apart
 MADE_BY_ANNOTATION = f"{PREFIX}/made-by"  # the process that a data loader works for
 KUEUE = "kueue.x-k8s.io"

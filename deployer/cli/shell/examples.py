@@ -33,7 +33,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("sweep", "create"): ("sweep create sweep.yaml --run-cap 20",),
     ("sweep", "list"): ("sweep list", "sweep list --project digits -o json"),
     ("sweep", "show"): ("sweep show ab12cd34",),
-    ("sweep", "pause"): ("sweep pause", "sweep pause ab12cd34 --release"),
+    ("sweep", "pause"): ("sweep pause",),
     ("sweep", "resume"): ("sweep resume",),
     ("sweep", "stop"): ("sweep stop ab12cd34",),
     ("sweep", "cancel"): ("sweep cancel ab12cd34",),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
@@ -22,16 +20,14 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, DeployerError, WandbError
-from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
-from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.scaling import dismiss_all
-from deployer.launch.agents.stop_notice import tell_which_runs_stop, tell_who_lasts
+from deployer.launch.agents.stop_notice import tell_which_runs_stop
 from deployer.launch.resolution import open_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
-from deployer.wandb_api.server import NOT_GUARANTEED, Server
+from deployer.wandb_api.server import Server
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
@@ -44,10 +40,6 @@ STEERABLE = {
 
 def pause(
     sweep: SweepArgument = None,
-    release: Annotated[
-        bool,
-        typer.Option("--release", help="Interrupt its agents too: their GPUs are free."),
-    ] = False,
     yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -58,15 +50,9 @@ def pause(
     Asks first if other owners' agents work on it, as `resume`, `stop` and `cancel` do.
     """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = _steer(sweep, config, "PAUSED", yes)
-    executor = open_executor(config)
-    agents = [agent for agent in executor.list_agents(str(path)) if agent.alive]
-    if release:
-        with tell_who_lasts(executor, str(path), say):
-            released = executor.release(str(path))
-        _say_released(server, path, agents, released)
-    elif agents:
-        _say_held(path, len(agents))
+    _, path = _steer(sweep, config, "PAUSED", yes)
+    if agents := sum(agent.alive for agent in open_executor(config).list_agents(str(path))):
+        _say_held(path, agents)
     show_state(path, "PAUSED", output)
 
 
@@ -77,11 +63,9 @@ def resume(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Hand out runs again after a pause; released agents are started by `agents up`."""
+    """Hand out runs again after a pause."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "RUNNING", yes)
-    if released := open_executor(config).count_paused(str(path)):
-        say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
     show_state(path, "RUNNING", output)
 
 
@@ -166,17 +150,4 @@ def _say_held(path: SweepPath, agents: int) -> None:
     """Say what a pause leaves as it is, and the command that ends it."""
     said = "ends its run, then waits and holds its GPU" if agents == 1 else ""
     said = said or "end their run, then wait and hold their GPUs"
-    say(f"{format_count(agents, 'agent')} {said}. Free them: deployer sweep pause {path} --release")
-
-
-def _say_released(
-    server: Server, path: SweepPath, agents: Sequence[Agent], released: Sequence[str]
-) -> None:
-    """Say that agents are gone, what becomes of their runs, and how all goes on."""
-    if released and not server.extended:
-        say(NOT_GUARANTEED)
-    again = f"deployer sweep resume {path}, then deployer agents up {path}"
-    if any(map(takes_one_run, agents)):
-        again += " --one-run-per-job"
-    said = "released, their runs go on when they are handed out again"
-    say(f"{format_count(len(released), 'agent')} {said}: {again}")
+    say(f"{format_count(agents, 'agent')} {said}. Free them: deployer agents down {path}")

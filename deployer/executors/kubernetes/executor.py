@@ -37,7 +37,6 @@ from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
-from deployer.executors.kubernetes.agents.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.examination.case import Case, list_own
@@ -189,18 +188,6 @@ class KubernetesExecutor(Executor):
         """Return how long `stop` waits for these agents at most."""
         return longest_removal_seconds(self._find(names))
 
-    def release(self, sweep_path: str) -> Sequence[str]:
-        """Interrupt a sweep's agents as `stop` does, and record how many they were."""
-        agents = self.list_agents(sweep_path)
-        names = [agent.name for agent in agents if agent.alive and not agent.foreign]
-        if names:
-            note_paused(self.kube, sweep_path, len(names))
-        return self.stop(names)
-
-    def count_paused(self, sweep_path: str) -> int:
-        """Return how many agents of a sweep were released and have not been started again."""
-        return read_paused(self.kube, sweep_path)
-
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         """Delete what is kept about agents that have ended, logs and keys included.
 
@@ -273,7 +260,6 @@ class KubernetesExecutor(Executor):
         remove_agents(self.kube, self._find_dead(plan.sweep_path, missing), self._sleep)
         started: set[str] = set()
         do_all(lambda job: started.update(self._create(job)), jobs)
-        note_paused(self.kube, plan.sweep_path, 0)
         return started
 
     def _build(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from deployer.errors import KubeError
 from deployer.executors.base import Belongings
 from deployer.executors.kubernetes.agents.agent_objects import (
-    annotations_of,
     build_agent,
     group_objects,
     identify,
@@ -28,7 +27,7 @@ from deployer.kube.kinds import (
     Manifest,
     kind_of,
 )
-from deployer.kube.names import RELEASED_ANNOTATION, build_selector
+from deployer.kube.names import build_selector
 from deployer.kube.objects import created_at
 
 # Volumes hold results and checkpoints, so they stay.
@@ -53,14 +52,13 @@ class Leftover:
 def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
     """Return what the caller has left in all namespaces if they may be listed, else in its own.
 
-    A sweep that was paused and gave its agents up needs its objects, and keeps them. So does one
-    with Jobs that only resemble its own, which stay. Raises KubeError.
+    A sweep with Jobs that only resemble its own keeps its objects. Raises KubeError.
     """
     client = _widen(kube)
     jobs, pods = _list(client, JOB), _list(client, POD)
     kept = [item for kind in KEPT_KINDS for item in _list(client, kind)]
     busy = {owner for owner in map(_owner, (*jobs, *pods, *kept)) if owner[1]}
-    busy = {owner for owner in busy if _is_busy(owner, jobs, pods, kept, kube.now())}
+    busy = {owner for owner in busy if _count(owner, jobs, pods, kube.now())}
     with_job = {_owner(job) for job in jobs}
     alone = [pod for pod in pods if _owner(pod) not in with_job]
     found = [item for item in (*jobs, *alone) if identify(item)]
@@ -123,19 +121,6 @@ def _list(kube: Kube, kind: Kind) -> list[Manifest]:
     # A backend's pods are ours, too, and no agent's.
     component = "" if kind in KEPT_KINDS else "agent"
     return kube.list_objects(kind, build_selector(component=component))
-
-
-def _is_busy(
-    owner: Owner,
-    jobs: Sequence[Manifest],
-    pods: Sequence[Manifest],
-    kept: Sequence[Manifest],
-    now: float,
-) -> bool:
-    released = any(
-        RELEASED_ANNOTATION in annotations_of(item) for item in kept if _owner(item) == owner
-    )
-    return released or _count(owner, jobs, pods, now) > 0
 
 
 def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now: float) -> int:

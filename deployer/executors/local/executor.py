@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-from deployer.agent.exit_codes import STOPPED
 from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
@@ -120,12 +119,6 @@ class LocalExecutor(Executor):
         """Return how long `stop` waits for these agents at most."""
         return max((longest_end_seconds(self._find(name)) for name in names), default=0.0)
 
-    def release(self, sweep_path: str) -> Sequence[str]:
-        """Interrupt a sweep's agents; their folders record how many they were."""
-        names = [f.spec.name for f in self._folders(sweep_path) if f.is_alive()]
-        self.dismiss(names)
-        return self.stop(names)
-
     def heal(self) -> Sequence[str]:
         """Say when the state folder cannot be written any more, and when it can again."""
         obstacle, self._obstacle = self._obstacle, find_obstacle(str(self._root))
@@ -133,10 +126,6 @@ class LocalExecutor(Executor):
             return ()
         again = f"{self._root} can be written again"
         return (f"waiting: {self._obstacle}" if self._obstacle else again,)
-
-    def count_paused(self, sweep_path: str) -> int:
-        """Return how many agents were interrupted and have not been started again."""
-        return sum(a.exit_code == STOPPED for a in self.list_agents(sweep_path) if not a.alive)
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         """Delete what is kept about agents that have ended, logs included; False if nothing was."""

@@ -71,16 +71,16 @@ def plan_agents(
     """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
-    many as configurations are left, at most `replicas`. Else None means as many as were released,
-    or one. New ones leave at `deadline`, in seconds since the epoch, or with those that are there.
-    `pace` is that of those that are there if it is None. Raises ConfigError.
+    many as configurations are left, at most `replicas`. Else None means one. New ones leave at
+    `deadline`, in seconds since the epoch, or with those that are there. `pace` is that of those
+    that are there if it is None. Raises ConfigError.
     """
     agents = executor.list_agents(str(path))
     one_run = one_run or any(map(takes_one_run, agents))
     if one_run:
         replicas = count_agents(get_left(server, path), replicas)
     elif replicas is None:
-        replicas = executor.count_paused(str(path)) or 1
+        replicas = 1
     replicas = max(replicas, sum(map(stays, agents)))
     if deadline is None and any(agent.alive for agent in agents):
         deadline = find_deadline(agents)

@@ -1,4 +1,4 @@
-"""A Job for each run, and agents that a paused sweep gives up: real pods, nobody watching."""
+"""A Job for each run, and agents of a paused sweep that are ended: real pods, nobody watching."""
 
 from __future__ import annotations
 
@@ -47,21 +47,20 @@ def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:
     assert again.agents == ()
 
 
-def test_a_paused_sweep_gives_up_its_agents_and_gets_as_many_back(bed: Bed) -> None:
+def test_runs_of_a_paused_sweep_wait_once_its_agents_are_ended(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2], seconds=6)
     bed.start(path, 2)
     bed.wait_for(lambda: bed.results(path).coverage.running == 2, "two runs")
     set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "PAUSED")
-    assert len(bed.executor.release(str(path))) == 2
+    names = [agent.name for agent in bed.executor.list_agents(str(path))]
+    assert len(bed.executor.stop(names)) == 2
     assert bed.kube.list_objects(JOB, build_selector()) == []
-    assert bed.executor.count_paused(str(path)) == 2
     coverage = bed.results(path).coverage
     assert (coverage.waiting, coverage.running) == (2, 0)
 
     set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "RUNNING")
-    plan = plan_agents(bed.server, bed.executor, path, None, bed.code)
+    plan = plan_agents(bed.server, bed.executor, path, 2, bed.code)
     assert len(apply_plan(bed.server, bed.executor, plan)) == 2
-    assert bed.executor.count_paused(str(path)) == 0
     bed.wait_for(lambda: bed.results(path).coverage.complete, "the end")
     assert bed.results(path).coverage.sentence().startswith("2/2")
 

@@ -27,7 +27,7 @@ from deployer.gke.removal.teardown import Terms
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, Kind, Manifest
-from deployer.kube.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.kube.names import SWEEP_PATH_ANNOTATION, build_labels
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
 from tests.cluster.pods import build_job, build_pod
@@ -157,7 +157,7 @@ def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path) -> None:
 
 
 def test_what_a_dead_sweep_left_is_found_and_deleted(own: Cluster, place: str, kube: Kube) -> None:
-    """Nothing while an agent lives; nothing of a paused sweep; then all that it had."""
+    """Nothing while an agent lives, then all that it had."""
     before = count_living(kube)
     kube.create(build_agent_job("demo-a1"))
     kube.create(build_object(SECRET, "demo-keys", "agent-keys"))
@@ -167,13 +167,6 @@ def test_what_a_dead_sweep_left_is_found_and_deleted(own: Cluster, place: str, k
 
     end(own, place)
     assert find(kube, place) == ["ConfigMap demo-supervisor", "Secret demo-keys"]
-    note = {"metadata": {"annotations": {RELEASED_ANNOTATION: "2"}}}
-    kube.patch(CONFIG_MAP, "demo-supervisor", note)
-    assert find(kube, place) == []
-
-    kube.patch(
-        CONFIG_MAP, "demo-supervisor", {"metadata": {"annotations": {RELEASED_ANNOTATION: None}}}
-    )
     delete_leftovers(kube, [one for one in list_leftovers(kube) if one.namespace == place])
     assert find(kube, place) == []
     assert kube.get(SECRET, "demo-keys") is None

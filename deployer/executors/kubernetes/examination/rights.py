@@ -37,7 +37,7 @@ WITHOUT: dict[Right, str] = {
     (POD, "", "get"): "logs cannot be followed to their end",
     (POD, "", "patch"): "agents cannot be drained",
     (POD, "log", "get"): "logs cannot be read",
-    (CONFIG_MAP, "", "get"): "a paused sweep does not know its agents",
+    (CONFIG_MAP, "", "get"): "ConfigMaps that are missing show only once agents wait",
     (CONFIG_MAP, "", "delete"): "ConfigMaps stay behind",
     (SECRET, "", "get"): "a rotated key does not reach agents",
     (SECRET, "", "list"): "Secrets are found by their names alone",
