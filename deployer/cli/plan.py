@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated
-
-import typer
 
 from deployer.cli.output.render import is_terminal, say, show_json, show_yaml
 from deployer.cli.shell.command_group import make_app
@@ -23,7 +20,6 @@ from deployer.cli.shell.options import (
     ReplicasOption,
     RunCapOption,
     WandbOption,
-    pick_sweep,
     read_config,
 )
 from deployer.config.project import Flags, Project
@@ -32,19 +28,16 @@ from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
 from deployer.launch.agents.agent_environment import build_environment, choose_pace
 from deployer.launch.agents.one_run_per_job import count_agents
-from deployer.launch.agents.planning import build_draft, choose_bound, plan_agents
+from deployer.launch.agents.planning import build_draft, choose_bound
 from deployer.launch.checks.check import check_program_here
 from deployer.launch.checks.runs import describe_runs
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
-from deployer.launch.resolution import open_sweep
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_bytes
-from deployer.wandb_api.operations import get_sweep
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
-A_NEW_KEY = "what the server makes for each agent"
 
 app = make_app()
 
@@ -52,10 +45,6 @@ app = make_app()
 @app.command()
 def plan(
     file: FileArgument,
-    sweep: Annotated[
-        str | None,
-        typer.Argument(metavar="SWEEP", help="Of this sweep, as server and cluster are now."),
-    ] = None,
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
@@ -70,8 +59,8 @@ def plan(
     """Print the manifests that `up` would send, in the order in which it sends them.
 
     Contacts nothing but the registry of `image:` and the repository of `code:`, so
-    ENTITY/PROJECT/SWEEP_ID stands for the sweep; with a SWEEP, reads what is there. No key is in
-    them. An embedded backend in the cluster comes first; `up` leaves one that is there as it is.
+    ENTITY/PROJECT/SWEEP_ID stands for the sweep. No key is in them. An embedded backend in the
+    cluster comes first; `up` leaves one that is there as it is.
     Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
     Jobs.
     """
@@ -87,10 +76,7 @@ def plan(
     request = Request(file, read, check_script=not no_check)
     check_program_here(target, request.started, config.code, str(file))
     check_script_first(config, request, say)
-    if sweep:
-        documents = _plan_sweep(sweep, config, one_run_per_job, max_time)
-    else:
-        documents = _plan_file(config, read.expected, one_run_per_job, max_time)
+    documents = _build_documents(config, read.expected, one_run_per_job, max_time)
     for line in describe_runs(config, target):
         say(line)
     if output == "json":
@@ -110,31 +96,7 @@ def leave_out_archives(document: object) -> object:
     return {**document, "binaryData": sizes}
 
 
-def _plan_sweep(
-    sweep: str, config: Project, one_run: bool, max_seconds: float | None
-) -> list[object]:
-    """Return what `agents up` would send now for a sweep that is there."""
-    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
-    get_sweep(server.client, path)  # raises if there is none
-    target = find_target(config)
-    executor = target.open()
-    planned = plan_agents(
-        server,
-        executor,
-        path,
-        choose_bound(config, target, one_run),
-        config.code,
-        one_run=one_run,
-        deadline=find_end(max_seconds, time.time()),
-        pace=choose_pace(config, server.extended),
-    )
-    alive = {agent.name for agent in executor.list_agents(str(path)) if agent.alive}
-    key = A_NEW_KEY if server.extended else server.client.key
-    keys = {agent.name: key for agent in planned.agents if agent.name not in alive}
-    return list(executor.preview(planned, keys))
-
-
-def _plan_file(
+def _build_documents(
     config: Project, expected: int | None, one_run: bool, max_seconds: float | None
 ) -> list[object]:
     """Return what `up` would send; on this machine, the plan itself is all there is."""

@@ -1,4 +1,4 @@
-"""What the API server got from `up`, by its own audit log, is what `plan -o yaml` had printed."""
+"""What the API server got from `up`, by its own audit log, is what was planned."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from typing import Any
 
 import yaml
 
+from deployer.cli.output.render import to_plain
 from deployer.config.owner import build_owner
+from deployer.config.project import Flags
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
+from deployer.executors.registry import find_target
 from deployer.kube.names import build_selector
+from deployer.launch.agents.agent_environment import choose_pace
+from deployer.launch.agents.planning import plan_agents
+from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import list_sweeps
+from deployer.wandb_api.server import Server
 from tests.cluster.bed import SECTION, TRAINER, serve_for_pods
 from tests.cluster.cluster import Cluster
-from tests.cluster.shell import open_shell
+from tests.cluster.shell import Shell, open_shell
 from tests.cluster.tenants import make_tenant
+from tests.project_files import read_project
 
 SWEEP = {
     "program": "train.py",
@@ -43,7 +51,22 @@ def list_writes(cluster: Cluster, user: str, dry_run: bool = False) -> list[dict
     ]
 
 
-def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+def plan_documents(shell: Shell, server: Server, sweep: str, replicas: int) -> list[Any]:
+    """Return what `up` would send for a sweep that is there."""
+    project = read_project(shell.folder, Flags(), **shell.environment)
+    executor = find_target(project).open()
+    plan = plan_agents(
+        server,
+        executor,
+        SweepPath(*sweep.split("/")),
+        replicas,
+        project.code,
+        pace=choose_pace(project, server.extended),
+    )
+    return list(executor.preview(plan, {agent.name: "a new key" for agent in plan.agents}))
+
+
+def test_up_sends_what_was_planned(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     tenant = make_tenant(cluster, namespace)
     with serve_for_pods(cluster, tmp_path / "backend") as server:
         shell = open_shell(tmp_path / "project", tenant, server, forked=True)
@@ -55,20 +78,21 @@ def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: P
         shell.run("git", "add", "train.py", "sweep.yaml")
 
         sweep = shell.deployer("sweep", "create", "sweep.yaml").stdout.strip()
-        planned = shell.deployer("plan", "sweep.yaml", sweep, "-o", "yaml")
+        planned = shell.deployer("plan", "sweep.yaml")
+        documents = plan_documents(shell, server, sweep, 2)
         up = shell.deployer("up", "sweep.yaml", "--detach")
         again = shell.deployer("agents", "up")
         shell.deployer("down")
 
-    documents = list(yaml.safe_load_all(planned.stdout))
-    assert [one["kind"] for one in documents] == ["ConfigMap", "ConfigMap", "Job", "Job"]
+    for found in (documents, list(yaml.safe_load_all(planned.stdout))):
+        assert [one["kind"] for one in found] == ["ConfigMap", "ConfigMap", "Job", "Job"]
     writes = list_writes(cluster, f"tenant-{namespace}")
     secrets = {w["objectRef"]["name"] for w in writes if w["objectRef"]["resource"] == "secrets"}
     assert secrets == {name_secret(sweep, build_owner(f"tenant-{namespace}"))}
     sent = [w["requestObject"] for w in writes if w["objectRef"]["resource"] != "secrets"]
     # Jobs are sent side by side.
     assert sorted(sent, key=name_of) == sorted(
-        as_received(cluster, planned.stdout, namespace), key=name_of
+        as_received(cluster, documents, namespace), key=name_of
     )
     left = cluster.kubectl("get", "all,cm,secrets", "-n", namespace, "-l", build_selector())
     assert left == ""
@@ -96,10 +120,10 @@ def test_without_room_for_an_agent_no_sweep_is_made(
     assert list_writes(cluster, f"tenant-{namespace}") == []
 
 
-def as_received(cluster: Cluster, manifests: str, namespace: str) -> list[dict[str, Any]]:
+def as_received(cluster: Cluster, documents: list[Any], namespace: str) -> list[dict[str, Any]]:
     """Return manifests as the audit log has them: what is created, with the server's defaults."""
     before = len(list_writes(cluster, "admin", dry_run=True))
-    documents = list(yaml.safe_load_all(manifests))
+    manifests = yaml.safe_dump_all(to_plain(documents))
     cluster.kubectl("create", "--dry-run=server", "-f", "-", "-n", namespace, stdin=manifests)
     writes = list_writes(cluster, "admin", dry_run=True)[before:]
     received = {w["requestObject"]["metadata"]["name"]: w["requestObject"] for w in writes}
