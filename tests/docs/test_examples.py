@@ -19,7 +19,6 @@ WITHOUT_JSON = {
     "drivers install": "tells how far it is; drivers status has the result",
     "drivers remove": "drivers status has the result",
     "init": "its results are files",
-    "gke credentials": "its result is the name of a context",
     "report": "its result is a page or Markdown; results, importance have JSON",
     "rights": "its result is YAML for kubectl",
     "sweep export": "its result is a file, JSON if it is named so",

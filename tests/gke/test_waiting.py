@@ -26,8 +26,6 @@ CONFIG = {"on": "gke", "gke": SPEC, "kubernetes": {"image": "registry.example/a:
 SWEEP = {"program": "a.py", "method": "grid", "parameters": {"a": {"values": [1]}}}
 COMMANDS = """
 gke up cluster.yaml
-gke status cluster.yaml
-gke credentials cluster.yaml
 gke list
 gke down cluster.yaml --yes
 orphans
@@ -161,7 +159,7 @@ def test_a_zone_elsewhere_that_does_not_answer_stops_nothing(
     cloud.set_operation_seconds(0.05)
     cloud.set_missing_zones("asia-east1-a")
     machine.run("gke", "up", SPEC)
-    assert "RUNNING" in machine.run("gke", "status", SPEC)[0]
+    assert "RUNNING" in machine.run("gke", "up", SPEC)[0]
     out, err = machine.run("gke", "list", SPEC, code=1)
     assert NAME in out
     assert "error: cannot list clusters: Google has no answer from asia-east1-a" in err
@@ -179,11 +177,10 @@ def test_a_zone_of_the_specification_that_does_not_answer(cloud: Cloud, machine:
     cloud.set_operation_seconds(0.05)
     machine.run("gke", "up", SPEC)
     cloud.set_missing_zones(SECOND)
-    machine.run("gke", "status", SPEC)
+    machine.run("gke", "up", SPEC)
     cloud.set_missing_zones(FIRST)
-    for command in ("up", "status"):
-        err = machine.run("gke", command, SPEC, code=1)[1]
-        assert f"error: cannot list clusters: Google has no answer from {FIRST}" in err
+    err = machine.run("gke", "up", SPEC, code=1)[1]
+    assert f"error: cannot list clusters: Google has no answer from {FIRST}" in err
     cloud.set_missing_zones()
     owner = json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0])[0]["owner"]
     cloud.set_missing_zones(FIRST)

@@ -1,4 +1,4 @@
-"""`deployer gke`: a GKE cluster from a specification, made, shown and removed."""
+"""`deployer gke`: a GKE cluster from a specification, made, listed and removed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from deployer.gke.api.model import CloudCluster, CloudPool
     from deployer.gke.specification.spec import ClusterSpec
 
-app = make_app("Make, show and remove a GKE cluster.")
+app = make_app("Make, list and remove GKE clusters.")
 
 SpecArgument = Annotated[
     str | None,
@@ -97,31 +97,6 @@ def up(
 
 
 @app.command()
-def status(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
-    """Show the cluster, its pools and what Google says of them."""
-    config = read_config(Flags())
-    chosen = _load(spec, config)
-    gke = _open(chosen, config)
-    _show_cluster(gke, _find(gke, chosen), output)
-
-
-@app.command()
-def credentials(spec: SpecArgument = None) -> None:
-    """Add the cluster to your kubeconfig, for your own kubectl."""
-    from deployer.gke.cluster.access import PLUGIN, find_kubeconfig, open_kube_of, write_kubeconfig
-
-    config = read_config(Flags())
-    chosen = _load(spec, config)
-    gke = _open(chosen, config)
-    cluster = _find(gke, chosen)
-    open_kube_of(gke, cluster, None)
-    path = find_kubeconfig(read_environment())
-    context = write_kubeconfig(cluster, gke.project, path)
-    say(f"{path}: context {context} is now the current one; kubectl needs {PLUGIN}")
-    show(context)
-
-
-@app.command()
 def down(
     spec: SpecArgument = None,
     yes: YesOption = False,
@@ -166,7 +141,7 @@ def down(
 
 @app.command("list")
 def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
-    """Show the project's clusters, ours and others'.
+    """Show the project's clusters, ours and others', their pools and what Google says of them.
 
     Exit code 1 if a location does not answer.
     """
@@ -179,9 +154,12 @@ def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> Non
     else:
         names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
         show_table(
-            [name.replace("_at", "").replace("_name", "").upper() for name in names],
-            [[row[name] for name in names] for row in rows],
+            [*(name.replace("_at", "").replace("_name", "").upper() for name in names), "POOLS"],
+            [[*(row[name] for name in names), _list_pools(row)] for row in rows],
         )
+        for row in rows:
+            for condition in row["conditions"]:
+                show(f"{row['name']}: {condition['code']}: {condition['message']}")
     listing.check()
 
 
@@ -227,19 +205,6 @@ def _open(spec: ClusterSpec, config: Project) -> Gke:
     return open_gke(spec.project, read_environment(), config.owner)
 
 
-def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
-    from deployer.gke.cluster.creation import find_cluster
-
-    found = find_cluster(gke, spec)
-    if found is None:
-        raise CloudError(
-            f"there is no cluster {spec.name} in project {gke.project}",
-            "deployer gke up",
-            "NOT_FOUND",
-        )
-    return found
-
-
 def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) -> None:
     from deployer.gke.pricing.estimate import estimate, load_prices
     from deployer.gke.pricing.sentences import describe_ends, describe_estimate, describe_lines
@@ -268,6 +233,11 @@ def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
     )
     for condition in described["conditions"]:
         show(f"{condition['code']}: {condition['message']}")
+
+
+def _list_pools(row: Mapping[str, Any]) -> str:
+    """Return each pool's name, state and number of nodes."""
+    return ", ".join(f"{p['name']} {p['status']} ({p['nodes']})" for p in row["pools"])
 
 
 def _describe(gke: Gke, cluster: CloudCluster) -> Mapping[str, Any]:

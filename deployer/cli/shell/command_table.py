@@ -62,7 +62,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "secret": ("cluster.secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
     "drivers": ("cluster.drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
     "image": ("cluster.image", "Push, save or load the image that agents run in."),
-    "gke": ("cluster.gke", "Plan, make, show, list or remove a GKE cluster; its credentials."),
+    "gke": ("cluster.gke", "Plan, make, list or remove a GKE cluster."),
     "orphans": ("cluster.orphans", "Find and remove what older or crashed runs left in the cloud."),
     "backend": ("backend.backend", "Run the embedded W&B-compatible backend."),
 }

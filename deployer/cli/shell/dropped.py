@@ -30,7 +30,8 @@ INSTEAD: Mapping[str, str] = {
     "drivers status --image": SMOKE,
     "drivers status --smoke": SMOKE,
     "drivers status --timeout": SMOKE,
-    "gke credentials": "`gcloud container clusters get-credentials NAME --location LOCATION`",
+    "gke credentials": "`gcloud container clusters get-credentials NAME --location LOCATION "
+    "--project PROJECT`",
     "gke status": "`deployer gke list` shows the project's clusters, and their pools",
     "image build": "`deployer image push` builds and pushes, `deployer image save FILE` builds "
     "and writes a file",

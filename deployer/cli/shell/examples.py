@@ -68,8 +68,6 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("image", "load"): ("image load image.tar",),
     ("gke", "plan"): ("gke plan", "gke plan l4-spot -o json"),
     ("gke", "up"): ("gke up", "gke up l4-spot --wait-for-capacity 2h"),
-    ("gke", "status"): ("gke status",),
-    ("gke", "credentials"): ("gke credentials",),
     ("gke", "down"): ("gke down",),
     ("gke", "list"): ("gke list",),
     ("orphans",): ("orphans", "orphans --project my-project --min-age 1d --yes"),
