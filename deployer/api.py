@@ -31,8 +31,6 @@ from deployer.analysis.importance import Importance, build_importance
 from deployer.analysis.ranking import rank_by
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent
-from deployer.executors.plan import Plan
 from deployer.executors.registry import open_executor
 from deployer.executors.target import Tell
 from deployer.launch import pipeline
@@ -45,11 +43,12 @@ from deployer.launch.lock.file import name_lock
 from deployer.launch.remains import describe_file, telling_remains
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch
+from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
 from deployer.sweeps.results import Results, build_results
 from deployer.sweeps.sweep_file import load_sweep
-from deployer.wandb_api.model import SweepPath, parse_sweep_path
+from deployer.wandb_api.model import parse_sweep_path
 from deployer.wandb_api.server import Server
 from deployer.watch.status import Status
 

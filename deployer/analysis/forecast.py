@@ -6,16 +6,14 @@ import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 
+from deployer.model import Run
 from deployer.sweeps.results import ACTIVE_STATES, Results, run_seconds
-from deployer.wandb_api.model import RunInfo
 
 # Where no server tells of attempts: an agent waits for its next poll, and the run for the SDK.
 AGENT_POLL_SECONDS = 5.0
 
 
-def forecast_end(
-    results: Results, runs: Sequence[RunInfo], agents: int, now: float
-) -> float | None:
+def forecast_end(results: Results, runs: Sequence[Run], agents: int, now: float) -> float | None:
     """Estimate when the last configuration is finished: what is left, shared by living agents.
 
     None before the first run has finished, for an endless or paused sweep, without agents, and at
@@ -40,7 +38,7 @@ def forecast_end(
     return now + remaining / min(agents, left) if remaining > 0 else None
 
 
-def usual_seconds(runs: Sequence[RunInfo]) -> float | None:
+def usual_seconds(runs: Sequence[Run]) -> float | None:
     """Return how long an agent usually is at one run, from when it is handed out to the next.
 
     None before the first run has finished.
@@ -62,7 +60,7 @@ def usual_seconds(runs: Sequence[RunInfo]) -> float | None:
     return statistics.median(durations) + AGENT_POLL_SECONDS if durations else None
 
 
-def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:
+def finishing_pace(runs: Sequence[Run], agents: int) -> tuple[float, float] | None:
     """Return when the last run finished and the seconds from one finish to the next.
 
     It has everything in it: starting the SDK, the agent's polls, data that is loaded again. The

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from deployer.analysis.reduction import Reduction, reduce_values
+from deployer.model import Run, Sweep
 from deployer.sweeps.results import Results, Row, build_results, is_done, rank_rows
-from deployer.wandb_api.model import RunInfo, SweepInfo
 
 
-def rank_by(sweep: SweepInfo, runs: Sequence[RunInfo], metric: str, goal: str) -> Results:
+def rank_by(sweep: Sweep, runs: Sequence[Run], metric: str, goal: str) -> Results:
     """Return a sweep's results as if it had another metric; its coverage stays its own."""
     other = replace(sweep, config={**sweep.config, "metric": {"name": metric, "goal": goal}})
     own = build_results(sweep, runs)
@@ -18,7 +18,7 @@ def rank_by(sweep: SweepInfo, runs: Sequence[RunInfo], metric: str, goal: str) -
 
 
 def rank_by_history(
-    sweep: SweepInfo,
+    sweep: Sweep,
     results: Results,
     histories: Mapping[str, Sequence[float]],
     reduction: Reduction,

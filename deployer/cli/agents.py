@@ -51,9 +51,9 @@ from deployer.launch.pipeline import add_agents
 from deployer.launch.remains import describe_others_here
 from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import Launch, drain_surplus
+from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
 from deployer.text import format_count
-from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
 
 
@@ -262,7 +262,7 @@ def _say_if_idle(launch: Launch) -> None:
     say(f"no agent is started: {are}{whose}; for one more: {more}{launch.project.on_option}")
 
 
-def _read_runs(config: Project, path: SweepPath) -> Sequence[RunInfo]:
+def _read_runs(config: Project, path: SweepPath) -> Sequence[Run]:
     """Return the sweep's runs, by which idle agents are told; none if the server is away."""
     try:
         server, _ = open_sweep(pick_sweep(str(path), config))

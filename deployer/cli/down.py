@@ -44,10 +44,10 @@ from deployer.launch.agents.scaling import Ended, end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
+from deployer.model import SweepPath
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_bytes, format_count
-from deployer.wandb_api.model import SweepPath
 
 app = make_app()
 

@@ -26,9 +26,9 @@ from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
 from deployer.launch.agents.scaling import find_named
 from deployer.launch.resolution import open_sweep
+from deployer.model import SweepPath
 from deployer.sweeps.hyperparameter_sets import find_run_of_set
 from deployer.text import strip_colours
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot, get_sweep
 from deployer.watch.run_logs import follow_run, read_lost_output
 

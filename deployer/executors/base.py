@@ -4,70 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Literal
+from dataclasses import dataclass
 
 from deployer.executors.checks import Check, run_checks
 from deployer.executors.memory import Memory
-from deployer.executors.plan import AgentPlan, Plan
-from deployer.executors.reason import Reason
-
-
-class Ending(StrEnum):
-    """Why an agent has ended, as far as a decision depends on it."""
-
-    DRAINED = "drained"  # it was asked to leave after its run
-
-
-AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
-
-
-@dataclass(frozen=True)
-class Agent:
-    """One agent as its executor sees it.
-
-    `state` is `lost` when its supervisor is gone without having written an exit code.
-    `dismissed` says that the user told it to leave: no watcher starts it again. `asked` is how many
-    agents its sweep was to have when it was started, 0 if that is unknown. `found` says that
-    `apply` did not start it, since it was alive.
-    `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
-    is handed out again, 78 bad key or missing sweep, 143 asked to stop.
-    `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
-    `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
-    `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.
-    `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
-    `node`. `started_at` and `ended_at` are seconds since the epoch.
-    """
-
-    name: str
-    sweep_path: str
-    state: AgentState
-    started_at: float
-    ended_at: float | None = None
-    exit_code: int | None = None
-    reason: str = ""
-    ending: Ending | None = None
-    pending: Reason | None = None
-    run_id: str | None = None
-    gpu: str = ""
-    node: str = ""
-    pod: str = ""
-    folder: str = ""
-    restarts: int = 0
-    process_id: int | None = None
-    run_start: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
-    dismissed: bool = False
-    asked: int = 0
-    found: bool = False
-    owner: str = ""
-    foreign: bool = False
-
-    @property
-    def alive(self) -> bool:
-        """Tell whether this agent is still at work, or about to be."""
-        return self.state not in ("ended", "lost")
+from deployer.model import Agent, AgentPlan, Plan
 
 
 @dataclass(frozen=True)

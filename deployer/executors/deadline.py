@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployer.agent.settings import DEADLINE_VARIABLE
-from deployer.executors.base import Agent
+from deployer.model import Agent
 
 JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
 

@@ -4,40 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, count, islice
 
-
-@dataclass(frozen=True)
-class AgentPlan:
-    """One agent: its name, its GPU ids (empty on CPU) and its environment, without secrets.
-
-    `on_gpu` agents of the sweep have its GPU, itself included.
-    """
-
-    name: str
-    gpus: tuple[str, ...]
-    environment: tuple[tuple[str, str], ...]
-    on_gpu: int = 1
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The agents of one sweep, working in `folder` and talking to `base_url`.
-
-    New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
-    `own_keys` the server gives each a key of its own, else all share the user's. `asked` is how
-    many agents the sweep is to have in all.
-    """
-
-    sweep_path: str
-    base_url: str
-    folder: str
-    agents: tuple[AgentPlan, ...]
-    avoided_nodes: tuple[str, ...] = ()
-    own_keys: bool = True
-    deadline: float | None = None
-    asked: int = 0
+from deployer.model import AgentPlan, Plan
 
 
 def build_plan(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from deployer.config.causes import Cause as Cause  # whoever gives reasons has it from here
+from deployer.findings import Finding
 
 
 class Passes(StrEnum):
@@ -18,6 +19,7 @@ class Passes(StrEnum):
 
 
 WORDS = {Passes.WITH_TIME: " (passes with time)", Passes.NEVER: " (never passes)"}
+TRANSIENT = {Passes.WITH_TIME: True, Passes.NEVER: False, Passes.UNKNOWN: None}
 # The cloud has no node to give now: another kind of node may be had.
 NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
 EDIT = "in deployer.yaml"
@@ -42,6 +44,11 @@ class Reason:
     def hopeless(self) -> bool:
         """Tell whether no waiting mends it."""
         return self.passes is Passes.NEVER
+
+    def finding(self) -> Finding:
+        """Return it as an agent has it, wherever it runs."""
+        transient = TRANSIENT[self.passes]
+        return Finding(self.cause, "", self.sentence, self.remedy, transient=transient)
 
 
 def edit(section: str, setting: str) -> str:

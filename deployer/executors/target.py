@@ -15,8 +15,8 @@ from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.checks import examine_all
-from deployer.executors.plan import Plan
 from deployer.findings import Finding
+from deployer.model import Plan
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet

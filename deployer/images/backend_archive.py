@@ -14,7 +14,8 @@ from pathlib import Path
 from deployer.images.code_archive import TIME
 
 OURS = (
-    *("__init__.py", "errors.py", "findings.py", "installation.py", "text.py", "transience.py"),
+    *("__init__.py", "errors.py", "findings.py", "installation.py", "model.py", "text.py"),
+    "transience.py",
     *("analysis", "backend", "page", "sweeps", "wandb_api"),
 )
 PACKAGES = (

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import ScriptRaised
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
 from deployer.launch.agents.one_run_per_job import count_wanted, takes_one_run
@@ -38,10 +38,10 @@ from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
 from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
+from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import MadeSweep, find_newest, goes_on, is_edited, make_sweep
 from deployer.sweeps.records import Records
 from deployer.waiting import COMMAND
-from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 from deployer.watch.pending_timeout import PendingTimeout
@@ -131,7 +131,7 @@ def _warn(project: Project, target: Target, base_url: str, tell: Tell) -> None:
         tell(f"warning: {warning}")
 
 
-def _describe_file(project: Project, sweep: SweepInfo) -> Iterator[str]:
+def _describe_file(project: Project, sweep: Sweep) -> Iterator[str]:
     """Yield that a sweep's file was edited since its creation, and its other sweeps' agents."""
     record = next(iter(Records.load().of(str(sweep.path))), None)
     if record is None:

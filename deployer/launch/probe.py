@@ -9,9 +9,8 @@ from dataclasses import replace
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.executors.memory import Memory
-from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Tell
 from deployer.launch import pipeline
@@ -21,9 +20,9 @@ from deployer.launch.packing.decision import find_place, settle_packing
 from deployer.launch.pipeline import watch_sweep
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch, start_asked, start_patiently
+from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_count
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_memory, get_sweep, list_runs
 from deployer.wandb_api.server import Server
 from deployer.watch.probe import Probe, Report, Rest, Verdict, forecast_rest

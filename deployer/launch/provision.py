@@ -21,8 +21,8 @@ from deployer.executors.target import Removal, Saved, Target, Tell
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.remains import describe_bill
+from deployer.model import SweepPath
 from deployer.sweeps.records import Records
-from deployer.wandb_api.model import SweepPath
 
 
 def find_disposable(project: Project) -> Target:

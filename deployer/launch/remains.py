@@ -12,9 +12,9 @@ from deployer.errors import CloudError, ConfigError, DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
+from deployer.model import SweepPath
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_count, format_usd
-from deployer.wandb_api.model import SweepPath
 
 Describe = Callable[[BaseException], Iterable[str]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.sweeps.creation import Draws
-from deployer.sweeps.sweep_file import Sweep
+from deployer.sweeps.sweep_file import SweepFile
 from deployer.sweeps.validation.scheduler import has_local_scheduler
 
 MOST = 128  # agents on one machine
@@ -34,7 +34,7 @@ class Request:
     """
 
     file: Path
-    sweep: Sweep
+    sweep: SweepFile
     draws: Draws = field(default_factory=Draws)
     continued: bool = True
     one_run: bool = False
@@ -45,10 +45,10 @@ class Request:
     asks: bool = False
     packing: Packing | None = None
     words: tuple[str, ...] = ()
-    whole: Sweep | None = None
+    whole: SweepFile | None = None
 
     @property
-    def looked_at(self) -> Sweep:
+    def looked_at(self) -> SweepFile:
         """Return the sweep whose script is asked: with `--reuse`, the one in the file."""
         return self.whole or self.sweep
 

@@ -13,9 +13,9 @@ from deployer.config.project import EMBEDDED, Project
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
 from deployer.launch.server import connect, embedded_url
+from deployer.model import SweepPath
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.client import is_loopback
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_projects
 from deployer.wandb_api.server import Server
 

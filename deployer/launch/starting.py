@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from deployer.config.project import Project
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.executors.deadline import find_end
-from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 from deployer.launch.agents.agent_environment import choose_pace
@@ -28,9 +27,9 @@ from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.packing.decision import settle_packing
 from deployer.launch.packing.packer import Packer
 from deployer.launch.request import Request
+from deployer.model import Agent, Plan, Sweep, SweepPath
 from deployer.sweeps.records import Records
 from deployer.text import format_count
-from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server
 
@@ -63,7 +62,7 @@ def start_agents(
     project: Project,
     server: Server,
     executor: Executor,
-    sweep: SweepInfo,
+    sweep: Sweep,
     tell: Tell,
     *,
     one_run: bool = False,

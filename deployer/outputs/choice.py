@@ -7,15 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from deployer.errors import ConfigError, SweepFailed
+from deployer.model import Run
 from deployer.sweeps.results import build_results, is_done
-from deployer.wandb_api.model import RunInfo, Snapshot
+from deployer.wandb_api.model import Snapshot
 
 LONGEST_NAME = 100
 # Letters and digits of any language, and marks that mean nothing to a shell or a file system.
 ODD = re.compile(r"[^\w.=+,@-]+")
 
 
-def choose_runs(snapshot: Snapshot, best: bool, names: Sequence[str]) -> tuple[RunInfo, ...]:
+def choose_runs(snapshot: Snapshot, best: bool, names: Sequence[str]) -> tuple[Run, ...]:
     """Return the runs that are named by id or title, or the best one, or all that have finished.
 
     Raises ConfigError for what is no run, SweepFailed where there is none to choose.
@@ -35,7 +36,7 @@ def choose_runs(snapshot: Snapshot, best: bool, names: Sequence[str]) -> tuple[R
     return done
 
 
-def _find(snapshot: Snapshot, name: str) -> RunInfo:
+def _find(snapshot: Snapshot, name: str) -> Run:
     path = snapshot.sweep.path
     by_id = [run for run in snapshot.runs if run.run_id == name]
     found = by_id or [run for run in snapshot.runs if run.title == name]
@@ -48,7 +49,7 @@ def _find(snapshot: Snapshot, name: str) -> RunInfo:
     return found[0]
 
 
-def name_runs(runs: Sequence[RunInfo]) -> Mapping[str, str]:
+def name_runs(runs: Sequence[Run]) -> Mapping[str, str]:
     """Return how each run of a sweep is shown, by run id: its title; with its id if others have it.
 
     One without a title has its id alone.
@@ -65,7 +66,7 @@ def is_run(snapshot: Snapshot, name: str) -> bool:
     return any(name in (run.run_id, run.title) for run in snapshot.runs)
 
 
-def name_folders(runs: Sequence[RunInfo]) -> Mapping[str, str]:
+def name_folders(runs: Sequence[Run]) -> Mapping[str, str]:
     """Return a folder's name for each run of a sweep, by run id: its title, made safe.
 
     Those whose titles come out alike, also where a file system ignores case, end with their ids.

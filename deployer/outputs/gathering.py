@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from deployer.data.copy import Progress, copy
 from deployer.data.store import Store
 from deployer.data.tree import Entry
-from deployer.wandb_api.model import RunInfo
+from deployer.model import Run
 
 NOT_KEPT = "deployer_outputs_not_kept"  # agent/prologue/deployer_outputs.py
 
@@ -23,7 +23,7 @@ class Gathered:
     entries: tuple[Entry, ...]
 
 
-def find_loss(run: RunInfo) -> str:
+def find_loss(run: Run) -> str:
     """Return why a run that has ended could not keep its outputs; empty if it could."""
     return str(run.summary.get(NOT_KEPT) or "")
 

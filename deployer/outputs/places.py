@@ -12,6 +12,7 @@ from deployer.config.sections.outputs import OutputsConfig
 from deployer.data.addresses import open_address
 from deployer.data.store import Store
 from deployer.executors.registry import find_target
+from deployer.model import SweepPath
 from deployer.outputs.artifact_store import ArtifactStore
 from deployer.outputs.kept_here import open_run_here
 from deployer.outputs.run_store import RunStore
@@ -19,7 +20,6 @@ from deployer.outputs.shared_volume import SharedVolume
 from deployer.sweeps.rerun import list_family
 from deployer.wandb_api.artifacts import RunArtifact, list_artifacts
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
 # Below a run's own outputs, since an artifact may have files of the same names.

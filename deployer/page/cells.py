@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.model import Run
 from deployer.page.strict_json import Encoded, encode_value
 from deployer.page.summary import flatten_summary
 from deployer.sweeps.metrics import WRITTEN
-from deployer.wandb_api.model import RunInfo
 
 
 @dataclass
 class _Known:
-    info: RunInfo
+    info: Run
     numbers: Mapping[str, float]
     columns: tuple[Sequence[str], Sequence[str]] | None = None
     text: bytes = b""
@@ -29,7 +29,7 @@ class Cells:
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
 
-    def numbers(self, run: RunInfo) -> Mapping[str, float]:
+    def numbers(self, run: Run) -> Mapping[str, float]:
         """Return the numbers that a run logged last."""
         known = self._known.get(run.run_id)
         if known is None or known.info is not run:

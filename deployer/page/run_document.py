@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.model import Attempt, Run, SweepPath
 from deployer.page.curves import EPOCH_NAMES, Curve, build_all_curves, describe_curve
 from deployer.page.media import list_media
 from deployer.page.summary import flatten_summary
@@ -15,7 +16,7 @@ from deployer.sweeps.configurations import flatten_configuration
 from deployer.sweeps.endings import describe_attempt, describe_ending
 from deployer.sweeps.results import ACTIVE_STATES, run_seconds
 from deployer.text import format_count
-from deployer.wandb_api.model import Attempt, RunInfo, SweepPath, parse_json
+from deployer.wandb_api.model import parse_json
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -39,7 +40,7 @@ class RunSource:
     path: SweepPath | None
     entity: str
     project: str
-    run: RunInfo
+    run: Run
     sweep_title: str = ""
     metric: str | None = None
     sweep_ended: bool = False
@@ -83,7 +84,7 @@ def build_run_document(source: RunSource) -> dict[str, Any]:
 def build_comparison(
     entity: str,
     project: str,
-    runs: Sequence[RunInfo],
+    runs: Sequence[Run],
     metrics: Sequence[str],
     missing: Sequence[str] = (),
 ) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from deployer.analysis.best_so_far import find_end, list_best_so_far
 from deployer.analysis.forecast import forecast_end
 from deployer.analysis.parallel import Axis, build_axes
+from deployer.model import Run, Sweep
 from deployer.page.agents import AgentNow, Doing, describe_agents
 from deployer.page.cells import Cells, join_rows, list_numbers, pick
 from deployer.page.command_line import build_command_line
@@ -18,7 +19,6 @@ from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, is_healed
-from deployer.wandb_api.model import RunInfo, SweepInfo
 
 # A run as an array in this order: names are not repeated ten thousand times.
 RUN_FIELDS = (
@@ -38,8 +38,8 @@ class SweepSource:
     may do to it now. `now` is in epoch seconds.
     """
 
-    sweep: SweepInfo
-    runs: Sequence[RunInfo]
+    sweep: Sweep
+    runs: Sequence[Run]
     results: Results
     agents: Sequence[AgentNow]
     now: float
@@ -199,7 +199,7 @@ def _is_fixed(column: str, fixed: set[str]) -> bool:
     return column in fixed or any(column[:end] in fixed for end in ends)
 
 
-def _describe_axes(sweep: SweepInfo, results: Results) -> list[dict[str, Any]]:
+def _describe_axes(sweep: Sweep, results: Results) -> list[dict[str, Any]]:
     axes, _ = build_axes(results.rows, sweep.config, results.metric)
     return [_describe_axis(axis) for axis in axes]
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from deployer.analysis.best_so_far import find_end
 from deployer.analysis.cost import Span
+from deployer.model import Run
 from deployer.page.agents import AgentNow, Doing
 from deployer.page.run_document import describe_gpus
 from deployer.sweeps.results import ACTIVE_STATES, Row
-from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot
+from deployer.wandb_api.model import AgentInfo, Snapshot
 
 DOING = {"FINISHED": Doing.ENDED, "KILLED": Doing.ENDED, "CRASHED": Doing.SILENT}
 
@@ -26,7 +27,7 @@ def list_agents(snapshot: Snapshot) -> list[AgentNow]:
     ]
 
 
-def find_agent(run: RunInfo | Row) -> str:
+def find_agent(run: Run | Row) -> str:
     """Return the name of the agent that has or had a run last; empty if it is not known."""
     return run.attempts[-1].agent if run.attempts else ""
 
@@ -58,7 +59,7 @@ def list_spans(
     ]  # fmt: skip
 
 
-def count_gpus(run: RunInfo) -> float | None:
+def count_gpus(run: Run) -> float | None:
     """Return how many GPUs a run's machine had for it; None if the SDK did not say."""
     if not run.environment:
         return None
@@ -66,13 +67,11 @@ def count_gpus(run: RunInfo) -> float | None:
     return float(count) if isinstance(count, int) else None
 
 
-def _by_start(runs: Iterable[RunInfo]) -> list[RunInfo]:
+def _by_start(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: run.created_at or 0.0)
 
 
-def _describe(
-    agent: AgentInfo, newest: RunInfo | None, active: str | None, finished: int
-) -> AgentNow:
+def _describe(agent: AgentInfo, newest: Run | None, active: str | None, finished: int) -> AgentNow:
     doing = DOING.get(agent.state, Doing.WORKING if active else Doing.WAITING)
     return AgentNow(
         name=agent.name,

@@ -8,6 +8,7 @@ from typing import Any
 
 from deployer.analysis.cost import Cost, sum_cost
 from deployer.config.redaction import find_hidden, redact_text
+from deployer.model import Run, SweepPath
 from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
 from deployer.page.importance import build_importance_document
 from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
@@ -19,7 +20,7 @@ from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, is_stopped_early
 from deployer.wandb_api.history import get_sampled_rows
-from deployer.wandb_api.model import RunInfo, Snapshot, SweepPath
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
@@ -92,7 +93,7 @@ def build_source(snapshot: Snapshot, results: Results, now: float) -> SweepSourc
 
 
 def read_curves(
-    server: Server, path: SweepPath, runs: Sequence[RunInfo], metric: str
+    server: Server, path: SweepPath, runs: Sequence[Run], metric: str
 ) -> list[dict[str, Any]]:
     """Read the curves of a metric of some runs, empty ones left out; raises WandbError."""
     logged = [run for run in runs if metric_value(run.summary, metric) is not None]
@@ -106,7 +107,7 @@ def read_curves(
 
 
 def read_last_words(
-    server: Server, path: SweepPath, failures: Sequence[Row], runs: Sequence[RunInfo]
+    server: Server, path: SweepPath, failures: Sequence[Row], runs: Sequence[Run]
 ) -> dict[str, str]:
     """Read the last line of the first runs that failed, as far as the server knows it.
 
@@ -120,13 +121,13 @@ def read_last_words(
     return said
 
 
-def choose_runs(source: SweepSource) -> list[RunInfo]:
+def choose_runs(source: SweepSource) -> list[Run]:
     """Return the runs whose curves are shown; none without a metric."""
     known = {run.run_id: run for run in source.runs}
     return [known[name] for name in choose_curves(source.results)] if source.results.metric else []
 
 
-def _list_axes(run: RunInfo) -> list[str]:
+def _list_axes(run: Run) -> list[str]:
     epoch = next((name for name in EPOCH_NAMES if name in run.summary), None)
     return [name for name in ("_step", "_runtime", epoch) if name and name in run.summary]
 

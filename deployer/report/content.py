@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from deployer import __version__
+from deployer.model import SweepPath
 from deployer.report.collection import Material
 from deployer.report.redaction import redact_yaml
 from deployer.report.words import (
@@ -18,7 +19,6 @@ from deployer.report.words import (
     list_failures,
 )
 from deployer.sweeps.sweep_file import dump_config
-from deployer.wandb_api.model import SweepPath
 
 # What JavaScript's encodeURIComponent leaves as it is.
 UNQUOTED = "-_.!~*'()"

@@ -8,17 +8,17 @@ from typing import Any
 import yaml
 
 from deployer.config.redaction import redact
+from deployer.model import Run, Sweep
 from deployer.sweeps.results import Results, Row
 from deployer.sweeps.sweep_file import dump_config
-from deployer.wandb_api.model import RunInfo, SweepInfo
 
 
-def redact_sweep(sweep: SweepInfo) -> SweepInfo:
+def redact_sweep(sweep: Sweep) -> Sweep:
     """Return a sweep whose config names no secret."""
     return replace(sweep, config=redact(sweep.config))
 
 
-def redact_run(run: RunInfo) -> RunInfo:
+def redact_run(run: Run) -> Run:
     """Return a run whose config names no secret."""
     return replace(run, config=redact(run.config))
 

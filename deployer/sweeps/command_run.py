@@ -9,7 +9,7 @@ from typing import Any
 
 from deployer.errors import ConfigError
 from deployer.sweeps.program import list_scripts
-from deployer.sweeps.sweep_file import Sweep, dump_config, parse_sweep
+from deployer.sweeps.sweep_file import SweepFile, dump_config, parse_sweep
 
 PLACE = "deployer run"  # in place of a sweep file's name
 PARAMETER = "deployer_run"  # W&B has no sweep without one
@@ -59,7 +59,7 @@ sys.exit(code)
 """
 
 
-def build_command_sweep(words: Sequence[str]) -> Sweep:
+def build_command_sweep(words: Sequence[str]) -> SweepFile:
     """Return the sweep that runs a command once; raises ConfigError if no file could hold it."""
     for word in words:
         try:

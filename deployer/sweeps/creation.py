@@ -15,10 +15,10 @@ import yaml
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
+from deployer.model import Sweep, SweepPath
 from deployer.sweeps.records import Records, SweepRecord
-from deployer.sweeps.sweep_file import Sweep, dump_config, load_sweep
+from deployer.sweeps.sweep_file import SweepFile, dump_config, load_sweep
 from deployer.text import find_forbidden
-from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import (
     create_sweep,
     get_sweep,
@@ -62,7 +62,7 @@ class MadeSweep:
 
 def make_sweep(
     server: Server,
-    sweep: Sweep,
+    sweep: SweepFile,
     project: Project,
     *,
     file: Path,
@@ -100,7 +100,7 @@ def make_sweep(
     return replace(made, warnings=said)
 
 
-def goes_on(sweep: Sweep, made: SweepInfo) -> bool:
+def goes_on(sweep: SweepFile, made: Sweep) -> bool:
     """Return True if `up` continues a sweep: an open one, or a finished one with a larger cap."""
     more = _read_cap(sweep.config) > _read_cap(made.config)
     return not made.ended or (made.state == "FINISHED" and more)
@@ -110,7 +110,7 @@ def _read_cap(config: Mapping[str, Any]) -> float:
     return float(config.get("run_cap") or math.inf)
 
 
-def _go_on(server: Server, sweep: Sweep, made: SweepInfo) -> tuple[str, ...]:
+def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
     """Resume a paused sweep and raise its run_cap to the file's; return what was done."""
     wanted, cap = _read_cap(sweep.config), _read_cap(made.config)
     if wanted > cap:
@@ -129,15 +129,15 @@ def _go_on(server: Server, sweep: Sweep, made: SweepInfo) -> tuple[str, ...]:
 
 
 def find_newest(
-    server: Server, sweep: Sweep, project: Project, file: Path, draws: Draws
-) -> tuple[SweepRecord, SweepInfo] | None:
+    server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws
+) -> tuple[SweepRecord, Sweep] | None:
     """Return the sweep that `make_sweep` would continue, else the newest ended one."""
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
     records = Records.load()
     return _find_newest(server, records, _list_earlier(records, wanted))
 
 
-def is_edited(sweep: SweepInfo, file: Path) -> bool:
+def is_edited(sweep: Sweep, file: Path) -> bool:
     """Return True if a sweep's file now says something else; False if it cannot be read."""
     try:
         config = load_sweep(file).config
@@ -148,7 +148,7 @@ def is_edited(sweep: SweepInfo, file: Path) -> bool:
     return then != now
 
 
-def build_text(sweep: Sweep, draws: Draws) -> str:
+def build_text(sweep: SweepFile, draws: Draws) -> str:
     """Return the YAML that the server gets; what W&B's file has not is at the top level."""
     return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
 
@@ -161,7 +161,7 @@ def check_names(**names: str) -> None:
             raise ConfigError(f"--{key}", said, f"write it without {letter}")
 
 
-def _list_unsaid(sweep: Sweep, warnings: tuple[str, ...]) -> tuple[str, ...]:
+def _list_unsaid(sweep: SweepFile, warnings: tuple[str, ...]) -> tuple[str, ...]:
     """Return the server's warnings about places that our own warnings do not mention."""
 
     def is_said(warning: str) -> bool:
@@ -206,7 +206,7 @@ def _list_earlier(records: Records, wanted: SweepRecord) -> list[SweepRecord]:
 
 def _find_newest(
     server: Server, records: Records, earlier: Sequence[SweepRecord]
-) -> tuple[SweepRecord, SweepInfo] | None:
+) -> tuple[SweepRecord, Sweep] | None:
     """Return the newest open sweep, else the newest ended one; delete records of deleted sweeps."""
     ended = None
     for record in earlier:
@@ -217,7 +217,7 @@ def _find_newest(
     return ended
 
 
-def _get_known(server: Server, records: Records, record: SweepRecord) -> SweepInfo | None:
+def _get_known(server: Server, records: Records, record: SweepRecord) -> Sweep | None:
     try:
         return get_sweep(server.client, SweepPath(*record.sweep_path.split("/")))
     except WandbError as error:
@@ -242,7 +242,7 @@ def _find_made(
 
 
 def _build_record(
-    server: Server, sweep: Sweep, project: Project, file: Path, draws: Draws, now: float
+    server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws, now: float
 ) -> SweepRecord:
     place = (project.entity, project.project, project.file_entity, project.file_project)
     retries = draws.keys.get("retries")

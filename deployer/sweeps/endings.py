@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from functools import lru_cache
 
-from deployer.wandb_api.model import Attempt
+from deployer.model import Attempt
 
 WORDS = {
     "finished": "finished",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from deployer.model import SweepPath
 from deployer.sweeps.parameters.values import value_key
 from deployer.sweeps.results import Results
 from deployer.wandb_api.history import get_sampled_rows
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
 # With fewer different values, curves are equal by chance: an accuracy that stays at guessing.

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from deployer.model import SweepPath
 from deployer.sweeps.doubts import note_dropped
 from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.results import Results
 from deployer.wandb_api.history import get_logged
-from deployer.wandb_api.model import Snapshot, SweepPath
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.errors import ConfigError
+from deployer.model import Run
 from deployer.sweeps.configuration_list import (
     JOB_ID,
     JOB_ID_MACRO,
@@ -18,7 +19,7 @@ from deployer.sweeps.configuration_list import (
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.set_files import HyperparameterSets, load_sets
 from deployer.text import format_count
-from deployer.wandb_api.model import RunInfo, Snapshot
+from deployer.wandb_api.model import Snapshot
 
 # In the command of a sweep whose script reads the file itself: which one.
 FILE_VARIABLE = "HYPERPARAMETERS_FILE"
@@ -64,7 +65,7 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 def find_run_of_set(snapshot: Snapshot, number: str) -> str:
     """Return the run of the set with this number, the newest one; else `number` as it is."""
 
-    def has_number(run: RunInfo) -> bool:
+    def has_number(run: Run) -> bool:
         chosen = run.config.get(PARAMETER)
         return isinstance(chosen, Mapping) and str(chosen.get(JOB_ID, "")) == number
 

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from deployer.model import Run
 from deployer.sweeps.results import is_done
 from deployer.wandb_api.history import History, get_history
-from deployer.wandb_api.model import RunInfo, Snapshot
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
 # Which two rows a gap lies between; the first one is None before the first row.
@@ -59,7 +60,7 @@ def verify_sweep(server: Server, snapshot: Snapshot) -> Verification:
     return judge_histories({r.run_id: (r, get_history(server.client, path, r)) for r in done})
 
 
-def judge_histories(histories: Mapping[str, tuple[RunInfo, History]]) -> Verification:
+def judge_histories(histories: Mapping[str, tuple[Run, History]]) -> Verification:
     """Find doubled and missing steps of runs, each against its own stride and all others."""
     doubled = {name: find_doubled(history.steps) for name, (_, history) in histories.items()}
     gaps = {name: find_gaps(run, history) for name, (run, history) in histories.items()}
@@ -80,7 +81,7 @@ def find_doubled(steps: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(step for step, count in Counter(steps).items() if count > 1))
 
 
-def find_gaps(run: RunInfo, history: History) -> tuple[Gap, ...]:
+def find_gaps(run: Run, history: History) -> tuple[Gap, ...]:
     """Return where a run's history has holes: at its start, inside, at its end."""
     steps = sorted(set(history.steps))
     last = run.summary.get("_step")

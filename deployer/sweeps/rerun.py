@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.errors import ConfigError, WandbError
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.configuration_list import (
     PARAMETER,
     build_list_config,
@@ -23,7 +24,7 @@ from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, build_results, is_done
 from deployer.sweeps.reuse import add_reused, find_source
 from deployer.sweeps.sweep_file import dump_config
-from deployer.wandb_api.model import RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import (
     create_sweep,
     get_snapshot,
@@ -164,7 +165,7 @@ def list_handed_out(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
-def _is_taken(sweep: SweepInfo, run: RunInfo) -> bool:
+def _is_taken(sweep: Sweep, run: Run) -> bool:
     waits = run.state in WAITING_STATES and not sweep.ended
     return waits or run.state in ACTIVE_STATES or is_done(sweep, run.state)
 
@@ -176,7 +177,7 @@ def _count_unknown(snapshot: Snapshot, missing: int) -> int:
     return max(0, owed - missing) if snapshot.sweep.ended else 0
 
 
-def _as_own(sweep: SweepInfo, runs: Sequence[RunInfo], run: RunInfo) -> RunInfo:
+def _as_own(sweep: Sweep, runs: Sequence[Run], run: Run) -> Run:
     """Return a follow-up's run as if the original had handed it out."""
     chosen = run.config.get(PARAMETER)
     own = run
@@ -199,7 +200,7 @@ def _key(configuration: Mapping[str, Any], names: tuple[str, ...]) -> Hashable:
     return configuration_key(flatten_configuration(configuration, names))
 
 
-def _planned(sweep: SweepInfo, follow_ups: Sequence[Snapshot]) -> list[dict[str, Any]]:
+def _planned(sweep: Sweep, follow_ups: Sequence[Snapshot]) -> list[dict[str, Any]]:
     """Return what open follow-ups run or will run, all of their lists, as the original's."""
     open_ = [f.sweep.config for f in follow_ups if not f.sweep.ended]
     listed = [c for config in open_ for c in list_configurations(config)]
@@ -219,13 +220,13 @@ def _describe(path: SweepPath) -> str:
     return f"{MARK}{path}"
 
 
-def _origin(sweep: SweepInfo) -> SweepPath | None:
+def _origin(sweep: Sweep) -> SweepPath | None:
     """Return the sweep that a follow-up heals."""
     parts = sweep.description.removeprefix(MARK).split("/")
     return SweepPath(*parts) if sweep.description.startswith(MARK) and len(parts) == 3 else None
 
 
-def _create(server: Server, sweep: SweepInfo, missing: list[dict[str, Any]]) -> SweepPath:
+def _create(server: Server, sweep: Sweep, missing: list[dict[str, Any]]) -> SweepPath:
     name = f"{sweep.title} (healed)"
     description = _describe(sweep.path)
     config = build_list_config(sweep.config, missing, name, description)

@@ -12,13 +12,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from deployer.model import Attempt, Run, Sweep
 from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.endings import OWN_FAILURES, describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
 from deployer.sweeps.short_runs import ShortRun, find_short_runs
 from deployer.text import LONGEST_SECONDS
-from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
 
 ACTIVE_STATES = ("running", "pending", "preempting")
 # Will be handed out again, on W&B's servers too.
@@ -132,9 +132,7 @@ class Results:
         return self.best is None and self.unlogged + self.not_finite > 0
 
 
-def build_results(
-    sweep: SweepInfo, runs: Sequence[RunInfo], expected: int | None = None
-) -> Results:
+def build_results(sweep: Sweep, runs: Sequence[Run], expected: int | None = None) -> Results:
     """Rank a sweep's runs and count what is finished, doubled, failed and lost.
 
     `expected` is used where the server does not say how many configurations there are.
@@ -166,20 +164,18 @@ def build_results(
     )
 
 
-def _find_short(
-    sweep: SweepInfo, runs: Sequence[RunInfo], rows: Sequence[Row]
-) -> tuple[ShortRun, ...]:
+def _find_short(sweep: Sweep, runs: Sequence[Run], rows: Sequence[Row]) -> tuple[ShortRun, ...]:
     if sweep.config.get("early_terminate"):
         return ()
     finished = [run for run in runs if run.state == "finished"]
     return find_short_runs(finished, {row.run_id: row.parameters for row in rows})
 
 
-def _start_of(run: RunInfo) -> float:
+def _start_of(run: Run) -> float:
     return run.created_at or 0.0
 
 
-def rank_rows(sweep: SweepInfo, rows: Sequence[Row]) -> tuple[Row, ...]:
+def rank_rows(sweep: Sweep, rows: Sequence[Row]) -> tuple[Row, ...]:
     """Sort finished runs by the metric's goal, missing and NaN last; then the other runs."""
 
     goal = sweep.metric_goal
@@ -194,13 +190,13 @@ def rank_rows(sweep: SweepInfo, rows: Sequence[Row]) -> tuple[Row, ...]:
     )
 
 
-def is_ranked(sweep: SweepInfo, row: Row) -> bool:
+def is_ranked(sweep: Sweep, row: Row) -> bool:
     """Tell whether a run has finished with a metric that can be compared."""
     usable = row.value is not None and math.isfinite(row.value)
     return usable and is_done(sweep, row.state)
 
 
-def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) -> Coverage:
+def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> Coverage:
     """Count configurations by the best that became of each: finished, running, failed, lost."""
     key = _key_of(sweep)
     finishes = Counter(key(row) for row in rows if is_done(sweep, row.state))
@@ -253,17 +249,17 @@ def is_healed(row: Row) -> bool:
     return lost or bool(row.heals)
 
 
-def is_done(sweep: SweepInfo, state: str) -> bool:
+def is_done(sweep: Sweep, state: str) -> bool:
     """Tell whether a run counts as finished, as one that was stopped early does."""
     return state == "finished" or is_stopped_early(sweep, state)
 
 
-def is_stopped_early(sweep: SweepInfo, state: str) -> bool:
+def is_stopped_early(sweep: Sweep, state: str) -> bool:
     """Tell whether the sweep's own rule has ended a run, which W&B calls killed."""
     return state == "killed" and bool(sweep.config.get("early_terminate"))
 
 
-def run_seconds(run: RunInfo) -> float | None:
+def run_seconds(run: Run) -> float | None:
     """Return how long a run has trained, as W&B counts it, else from its first to last sign."""
     inner = run.summary.get("_wandb")
     runtime = inner.get("runtime") if isinstance(inner, Mapping) else None
@@ -276,7 +272,7 @@ def run_seconds(run: RunInfo) -> float | None:
     return max(0.0, run.heartbeat_at - run.created_at)
 
 
-def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...], listed: str) -> Row:
+def _build_row(sweep: Sweep, run: Run, names: tuple[str, ...], listed: str) -> Row:
     seconds = run_seconds(run)
     return Row(
         rank=None,
@@ -303,7 +299,7 @@ def _say_apart(names: Sequence[str]) -> str:
     return f"wandb.init was called again: see {', '.join(names)}" if names else ""
 
 
-def _exit_code(run: RunInfo) -> int | None:
+def _exit_code(run: Run) -> int | None:
     """Return the exit code of a run's process; where nobody saw it, what the SDK said of the run.
 
     The SDK says 1 of any error within `wandb.init`, and 255 of a process that was killed.
@@ -312,24 +308,24 @@ def _exit_code(run: RunInfo) -> int | None:
     return run.exit_code if seen is None else seen
 
 
-def _parameters(run: RunInfo, names: tuple[str, ...], listed: str) -> dict[str, Any]:
+def _parameters(run: Run, names: tuple[str, ...], listed: str) -> dict[str, Any]:
     """Return a run's parameters; those of an explicit list are shown as what they stand for."""
     flat = flatten_configuration(run.config, names)
     return {k.removeprefix(f"{listed}."): v for k, v in flat.items()} if listed else flat
 
 
-def _value(sweep: SweepInfo, run: RunInfo) -> float | None:
+def _value(sweep: Sweep, run: Run) -> float | None:
     name = sweep.metric_name
     return metric_value(run.summary, name, sweep.metric_goal) if name else None
 
 
-def _key_of(sweep: SweepInfo) -> Callable[[Row], Hashable]:
+def _key_of(sweep: Sweep) -> Callable[[Row], Hashable]:
     if sweep.method == "grid":
         return lambda row: configuration_key(row.parameters)
     return lambda row: row.heals or row.run_id
 
 
-def _reached_target(sweep: SweepInfo, rows: Sequence[Row]) -> bool:
+def _reached_target(sweep: Sweep, rows: Sequence[Row]) -> bool:
     target = sweep.metric_target
     values = [row.value for row in rows if row.value is not None]
     if target is None or not values:

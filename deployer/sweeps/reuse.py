@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.errors import ConfigError
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.configuration_list import (
     PARAMETER,
     build_command,
@@ -20,8 +21,8 @@ from deployer.sweeps.configuration_list import (
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.program import DEFAULT_COMMAND
-from deployer.sweeps.sweep_file import Sweep
-from deployer.wandb_api.model import RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.sweeps.sweep_file import SweepFile
+from deployer.wandb_api.model import Snapshot
 
 MARK = "deployer up --reuse of "
 MOST_REUSED = 4000  # their ids are in the description
@@ -36,7 +37,7 @@ class Reuse:
     expected: int
 
 
-def plan_reuse(sweep: Sweep, file: str, source: Snapshot) -> Reuse:
+def plan_reuse(sweep: SweepFile, file: str, source: Snapshot) -> Reuse:
     """Return the sweep of what `source` has not finished; raises ConfigError if there is none."""
     check_reusable(sweep, file, source)
     path = str(source.sweep.path)
@@ -66,7 +67,7 @@ def plan_reuse(sweep: Sweep, file: str, source: Snapshot) -> Reuse:
     return Reuse({**config, **placed}, len(done), len(points))
 
 
-def check_reusable(sweep: Sweep, file: str, source: Snapshot) -> None:
+def check_reusable(sweep: SweepFile, file: str, source: Snapshot) -> None:
     """Refuse what has no list of configurations, or runs another way; raises ConfigError."""
     path, leave = source.sweep.path, "leave --reuse out"
     if sweep.method != "grid":
@@ -87,7 +88,7 @@ def check_reusable(sweep: Sweep, file: str, source: Snapshot) -> None:
         raise ConfigError(f"{file}: program", f"is another than that of {path}", leave)
 
 
-def find_source(sweep: SweepInfo) -> tuple[SweepPath, tuple[str, ...]] | None:
+def find_source(sweep: Sweep) -> tuple[SweepPath, tuple[str, ...]] | None:
     """Return the sweep whose runs are reused, and their ids; None for any other sweep."""
     head, _, ids = sweep.description.removeprefix(MARK).partition(": ")
     parts = head.split("/")
@@ -96,7 +97,7 @@ def find_source(sweep: SweepInfo) -> tuple[SweepPath, tuple[str, ...]] | None:
     return SweepPath(*parts), tuple(ids.split())
 
 
-def count_reused(sweep: SweepInfo) -> int:
+def count_reused(sweep: Sweep) -> int:
     """Count the configurations that another sweep has finished for this one."""
     found = find_source(sweep)
     return len(found[1]) if found else 0
@@ -118,7 +119,7 @@ def add_reused(snapshot: Snapshot, source: Snapshot) -> Snapshot:
     return replace(snapshot, runs=(*snapshot.runs, *reused))
 
 
-def _read_configuration(sweep: SweepInfo, run: RunInfo) -> dict[str, Any]:
+def _read_configuration(sweep: Sweep, run: Run) -> dict[str, Any]:
     """Return a run's configuration as it was handed out, by the top names of its parameters."""
     listed = find_list_parameter(sweep.config)
     chosen = run.config.get(listed) if listed else None
@@ -128,7 +129,7 @@ def _read_configuration(sweep: SweepInfo, run: RunInfo) -> dict[str, Any]:
     return {top: run.config[top] for top in tops if top in run.config}
 
 
-def _key_of_run(sweep: SweepInfo, run: RunInfo) -> Hashable:
+def _key_of_run(sweep: Sweep, run: Run) -> Hashable:
     configuration = _read_configuration(sweep, run)
     return configuration_key(flatten_configuration(configuration, tuple(configuration)))
 

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.model import Run
 from deployer.sweeps.parameters.values import value_key
-from deployer.wandb_api.model import RunInfo
 
 FEWEST_OTHERS = 3
 MOST_SHARE = 0.25  # of the finished runs that may be short
@@ -38,7 +38,7 @@ class ShortRun:
 
 
 def find_short_runs(
-    finished: Sequence[RunInfo], parameters: Mapping[str, Mapping[str, Any]]
+    finished: Sequence[Run], parameters: Mapping[str, Mapping[str, Any]]
 ) -> tuple[ShortRun, ...]:
     """Return the short ones among runs that finished; `parameters` are the sweep's by run."""
     if any(OWN_RULE.search(str(name)) for run in finished for name in run.config):
@@ -57,7 +57,7 @@ def find_short_runs(
     )
 
 
-def _count_steps(run: RunInfo) -> int | None:
+def _count_steps(run: Run) -> int | None:
     step = run.summary.get("_step")
     is_step = isinstance(step, int | float) and 0 <= step < math.inf
     return int(step) + 1 if is_step else None  # type: ignore[arg-type]

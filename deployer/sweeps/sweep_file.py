@@ -24,7 +24,7 @@ from deployer.text import number_hint
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepFile:
     """A sweep that can run.
 
     `config` is what is sent, distributions filled in; `text` is the same as YAML. `expected` is
@@ -49,7 +49,7 @@ class Sweep:
     warnings: tuple[str, ...] = ()
 
 
-def load_sweep(path: str | Path, run_cap: int | None = None) -> Sweep:
+def load_sweep(path: str | Path, run_cap: int | None = None) -> SweepFile:
     """Read a sweep file; `run_cap` replaces the file's. Raise ConfigError with every complaint."""
     return parse_sweep(load_text(path), str(path), run_cap)
 
@@ -77,7 +77,7 @@ def _hint_at_file(path: Path) -> str:
     return "name a W&B sweep file; deployer init SCRIPT writes one"
 
 
-def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
+def parse_sweep(text: str, place: str, run_cap: int | None = None) -> SweepFile:
     """Parse the text of a sweep file; `place` names it in complaints.
 
     Raise ConfigError with every complaint.
@@ -102,11 +102,11 @@ def dump_config(config: dict[str, Any] | list[Any]) -> str:
     return yaml.dump(config, Dumper=_QuotingDumper, sort_keys=False, allow_unicode=True)
 
 
-def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document) -> Sweep:
+def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document) -> SweepFile:
     sent: dict[str, Any] = json.loads(json.dumps(fill_distributions(config)))
     metric = sent.get("metric", {})
     name = sent.get("name")
-    return Sweep(
+    return SweepFile(
         name=None if name is None else str(name),
         method=sent["method"],
         program=sent.get("program"),

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 import requests
 
 from deployer.errors import WandbError
+from deployer.model import SweepPath
 from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client, is_loopback, read_refusal, translate
-from deployer.wandb_api.model import SweepPath, parse_json
+from deployer.wandb_api.model import parse_json
 
 PER_PAGE = 100
 CHUNK_BYTES = 1 << 20

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.model import Run, SweepPath
 from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import RunInfo, SweepPath, parse_json
+from deployer.wandb_api.model import parse_json
 
 # The SDK's own pages have 1,000 steps. Ten times as many samples are asked for: a server thins
 # out a page only when it has more rows than that, and doubled steps must not be thinned out.
@@ -27,7 +28,7 @@ class History:
     line_count: int | None
 
 
-def get_history(client: Client, path: SweepPath, run: RunInfo) -> History:
+def get_history(client: Client, path: SweepPath, run: Run) -> History:
     """Read every row of a run's history; the pages grow where a trainer logs every k-th step."""
     named = {"entity": path.entity, "project": path.project, "run": run.run_id}
     count = _run_node(client, queries.COUNT_HISTORY, named).get("historyLineCount")
@@ -47,7 +48,7 @@ def get_history(client: Client, path: SweepPath, run: RunInfo) -> History:
 
 
 def get_logged(
-    client: Client, path: SweepPath, runs: Sequence[RunInfo], name: str
+    client: Client, path: SweepPath, runs: Sequence[Run], name: str
 ) -> dict[str, list[Any]]:
     """Return what each run has logged under a name, by run id, in the order of steps.
 
@@ -75,7 +76,7 @@ def get_sampled_rows(
     return dict(zip(keys, _get_rows(client, path, wanted), strict=True))
 
 
-def _find_last_step(run: RunInfo) -> int:
+def _find_last_step(run: Run) -> int:
     last = run.summary.get("_step")
     return int(last) if isinstance(last, int | float) and math.isfinite(last) else 0
 

@@ -5,29 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 
 from deployer.errors import WandbError
+from deployer.model import Attempt, Run, Sweep, SweepPath
 
 GPU_MEMORY = re.compile(r"system\.gpu\.(\d+)\.memoryAllocatedBytes")
 LENIENT = json.JSONDecoder(strict=False)
-ENDED_SWEEP_STATES = ("FINISHED", "CANCELED")
-
-
-class SweepPath(NamedTuple):
-    """`entity/project/sweep_id`."""
-
-    entity: str
-    project: str
-    sweep_id: str
-
-    def __str__(self) -> str:
-        return "/".join(self)
 
 
 @dataclass(frozen=True)
@@ -36,102 +25,6 @@ class Viewer:
 
     name: str
     entity: str
-
-
-@dataclass(frozen=True)
-class SweepInfo:
-    """A sweep as its server has it; `state` is W&B's upper-case word, `config` the parsed file.
-
-    `stop_reason` says why the embedded backend stopped it.
-    """
-
-    path: SweepPath
-    node_id: str
-    title: str
-    state: str
-    config: dict[str, Any]
-    run_count: int
-    expected: int | None
-    created_at: float | None
-    description: str = ""
-    stop_reason: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Tell whether the server hands out no more runs of this sweep, ever."""
-        return self.state in ENDED_SWEEP_STATES
-
-    @property
-    def method(self) -> str:
-        """Return grid, random, bayes or custom."""
-        return str(self.config.get("method", ""))
-
-    @property
-    def metric_name(self) -> str | None:
-        """Return the metric that ranks the runs, if the sweep has one."""
-        name = self._metric.get("name")
-        return str(name) if name else None
-
-    @property
-    def metric_goal(self) -> str:
-        """Return minimize (W&B's default) or maximize."""
-        return "maximize" if self._metric.get("goal") == "maximize" else "minimize"
-
-    @property
-    def metric_target(self) -> float | None:
-        """Return the value at which the sweep ends early, if it has one."""
-        target = self._metric.get("target")
-        return float(target) if isinstance(target, int | float) else None
-
-    @property
-    def _metric(self) -> dict[str, Any]:
-        metric = self.config.get("metric")
-        return metric if isinstance(metric, dict) else {}
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One time that a run was handed out; times are epoch seconds.
-
-    `cause` says how it ended: finished, delivered (all rows are there, but its process was then
-    killed, or nobody saw it end), stopped, interrupted, own failure, signal, OOM, node or lost
-    reply; before `wandb.init` also usage error (its command line), no run (exit code 0), missing
-    program, offline, other project, authentication error, no server or never started. None while it
-    lasts.
-    """
-
-    number: int
-    agent: str
-    assigned_at: float | None
-    ended_at: float | None
-    cause: str | None
-    exit_code: int | None
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """A run; `summary` has the last value of all that was logged, times are epoch seconds.
-
-    `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
-    in whose place this one runs. `environment` is what the SDK wrote of machine and code. `reused`
-    is the sweep that ran it, where it counts for another one, too. `apart` are the runs that hold
-    what other processes have logged under its id.
-    """
-
-    run_id: str
-    title: str
-    state: str
-    config: dict[str, Any]
-    summary: dict[str, Any]
-    exit_code: int | None
-    created_at: float | None
-    heartbeat_at: float | None
-    node_id: str = ""
-    attempts: tuple[Attempt, ...] = ()
-    heals: str = ""
-    environment: Mapping[str, Any] = field(default_factory=dict)
-    reused: str = ""
-    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,8 +52,8 @@ class LogPage:
 class Snapshot:
     """A sweep with all its runs and agents, read together."""
 
-    sweep: SweepInfo
-    runs: tuple[RunInfo, ...]
+    sweep: Sweep
+    runs: tuple[Run, ...]
     agents: tuple[AgentInfo, ...]
 
 
@@ -179,10 +72,10 @@ def build_sweep_url(base_url: str, path: SweepPath) -> str:
     return f"{parts.scheme}://{host}/{path.entity}/{path.project}/sweeps/{path.sweep_id}"
 
 
-def parse_sweep(node: dict[str, Any], path: SweepPath) -> SweepInfo:
+def parse_sweep(node: dict[str, Any], path: SweepPath) -> Sweep:
     """Read a GraphQL Sweep; its config is YAML text that may be anything."""
     config = parse_sweep_config(node.get("config"))
-    return SweepInfo(
+    return Sweep(
         path=path,
         node_id=str(node.get("id", "")),
         title=str(node.get("displayName") or node.get("name") or ""),
@@ -196,10 +89,10 @@ def parse_sweep(node: dict[str, Any], path: SweepPath) -> SweepInfo:
     )
 
 
-def parse_run(node: dict[str, Any]) -> RunInfo:
+def parse_run(node: dict[str, Any]) -> Run:
     """Read a GraphQL Run; W&B calls the run id `name` and the title `displayName`."""
     config = parse_json(node.get("config"))
-    return RunInfo(
+    return Run(
         run_id=str(node.get("name", "")),
         title=str(node.get("displayName") or ""),
         state=str(node.get("state") or "").lower(),
@@ -215,7 +108,7 @@ def parse_run(node: dict[str, Any]) -> RunInfo:
     )
 
 
-def parse_runs(text: str) -> list[RunInfo]:
+def parse_runs(text: str) -> list[Run]:
     """Read a JSON array of Runs."""
     return [parse_run(node) for node in json.loads(text)]
 

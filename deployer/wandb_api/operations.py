@@ -6,15 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deployer.errors import WandbError
+from deployer.model import Run, Sweep, SweepPath
 from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import (
     AgentInfo,
     LogPage,
-    RunInfo,
     Snapshot,
-    SweepInfo,
-    SweepPath,
     Viewer,
     build_sweep_url,
     parse_agent,
@@ -78,7 +76,7 @@ def create_sweep(
     return path, tuple(str(w) for w in reply.get("configValidationWarnings") or ())
 
 
-def get_sweep(client: Client, path: SweepPath) -> SweepInfo:
+def get_sweep(client: Client, path: SweepPath) -> Sweep:
     """Return one sweep; raises WandbError with status 404 when there is none."""
     return parse_sweep(_sweep_node(client, queries.GET_SWEEP, path, {}), path)
 
@@ -94,7 +92,7 @@ def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
     )
 
 
-def _read_pages(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[RunInfo]]:
+def _read_pages(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[Run]]:
     known = _known_fields(client)
     query = queries.GET_SNAPSHOT % known
     node = _sweep_node(client, query, path, {"first": RUNS_PER_PAGE})
@@ -107,7 +105,7 @@ def _read_pages(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[R
     return node, [parse_run(run) for run in nodes]
 
 
-def _read_table(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[RunInfo]]:
+def _read_table(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[Run]]:
     """Read all answers, each while the one before it is parsed."""
     node = _sweep_node(client, queries.GET_TABLE, path, {})
     table, runs = node[RUN_TABLE], []
@@ -126,7 +124,7 @@ def _known_fields(client: Client) -> dict[str, str]:
     return {"sweep": queries.OUR_SWEEP_FIELDS, "run": queries.OUR_RUN_FIELDS}
 
 
-def list_runs(client: Client, path: SweepPath) -> tuple[RunInfo, ...]:
+def list_runs(client: Client, path: SweepPath) -> tuple[Run, ...]:
     """Return every run of a sweep."""
     return get_snapshot(client, path).runs
 
@@ -136,9 +134,9 @@ def list_agents(client: Client, path: SweepPath) -> tuple[AgentInfo, ...]:
     return get_snapshot(client, path).agents
 
 
-def list_sweeps(client: Client, entity: str, project: str) -> tuple[SweepInfo, ...]:
+def list_sweeps(client: Client, entity: str, project: str) -> tuple[Sweep, ...]:
     """Return a project's sweeps, newest first; none when there is no such project."""
-    found: list[SweepInfo] = []
+    found: list[Sweep] = []
     variables: dict[str, Any] = {"entity": entity, "project": project, "perPage": SWEEPS_PER_PAGE}
     while True:
         home = client.execute(queries.LIST_SWEEPS, variables).get("project") or {}
@@ -163,7 +161,7 @@ def list_projects(client: Client, entity: str) -> tuple[str, ...]:
         variables["cursor"] = cursor
 
 
-def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
+def set_sweep_state(client: Client, sweep: Sweep, state: str) -> None:
     """Set RUNNING, PAUSED, FINISHED (no new runs) or CANCELED (runs are killed too)."""
     client.execute(
         queries.SET_SWEEP_STATE,
@@ -176,7 +174,7 @@ def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
     )
 
 
-def reopen_sweep(client: Client, sweep: SweepInfo, config: str) -> None:
+def reopen_sweep(client: Client, sweep: Sweep, config: str) -> None:
     """Give a sweep another configuration as YAML text, and let it run."""
     variables = {"entityName": sweep.path.entity, "projectName": sweep.path.project}
     variables |= {"id": sweep.node_id, "state": "RUNNING", "config": config}
@@ -202,7 +200,7 @@ def requeue_sweep(
     return int(client.execute(queries.REQUEUE, variables)[REQUEUE]["requeued"])
 
 
-def stop_run(client: Client, run: RunInfo) -> None:
+def stop_run(client: Client, run: Run) -> None:
     """Ask a run to stop: its trainer is interrupted at the SDK's next contact with the server."""
     client.execute(queries.STOP_RUN, {"id": run.node_id})
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath, Viewer, build_sweep_url
+from deployer.wandb_api.model import Viewer, build_sweep_url
 from deployer.wandb_api.operations import AGENT_KEYS, REQUEUE
 
 # What W&B's own servers leave to luck, in one line.

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deployer.executors.base import Agent
+from deployer.model import Agent, Run
 from deployer.sweeps.results import ACTIVE_STATES
-from deployer.wandb_api.model import RunInfo
 
 # An agent asks the server within seconds; its Job, from which we count, may wait for its image.
 UNHEARD_SECONDS = 30.0
 UNHEARD = "still importing; see: deployer agents logs"
 
 
-def join_runs(agents: Sequence[Agent], runs: Sequence[RunInfo]) -> tuple[Agent, ...]:
+def join_runs(agents: Sequence[Agent], runs: Sequence[Run]) -> tuple[Agent, ...]:
     """Give living agents the active run whose open attempt is theirs.
 
     An executor that knows its agents' runs is believed. Servers that keep no attempts tell nothing.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deployer.model import Attempt
 from deployer.sweeps.results import Row
-from deployer.wandb_api.model import Attempt
 from deployer.watch.status import AgentStatus
 
 # What a node can be to blame for. A memory limit is the same everywhere, and who interrupts a run,

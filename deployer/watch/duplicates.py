@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from deployer.model import Run, Sweep
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.results import ACTIVE_STATES, Coverage, is_done
-from deployer.wandb_api.model import RunInfo, SweepInfo
 
 
-def is_overshooting(sweep: SweepInfo, coverage: Coverage) -> bool:
+def is_overshooting(sweep: Sweep, coverage: Coverage) -> bool:
     """Tell whether a sweep goes on although every expected configuration is finished."""
     return (
         not sweep.ended and coverage.expected is not None and coverage.finished >= coverage.expected
     )
 
 
-def find_duplicates(sweep: SweepInfo, runs: Sequence[RunInfo]) -> tuple[RunInfo, ...]:
+def find_duplicates(sweep: Sweep, runs: Sequence[Run]) -> tuple[Run, ...]:
     """Return active runs of a grid whose configuration is finished, or runs in an older run.
 
     A run that has not told its configuration yet is left alone.

@@ -9,10 +9,10 @@ from typing import Any, TypeGuard
 
 from deployer.analysis.forecast import usual_seconds
 from deployer.executors.memory import Memory
+from deployer.model import Run, Sweep
 from deployer.sweeps.endings import FIXES
 from deployer.sweeps.metrics import list_logged, metric_value
 from deployer.sweeps.results import ACTIVE_STATES, Row, is_stopped_early
-from deployer.wandb_api.model import RunInfo, SweepInfo
 from deployer.watch.packing.measurement import BAD_CAUSES, BAD_STATES, read_mark
 from deployer.watch.packing.rates import Mark
 from deployer.watch.status import Status
@@ -96,7 +96,7 @@ class Probe:
     agents: frozenset[str]
     known: Mapping[str, int]
     logging_seconds: float = LOGGING_SECONDS
-    run: RunInfo | None = None
+    run: Run | None = None
     status: Status | None = None
     _begun_at: float | None = None
     _logged_at: float | None = None
@@ -138,7 +138,7 @@ class Probe:
         new = self.run.attempts[self.known.get(self.run.run_id, 0) :]
         return self.run.state in BAD_STATES or any(one.cause in FAILURES for one in new)
 
-    def report(self, sweep: SweepInfo) -> Report:
+    def report(self, sweep: Sweep) -> Report:
         """Say what was seen, and what it means."""
         run, status = self.run, self.status
         if run is None or status is None:
@@ -160,7 +160,7 @@ class Probe:
             progress=progress,
         )
 
-    def _find_run(self, status: Status) -> RunInfo | None:
+    def _find_run(self, status: Status) -> Run | None:
         held = {agent.run_id for agent in status.agents if agent.name in self.agents}
         for run in status.runs:
             new = run.attempts[self.known.get(run.run_id, 0) :]
@@ -169,7 +169,7 @@ class Probe:
                 return run
         return None
 
-    def _note_progress(self, run: RunInfo) -> None:
+    def _note_progress(self, run: Run) -> None:
         mark = read_mark(run)
         if mark is None or (self._marks and mark.time <= self._marks[-1].time):
             return
@@ -179,7 +179,7 @@ class Probe:
             if is_number(value):
                 self._counts.setdefault(key, []).append(Mark(mark.time, float(value)))
 
-    def _judge(self, sweep: SweepInfo, run: RunInfo) -> Verdict:
+    def _judge(self, sweep: Sweep, run: Run) -> Verdict:
         finished = run.state == "finished" or is_stopped_early(sweep, run.state)
         ended = run.state not in ACTIVE_STATES or self._has_left()
         if self.has_failed or (ended and not finished):
@@ -194,13 +194,13 @@ class Probe:
         ours = [a for a in self.status.agents if a.name in self.agents] if self.status else []
         return all(agent.state in ("ended", "lost") for agent in ours)
 
-    def _seen_seconds(self, run: RunInfo) -> float:
+    def _seen_seconds(self, run: Run) -> float:
         if run.state == "finished":
             return usual_seconds([run]) or 0.0
         begun = run.attempts[-1].assigned_at if run.attempts else run.created_at
         return max(0.0, self._now - (begun or self._begun_at or self._now))
 
-    def _find_pace(self, run: RunInfo) -> float | None:
+    def _find_pace(self, run: Run) -> float | None:
         """Return the rows a minute: between looks, else over the whole of a run that has ended."""
         if len(self._marks) > 1 and self._marks[-1].step > self._marks[0].step:
             return 60 * find_speed(self._marks)
@@ -209,7 +209,7 @@ class Probe:
             return None
         return 60 * count_rows(run) / float(seconds)
 
-    def _forecast(self, run: RunInfo, runs: Sequence[RunInfo]) -> tuple[float | None, str]:
+    def _forecast(self, run: Run, runs: Sequence[Run]) -> tuple[float | None, str]:
         """Return how long a run takes, and by what it is known if none has finished."""
         if (seconds := usual_seconds(runs)) is not None:
             return seconds, ""
@@ -236,7 +236,7 @@ def forecast_rest(report: Report, status: Status, agents: int) -> Rest:
     return Rest(left, agents, -(-left // max(1, agents)) * report.run_seconds)
 
 
-def count_rows(run: RunInfo) -> int:
+def count_rows(run: Run) -> int:
     """Return how many rows a run has logged, by the number of the last."""
     step = run.summary.get("_step")
     return int(step) + 1 if is_number(step) else 0

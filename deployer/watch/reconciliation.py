@@ -17,12 +17,11 @@ from deployer.errors import (
     StartFailed,
     WandbError,
 )
-from deployer.executors.base import Ending, Executor
-from deployer.executors.plan import Plan
+from deployer.executors.base import Executor
+from deployer.model import Ending, Plan, SweepPath
 from deployer.sweeps.doubts import list_metric_doubts
 from deployer.sweeps.histories import read_dropped
 from deployer.transience import NO_ANSWER
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
 from deployer.watch.bad_nodes import AttemptKey, find_bad_nodes, locate_attempts

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from deployer.executors.base import Agent, Ending
 from deployer.executors.reason import Cause
+from deployer.model import Agent, Ending
 from deployer.watch.status import AgentStatus, Status
 
 # As often in a row may an agent end without a run: the next try would end like these.
@@ -108,7 +108,7 @@ def is_given_up(agent: AgentStatus, fruitless: Mapping[str, int]) -> bool:
 def find_lack(agent: Agent | AgentStatus) -> str:
     """Say what was made for the caller's own agent and is missing; a new start makes it again."""
     reason = None if agent.foreign else agent.pending
-    return reason.sentence if reason and reason.cause is Cause.MADE_MISSING else ""
+    return reason.message if reason and reason.code == Cause.MADE_MISSING else ""
 
 
 def is_dismissed(agent: AgentStatus) -> bool:

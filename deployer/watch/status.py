@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from deployer.analysis.forecast import forecast_end
 from deployer.errors import KubeError, WandbError, WatchTimeout
-from deployer.executors.base import Agent, Ending, Executor
+from deployer.executors.base import Executor
 from deployer.executors.deadline import find_deadline
-from deployer.executors.reason import Reason
+from deployer.findings import Finding
+from deployer.model import Agent, Ending, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, Row, build_results
 from deployer.sweeps.reuse import count_reused
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.wandb_api.model import AgentInfo, Snapshot
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
 from deployer.watch.agent_runs import join_runs, note_unheard
 from deployer.watch.duplicates import find_duplicates, is_overshooting
@@ -46,14 +47,14 @@ class AgentStatus:
     restarts: int = 0
     dismissed: bool = False
     ending: Ending | None = None
-    pending: Reason | None = None
+    pending: Finding | None = None
     asked: int = 0
     foreign: bool = False
 
     @property
     def hopeless(self) -> bool:
         """Tell whether it cannot start however long it is waited for."""
-        return self.pending is not None and self.pending.hopeless
+        return self.pending is not None and self.pending.transient is False
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,12 @@ class Status:
     agents: tuple[AgentStatus, ...]
     other_agents: int
     ends_at: float | None
-    duplicates: tuple[RunInfo, ...] = ()
+    duplicates: tuple[Run, ...] = ()
     overshooting: bool = False
     trouble: str = ""
     deadline: float | None = None
     out_of_time: bool = False
-    runs: tuple[RunInfo, ...] = ()
+    runs: tuple[Run, ...] = ()
     reused: int = 0
 
     @property
@@ -115,8 +116,8 @@ class Status:
 
 
 def summarise_status(
-    sweep: SweepInfo,
-    runs: Sequence[RunInfo],
+    sweep: Sweep,
+    runs: Sequence[Run],
     agents: Sequence[Agent],
     other_agents: int,
     expected: int | None,

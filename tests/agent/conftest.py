@@ -20,8 +20,8 @@ from deployer.agent.environment import PROLOGUE
 from deployer.agent.host.processes import Process, list_marked, send_signal
 from deployer.agent.host.status import Status, load_status
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
+from deployer.model import Run, SweepPath
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, create_sweep, list_runs
 from tests.agent.trainers import STEPPING, STEPPING_SWEEP, SWEEP, TRAINER
 from tests.conftest import ServedBackend
@@ -181,7 +181,7 @@ class Bench:
         self.started.append(supervised)
         return supervised
 
-    def runs(self, path: SweepPath) -> tuple[RunInfo, ...]:
+    def runs(self, path: SweepPath) -> tuple[Run, ...]:
         """Return the sweep's runs as the server has them."""
         return list_runs(self.client, path)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.host.processes import send_signal
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys
 from tests.agent.conftest import Bench, wait_for
 from tests.conftest import ServedBackend

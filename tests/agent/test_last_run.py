@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.agent.settings import COUNT_VARIABLE
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_log_tail
 from tests.agent.conftest import Bench, wait_for
 from tests.agent.test_requeue import processes_of

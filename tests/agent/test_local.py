@@ -17,11 +17,10 @@ import pytest
 from deployer.agent.host.processes import list_marked
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.executors.base import Agent, Ending
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.plan import Plan, build_plan
+from deployer.executors.plan import build_plan
 from deployer.launch.agents import stop_notice
-from deployer.wandb_api.model import SweepPath
+from deployer.model import Agent, Ending, Plan, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, wait_for
 from tests.faults.disk import small_disk

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployer.agent.settings import METRICS_VARIABLE, WARM_VARIABLE
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import create_sweep
 from tests.agent.conftest import Bench
 from tests.faults.proof import RecordReader

@@ -15,7 +15,7 @@ from deployer.agent.runs.delivery import UNFINISHED_EXIT_CODE
 from deployer.agent.runs.local_runs import has_left_its_core
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.backend.scheduling.lifecycle import STALLED_KILLS
-from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.model import Run, SweepPath
 from deployer.wandb_api.operations import create_sweep
 from tests.agent.conftest import Bench, wait_for
 from tests.agent.trainers import ENDING, ENDING_SWEEP, STARTING
@@ -70,7 +70,7 @@ def create_ending_sweep(
     return path
 
 
-def check_given_up(run: RunInfo) -> None:
+def check_given_up(run: Run) -> None:
     """Hold a run to what is done with one that is killed again and again at the same step."""
     assert run.state == "failed"
     causes = [attempt.cause for attempt in run.attempts]

@@ -20,7 +20,7 @@ from deployer.agent.host.shares import count_cpus, divide
 from deployer.agent.host.status import Status, load_status
 from deployer.agent.pack import MESSAGE_BYTES, choose_gravest, join_ends
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, wait_for
 

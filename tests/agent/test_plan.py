@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from deployer.executors.plan import Plan, build_plan
+from deployer.executors.plan import build_plan
+from deployer.model import Plan
 
 SWEEP = "me/proj/ab12cd34"
 

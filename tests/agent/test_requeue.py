@@ -14,7 +14,7 @@ import pytest
 
 from deployer.agent.host.processes import send_signal
 from deployer.agent.settings import WARM_VARIABLE
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import list_agents
 from tests.agent.conftest import Bench, Supervised, wait_for
 from tests.faults.memory import small_memory

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from deployer.agent.host.signals import TICK_SECONDS
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_agents, set_sweep_state
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, Supervised, wait_for
 from tests.conftest import FOREIGN_KEY, serve_backend

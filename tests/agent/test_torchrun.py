@@ -7,7 +7,7 @@ import uuid
 import psutil
 import pytest
 
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import create_sweep, get_sweep
 from tests.agent.conftest import Bench
 from tests.agent.test_requeue import processes_of

@@ -11,7 +11,7 @@ import pytest
 
 from deployer.agent.host.signals import DRAIN_SIGNAL
 from deployer.agent.settings import WARM_VARIABLE
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
 from tests.agent.trainers import TRAINER
 

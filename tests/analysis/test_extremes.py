@@ -19,11 +19,11 @@ from deployer.analysis.repeats import Verdict, group_repeats
 from deployer.analysis.welch import compare_means
 from deployer.cli.output.ranking_view import View
 from deployer.cli.output.views import show_results
+from deployer.model import Run, Sweep, SweepPath
 from deployer.page.strict_json import to_strict_json
 from deployer.page.sweep_document import SweepSource, build_sweep_document
 from deployer.sweeps.results import Results, build_results, run_seconds
 from deployer.text import format_seconds
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 
 HUGE, TINY = 1e308, 5e-324
 BEYOND_DOUBLES = 10**309
@@ -68,18 +68,18 @@ def _results(values: Sequence[Any], parameters: Sequence[Any], method: str = "ra
     return build_results(_sweep(len(values), method), _runs(values, parameters))
 
 
-def _sweep(count: int, method: str = "random") -> SweepInfo:
+def _sweep(count: int, method: str = "random") -> Sweep:
     config = {
         "method": method,
         "metric": {"name": "loss"},
         "parameters": {"lr": {"values": [1, 2]}, "seed": {"values": [1, 2]}},
     }
-    return SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", config, count, count, None)
+    return Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", config, count, count, None)
 
 
-def _runs(values: Sequence[Any], parameters: Sequence[Any]) -> list[RunInfo]:
+def _runs(values: Sequence[Any], parameters: Sequence[Any]) -> list[Run]:
     return [
-        RunInfo(f"run{n}", "t", "finished", {"lr": lr, "seed": n},
+        Run(f"run{n}", "t", "finished", {"lr": lr, "seed": n},
                 {"loss": value, "_runtime": value}, 0, 10.0, 20.0)
         for n, (value, lr) in enumerate(zip(values, parameters, strict=True))
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def test_a_lead_over_huge_repeats_is_said() -> None:
 
 @pytest.mark.parametrize("seconds", ODD)
 def test_a_duration_that_no_run_can_have_is_none(seconds: float) -> None:
-    run = RunInfo("a", "t", "finished", {}, {"_runtime": seconds}, 0, 10.0, 20.0)
+    run = Run("a", "t", "finished", {}, {"_runtime": seconds}, 0, 10.0, 20.0)
     assert run_seconds(run) == (seconds if seconds == TINY else 10.0)
 
 

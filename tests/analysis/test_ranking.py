@@ -8,19 +8,19 @@ import pytest
 
 from deployer.analysis.ranking import rank_by, rank_by_history
 from deployer.analysis.reduction import Reduction, Taken, parse_reduction, reduce_values
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.results import build_results
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 
 CONFIG = {
     "method": "grid",
     "metric": {"name": "loss", "goal": "minimize", "target": 0.1},
     "parameters": {"lr": {"values": [1, 2, 3]}},
 }
-SWEEP = SweepInfo(SweepPath("me", "p", "s"), "", "", "FINISHED", CONFIG, 2, 3, None)
+SWEEP = Sweep(SweepPath("me", "p", "s"), "", "", "FINISHED", CONFIG, 2, 3, None)
 
 
-def make_run(name: str, lr: int, state: str = "finished", **summary: float) -> RunInfo:
-    return RunInfo(name, name, state, {"lr": lr}, summary, 0, 0.0, 60.0)
+def make_run(name: str, lr: int, state: str = "finished", **summary: float) -> Run:
+    return Run(name, name, state, {"lr": lr}, summary, 0, 0.0, 60.0)
 
 
 RUNS = [make_run("a", 1, loss=0.1, accuracy=0.7), make_run("b", 2, loss=0.2, accuracy=0.9)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from deployer.analysis.best_so_far import list_best_so_far
 from deployer.analysis.cost import Cost, Span, sum_cost
 from deployer.analysis.parallel import Scale, build_parallel
-from deployer.wandb_api.model import Attempt
+from deployer.model import Attempt
 from tests.analysis.rows import make_row, rank
 
 

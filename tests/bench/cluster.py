@@ -20,12 +20,11 @@ from typing import Any
 
 import yaml
 
-from deployer.executors.plan import Plan
 from deployer.kube.kinds import JOB, POD, Kind, Manifest, kind_of
 from deployer.kube.names import build_selector
 from deployer.launch.agents.planning import plan_agents
 from deployer.launch.agents.scaling import end_agents
-from deployer.wandb_api.model import SweepPath
+from deployer.model import Plan, SweepPath
 from deployer.wandb_api.operations import get_snapshot, list_sweeps
 from deployer.watch.status import get_status
 from tests.bench.figures import Figure, compare

@@ -7,8 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import list_runs
 from deployer.watch.packing.measurement import list_ends
 from tests.bench.agents import METRIC

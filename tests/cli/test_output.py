@@ -18,10 +18,10 @@ from deployer.cli.output.views import (
     results_to_plain,
     show_results,
 )
-from deployer.executors.base import Agent, Belongings
+from deployer.executors.base import Belongings
 from deployer.executors.reason import Cause, Passes, Reason
+from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, build_results
-from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 from deployer.watch.status import summarise_status
 
 CONFIG = {
@@ -31,14 +31,12 @@ CONFIG = {
 }
 FIRST = Attempt(1, "agent-1", 10.0, 12.0, "signal", None)
 SECOND = Attempt(2, "agent-2", 15.0, 20.0, "finished", 0)
-GOOD = RunInfo(
-    "good", "t", "finished", {"lr": 1}, {"loss": 0.5}, 0, 10.0, 20.0, "n", (FIRST, SECOND)
-)
-BAD = RunInfo("bad", "t", "failed", {"lr": 2}, {}, 7, 11.0, 13.0)
+GOOD = Run("good", "t", "finished", {"lr": 1}, {"loss": 0.5}, 0, 10.0, 20.0, "n", (FIRST, SECOND))
+BAD = Run("bad", "t", "failed", {"lr": 2}, {}, 7, 11.0, 13.0)
 
 
 def results(reason: str = "") -> Results:
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
+    info = Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
     return build_results(replace(info, stop_reason=reason), [GOOD, BAD])
 
 
@@ -98,14 +96,14 @@ def test_a_run_that_was_killed_each_time_says_so() -> None:
 
 def test_a_run_that_died_before_wandb_init_has_the_exit_code_that_its_supervisor_saw() -> None:
     early = replace(BAD, exit_code=None, attempts=(Attempt(1, "a", 1.0, 2.0, "never started", 1),))
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
+    info = Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
     [row] = build_results(info, [early]).failures
     said = "failed: bad with exit code 1 before wandb.init (lr=2): KeyError"
     assert (row.exit_code, build_failure_line(row, ("KeyError",))) == (1, said)
 
 
 def test_a_failure_that_no_retry_passes_gives_its_reason_and_one_hint() -> None:
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
+    info = Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
     idle = replace(BAD, exit_code=None, attempts=(Attempt(1, "a", 1.0, 2.0, "no run", 0),))
     failures = build_results(info, [idle, replace(idle, run_id="other"), BAD]).failures
     said = "failed: bad with exit code 0: ended without wandb.init (lr=2): nothing to do"
@@ -120,7 +118,7 @@ def test_the_ranking_notes_what_a_state_does_not_say() -> None:
         replace(GOOD, run_id=state, state=state, attempts=(Attempt(1, "a", 1.0, 2.0, *how),))
         for state, how in ended.items()
     ]
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    info = Sweep(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
     found = build_results(info, [*runs, BAD])
     columns, rows = build_ranking(found, View(), ["lr"])
     assert columns[-2:] == ["TIME", "NOTE"]
@@ -147,7 +145,7 @@ def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:
 
 
 def test_plain_lines_say_once_why_agents_do_not_start() -> None:
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    info = Sweep(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
     agents = [
         Agent("a1", "e/p/s", "starting", 0.0, reason="Unschedulable: no GPU"),
         Agent("a2", "e/p/s", "running", 0.0),
@@ -163,7 +161,7 @@ def test_plain_lines_say_once_why_agents_do_not_start() -> None:
 
 def list_causes(*reasons: str) -> list[str]:
     """Return the causes that one agent after the other says."""
-    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    info = Sweep(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
     found = []
     for number, reason in enumerate(reasons):
         one = Agent(f"a{number}", "e/p/s", "starting", 0.0, reason=reason)
@@ -196,8 +194,8 @@ def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:
     busy = Reason(Cause.GPUS_BUSY, "all 4 are in use", Passes.WITH_TIME)
     never = Reason(Cause.SECRET_MISSING, "Secret x is missing", Passes.NEVER)
     running = Agent("a1", "e/p/s", "running", 0.0)
-    waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy)
-    hopeless = replace(waiting, reason=never.line, pending=never)
+    waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy.finding())
+    hopeless = replace(waiting, reason=never.line, pending=never.finding())
     assert describe_agents([waiting, running, replace(waiting, name="a3")]) == (
         "1 running, 2 starting: all 4 are in use (passes with time); "
         "they start when they can, watched or not"

@@ -19,8 +19,8 @@ from deployer.cli.output.ranking_view import (
 )
 from deployer.cli.output.render import build_table
 from deployer.cli.output.views import results_to_plain
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.results import build_results
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 from tests.backend.client import Client as Sdk
 from tests.backend.client import grid
 from tests.cli.conftest import Project
@@ -31,9 +31,9 @@ CONFIG = {
     "metric": {"name": "loss"},
     "parameters": {"lr": {"values": [1, 2]}, "seed": {"values": [1, 2]}},
 }
-SWEEP = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 4, 4, None)
+SWEEP = Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 4, 4, None)
 RUNS = [
-    RunInfo(f"r{lr}{seed}", "t", "finished", {"lr": lr, "seed": seed}, {"loss": loss}, 0, 1.0, 2.0)
+    Run(f"r{lr}{seed}", "t", "finished", {"lr": lr, "seed": seed}, {"loss": loss}, 0, 1.0, 2.0)
     for lr, seed, loss in [(1, 1, 0.1), (1, 2, 0.3), (2, 1, 0.8), (2, 2, 0.9)]
 ]
 RESULTS = build_results(SWEEP, RUNS)

@@ -12,10 +12,10 @@ import pytest
 
 from deployer import api
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent, Executor
-from deployer.executors.plan import Plan
+from deployer.executors.base import Executor
 from deployer.executors.registry import list_names, register, unregister
 from deployer.executors.target import Target
+from deployer.model import Agent, Plan
 from tests.cli.conftest import Project
 
 STARTED: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}

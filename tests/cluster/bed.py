@@ -25,9 +25,9 @@ from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
 from deployer.launch.agents.planning import apply_plan, plan_agents
+from deployer.model import SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_sweep, get_snapshot, get_viewer
 from deployer.wandb_api.server import Server
 from tests.cluster.cluster import IMAGE, Cluster

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from deployer.executors.reason import Passes, Reason
+from deployer.executors.reason import TRANSIENT, Passes
+from deployer.findings import Finding
 
 PAGE = Path(__file__).parents[2] / "docs" / "pending.md"
 ROW = re.compile(
@@ -20,16 +21,16 @@ class Row(NamedTuple):
 
     cause: str
     sentence: str
-    passes: str
+    transient: bool | None
     remedy: str
 
-    def is_of(self, reason: Reason) -> bool:
-        """Tell whether a reason is what this line says."""
+    def is_of(self, found: Finding) -> bool:
+        """Tell whether a finding is what this line says."""
         return (
-            self.cause == reason.cause
-            and self.passes == reason.passes
-            and _matches(self.sentence, reason.sentence)
-            and _matches(self.remedy, reason.remedy)
+            self.cause == found.code
+            and self.transient is found.transient
+            and _matches(self.sentence, found.message)
+            and _matches(self.remedy, found.fix)
         )
 
 
@@ -38,12 +39,12 @@ def list_rows() -> Iterator[Row]:
     for line in PAGE.read_text().splitlines():
         if found := ROW.match(line):
             passes = Passes(found["passes"].replace(" ", "-"))
-            yield Row(found["cause"], found["said"], passes, found["mend"])
+            yield Row(found["cause"], found["said"], TRANSIENT[passes], found["mend"])
 
 
-def is_listed(reason: Reason) -> bool:
-    """Tell whether the page has a line for a reason."""
-    return any(row.is_of(reason) for row in list_rows())
+def is_listed(found: Finding) -> bool:
+    """Tell whether the page has a line for a finding."""
+    return any(row.is_of(found) for row in list_rows())
 
 
 def _matches(pattern: str, text: str) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from deployer.errors import KubeError
-from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
@@ -29,6 +28,7 @@ from deployer.kube.names import (
     build_selector,
 )
 from deployer.launch.agents.scaling import stays
+from deployer.model import Ending
 
 SWEEP = "me/project/abc"
 NAME = "abc-1"
@@ -134,7 +134,7 @@ def test_the_names_of_pods_that_come_and_go_are_not_in_a_reason() -> None:
         build_agent(objects, NOW, Reason(Cause.OTHER, f"pod {NAME}-{end} waits")).pending
         for end in ("x7k2p", "9zzb4")
     }
-    assert reasons == {Reason(Cause.OTHER, f"pod {NAME} waits")}
+    assert reasons == {Reason(Cause.OTHER, f"pod {NAME} waits").finding()}
 
 
 def test_only_what_waits_is_looked_at() -> None:

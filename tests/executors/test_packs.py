@@ -9,7 +9,6 @@ import pytest
 
 from deployer.config.owner import UNKNOWN_OWNER
 from deployer.config.sections.kubernetes import parse_cluster
-from deployer.executors.base import Agent, Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,
     build_agent,
@@ -19,8 +18,9 @@ from deployer.executors.kubernetes.agents.agent_objects import (
 from deployer.executors.kubernetes.agents.agent_removal import build_selectors
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.templates import load_templates
-from deployer.executors.plan import Plan, build_plan
+from deployer.executors.plan import build_plan
 from deployer.kube.names import AGENT_LABEL
+from deployer.model import Agent, Ending, Plan
 
 SWEEP = "me/proj/ab12"
 NOW = 1767226000.0

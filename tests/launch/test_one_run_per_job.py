@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent
 from deployer.executors.registry import find_target
 from deployer.launch.agents.agent_environment import Pace, build_environment
 from deployer.launch.agents.one_run_per_job import (
@@ -20,8 +19,8 @@ from deployer.launch.agents.one_run_per_job import (
 )
 from deployer.launch.agents.scaling import choose_leaving
 from deployer.launch.checks.check import warn_about_deadline
+from deployer.model import Agent, Attempt, Run
 from deployer.sweeps.results import Coverage
-from deployer.wandb_api.model import Attempt, RunInfo
 from deployer.watch.agent_runs import join_runs
 from tests.project_files import read_project
 
@@ -61,7 +60,7 @@ def test_a_watcher_does_not_miss_agents_that_left_after_their_run() -> None:
 def test_idle_agents_leave_first_where_only_the_server_knows_them() -> None:
     agents = [replace(agent(name), started_at=float(n)) for n, name in enumerate("abcd")]
     attempt = Attempt(1, "d", 0.0, None, None, None)
-    run = RunInfo("r", "", "running", {}, {}, None, None, None, attempts=(attempt,))
+    run = Run("r", "", "running", {}, {}, None, None, None, attempts=(attempt,))
     assert choose_leaving(join_runs(agents, [run]), 2) == ("c", "b")
     assert choose_leaving(join_runs(agents, []), 3) == ("d",)
     draining = [*agents, agent("e", "draining")]

@@ -11,7 +11,6 @@ import pytest
 
 from deployer.config import paths
 from deployer.config.project import EMBEDDED, Flags
-from deployer.executors.base import Ending
 from deployer.executors.local.agent_folder import load_folders
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
@@ -21,10 +20,10 @@ from deployer.launch.agents.planning import apply_plan
 from deployer.launch.packing.decision import prepare_packing, settle_packing
 from deployer.launch.packing.packer import Packer, from_record, to_record
 from deployer.launch.request import Packing, Request, parse_packing
+from deployer.model import Ending, SweepPath
 from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_sweep, get_viewer
 from deployer.wandb_api.server import Server
 from deployer.watch.packing.levels import Level, Place

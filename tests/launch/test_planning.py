@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deployer.executors.base import Agent
 from deployer.executors.plan import build_plan
 from deployer.launch.agents.planning import count_changed
-from deployer.wandb_api.model import SweepInfo, SweepPath
+from deployer.model import Agent, Sweep, SweepPath
 from deployer.watch.status import summarise_status
 
 PATH = SweepPath("e", "p", "s")
@@ -21,7 +20,7 @@ def test_a_dead_agent_is_started_again_rather_than_one_of_a_free_name() -> None:
 
 
 def test_who_plans_sees_what_others_have_done_since() -> None:
-    sweep = SweepInfo(PATH, "n", "t", "RUNNING", {}, 0, None, None)
+    sweep = Sweep(PATH, "n", "t", "RUNNING", {}, 0, None, None)
     seen = summarise_status(sweep, [], [RUNNING, DEAD], 0, None, 0.0).agents
     alive = replace(DEAD, state="starting")
     assert count_changed([RUNNING, DEAD], seen) == 0

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.local.executor import LocalExecutor
 from deployer.launch.packing.pod_packing import PodPacker
-from deployer.wandb_api.model import SweepInfo, SweepPath
+from deployer.model import Agent, AgentState, Ending, Sweep, SweepPath
 from deployer.watch.packing.levels import Level, Place
 from deployer.watch.packing.measurement import Measurement
 from deployer.watch.packing.rates import Rate, Unit
@@ -39,7 +38,7 @@ def show(*states: AgentState) -> Status:
         Agent(f"s-a{n}", str(PATH), state, 0.0, ending=Ending.DRAINED if state == "ended" else None)
         for n, state in enumerate(states, 1)
     ]
-    sweep = SweepInfo(PATH, "n", "t", "RUNNING", CONFIG, 0, None, None)
+    sweep = Sweep(PATH, "n", "t", "RUNNING", CONFIG, 0, None, None)
     return summarise_status(sweep, [], agents, 0, None, 0.0)
 
 

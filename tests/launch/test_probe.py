@@ -9,15 +9,13 @@ import pytest
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent
-from deployer.executors.plan import AgentPlan, Plan
 from deployer.launch import probe as probing
 from deployer.launch.agents.one_run_per_job import count_wanted, list_used_names, takes_one_run
 from deployer.launch.agents.scaling import stays
 from deployer.launch.pipeline import watch_sweep
 from deployer.launch.request import Request
+from deployer.model import Agent, AgentPlan, Plan, SweepPath
 from deployer.sweeps.sweep_file import load_sweep
-from deployer.wandb_api.model import SweepPath
 from deployer.watch.probe import Verdict
 from tests.conftest import ServedBackend
 from tests.project_files import read_project

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from deployer.errors import ConfigError, DeployerError, KubeError, Refusals
-from deployer.executors.base import Agent, Executor
-from deployer.executors.plan import Plan
+from deployer.executors.base import Executor
 from deployer.launch.agents.scaling import end_agents, end_willing_agents
+from deployer.model import Agent, Plan
 
 PATH = "me/proj/abc12345"
 

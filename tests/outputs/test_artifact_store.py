@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from deployer.errors import DataError
+from deployer.model import SweepPath
 from deployer.outputs.artifact_store import ArtifactStore
 from deployer.wandb_api.artifacts import ArtifactFile, RunArtifact, list_artifacts
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from tests.conftest import ServedBackend
 from tests.outputs.conftest import Kept
 

@@ -6,12 +6,12 @@ import json
 import math
 from typing import Any
 
+from deployer.model import Run, Sweep, SweepPath
 from deployer.page.cells import Cells
 from deployer.page.run_document import RunSource, build_comparison, build_run_document
 from deployer.page.strict_json import Encoded, encode_values, to_strict_json
 from deployer.page.sweep_document import SweepSource, build_sweep_document, build_sweep_table
 from deployer.sweeps.results import build_results
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 
 PATH = SweepPath("e", "p", "s")
 CONFIG = {
@@ -25,13 +25,13 @@ CONFIG = {
 }
 
 
-def make_run(number: int, state: str, **summary: Any) -> RunInfo:
+def make_run(number: int, state: str, **summary: Any) -> Run:
     config = {"lr": 0.01 * number, "epochs": 3}
-    return RunInfo(f"r{number}", "", state, config, summary, 0, 100.0, 100.0 + number)
+    return Run(f"r{number}", "", state, config, summary, 0, 100.0, 100.0 + number)
 
 
-def make_document(*runs: RunInfo) -> dict[str, Any]:
-    sweep = SweepInfo(PATH, "", "a sweep", "RUNNING", CONFIG, len(runs), 4, 50.0)
+def make_document(*runs: Run) -> dict[str, Any]:
+    sweep = Sweep(PATH, "", "a sweep", "RUNNING", CONFIG, len(runs), 4, 50.0)
     source = SweepSource(sweep, runs, build_results(sweep, runs), (), 200.0)
     document: dict[str, Any] = json.loads(to_strict_json(build_sweep_document(source)))
     return document
@@ -67,7 +67,7 @@ def test_runs_that_are_kept_encoded_make_the_same_document() -> None:
     cells = Cells()
     for loss in (3.0, math.inf):
         runs[0] = make_run(1, "finished", loss=loss, other={"deep": 1})
-        sweep = SweepInfo(PATH, "", "a sweep", "RUNNING", CONFIG, len(runs), 4, 50.0)
+        sweep = Sweep(PATH, "", "a sweep", "RUNNING", CONFIG, len(runs), 4, 50.0)
         source = SweepSource(sweep, runs, build_results(sweep, runs), (), 200.0)
         table = to_strict_json(build_sweep_table(source, cells))
         assert json.loads(table) == json.loads(to_strict_json(build_sweep_table(source)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from deployer.model import SweepPath
 from deployer.wandb_api.client import Client as ApiClient
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
 from tests.backend.client import Client

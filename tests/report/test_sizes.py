@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deployer.model import SweepPath
 from deployer.report.collection import collect
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
-from deployer.wandb_api.model import SweepPath
 from tests.backend.bench import KEY
 from tests.backend.client import Client
 from tests.bench.page import fill_sweep

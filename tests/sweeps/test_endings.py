@@ -8,6 +8,7 @@ import pytest
 
 from deployer.backend.scheduling import lifecycle
 from deployer.backend.scheduling.lifecycle import Cause
+from deployer.model import Attempt
 from deployer.sweeps.endings import (
     FIXES,
     OWN_FAILURES,
@@ -17,7 +18,6 @@ from deployer.sweeps.endings import (
     find_last_words,
     keep_own_lines,
 )
-from deployer.wandb_api.model import Attempt
 
 
 def attempt(cause: str | None, exit_code: int | None = None) -> Attempt:

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
+from deployer.model import Run, SweepPath
 from deployer.sweeps.recount import find_doubled, find_gaps, judge_histories, verify_sweep
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.history import History
-from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import get_snapshot, get_viewer
 from deployer.wandb_api.server import Server
 from tests.backend.client import Client as Sdk
@@ -17,9 +17,9 @@ from tests.backend.client import grid
 from tests.conftest import ServedBackend
 
 
-def run(last: int | None = None) -> RunInfo:
+def run(last: int | None = None) -> Run:
     summary = {} if last is None else {"_step": last}
-    return RunInfo("r", "", "finished", {}, summary, 0, 0.0, 1.0)
+    return Run("r", "", "finished", {}, summary, 0, 0.0, 1.0)
 
 
 def history(*steps: int, count: int | None = None) -> History:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from deployer.model import SweepPath
 from deployer.sweeps.rerun import get_whole_snapshot, heal_sweep
 from deployer.sweeps.results import Coverage, build_results
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, get_viewer, list_sweeps
 from deployer.wandb_api.server import Server
 from tests.backend.client import Client as Sdk

@@ -6,9 +6,9 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from deployer.model import Attempt, Run, Sweep, SweepPath
 from deployer.sweeps.doubts import list_doubts, list_metric_doubts
 from deployer.sweeps.results import Results, build_results, is_healed
-from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 
 NESTED: dict[str, Any] = {
     "method": "grid",
@@ -22,16 +22,14 @@ NESTED: dict[str, Any] = {
 
 def sweep(
     config: dict[str, Any] = NESTED, state: str = "FINISHED", expected: int | None = None
-) -> SweepInfo:
-    return SweepInfo(SweepPath("e", "p", "s"), "node", "t", state, config, 0, expected, None)
+) -> Sweep:
+    return Sweep(SweepPath("e", "p", "s"), "node", "t", state, config, 0, expected, None)
 
 
-def run(
-    run_id: str, state: str = "finished", loss: Any = None, lr: Any = 9, **more: Any
-) -> RunInfo:
+def run(run_id: str, state: str = "finished", loss: Any = None, lr: Any = 9, **more: Any) -> Run:
     config = {"epochs": 3, "optimizer": {"lr": lr, "name": "sgd"}, "own": "kept out"}
     summary = {} if loss is None else {"loss": loss}
-    return RunInfo(run_id, "", state, config, {**summary, **more}, None, 0.0, 5.0)
+    return Run(run_id, "", state, config, {**summary, **more}, None, 0.0, 5.0)
 
 
 def order(results: Results) -> list[str]:
@@ -85,7 +83,7 @@ def test_a_list_of_configurations_reads_like_any_sweep() -> None:
         "method": "grid",
         "parameters": {"configuration": {"values": [{"lr": 1, "opt": {"m": 2}}]}},
     }
-    one = RunInfo("a", "", "finished", {"configuration": {"lr": 1, "opt": {"m": 2}}}, {}, 0, 0, 1)
+    one = Run("a", "", "finished", {"configuration": {"lr": 1, "opt": {"m": 2}}}, {}, 0, 0, 1)
     row = build_results(sweep(config), [one]).rows[0]
     assert row.parameters == {"lr": 1, "opt.m": 2}
 

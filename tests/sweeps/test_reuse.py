@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from deployer.errors import ConfigError
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.configuration_list import list_configurations
 from deployer.sweeps.results import build_results
 from deployer.sweeps.reuse import add_reused, count_reused, plan_reuse
-from deployer.sweeps.sweep_file import Sweep, dump_config, parse_sweep
-from deployer.wandb_api.model import RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.sweeps.sweep_file import SweepFile, dump_config, parse_sweep
+from deployer.wandb_api.model import Snapshot
 
 PATH = SweepPath("me", "digits", "old00000")
 
 
-def parse(lrs: list[float], **more: Any) -> Sweep:
+def parse(lrs: list[float], **more: Any) -> SweepFile:
     nested = {"parameters": {"name": {"value": "sgd"}}}
     parameters = {"lr": {"values": lrs}, "optimizer": nested}
     metric = {"name": "loss", "goal": "minimize"}
@@ -25,15 +26,15 @@ def parse(lrs: list[float], **more: Any) -> Sweep:
     return parse_sweep(dump_config({**config, **more}), "grid.yaml")
 
 
-def build_snapshot(config: dict[str, Any], path: SweepPath, runs: tuple[RunInfo, ...]) -> Snapshot:
+def build_snapshot(config: dict[str, Any], path: SweepPath, runs: tuple[Run, ...]) -> Snapshot:
     expected = parse_sweep(dump_config(config), "x").expected
     description = str(config.get("description", ""))
-    info = SweepInfo(path, "", "", "FINISHED", config, len(runs), expected, 0.0, description)
+    info = Sweep(path, "", "", "FINISHED", config, len(runs), expected, 0.0, description)
     return Snapshot(info, runs, ())
 
 
-def build_run(run_id: str, config: dict[str, Any], loss: float, state: str = "finished") -> RunInfo:
-    return RunInfo(run_id, run_id, state, config, {"loss": loss}, 0, 1.0, 2.0)
+def build_run(run_id: str, config: dict[str, Any], loss: float, state: str = "finished") -> Run:
+    return Run(run_id, run_id, state, config, {"loss": loss}, 0, 1.0, 2.0)
 
 
 def configure(lr: float) -> dict[str, Any]:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import build_results
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 
 
-def build_sweep(names: Mapping[str, Any], **more: Any) -> SweepInfo:
+def build_sweep(names: Mapping[str, Any], **more: Any) -> Sweep:
     parameters = {name: {"values": []} for name in names}
     config = {"method": "random", "metric": {"name": "loss"}, "parameters": parameters, **more}
-    return SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", config, 0, None, None)
+    return Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", config, 0, None, None)
 
 
-def build_run(number: int, steps: int, config: Mapping[str, Any]) -> RunInfo:
+def build_run(number: int, steps: int, config: Mapping[str, Any]) -> Run:
     summary = {"loss": 0.1 * number, "_step": steps - 1}
-    return RunInfo(f"r{number}", "", "finished", dict(config), summary, 0, float(number), 9.0)
+    return Run(f"r{number}", "", "finished", dict(config), summary, 0, float(number), 9.0)
 
 
 LONG = [(20, {"lr": 0.1 * n, "seed": n % 3}) for n in range(1, 8)]

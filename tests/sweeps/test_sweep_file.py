@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from deployer.errors import ConfigError
-from deployer.sweeps.sweep_file import Sweep, dump_config, load_sweep, parse_sweep
+from deployer.sweeps.sweep_file import SweepFile, dump_config, load_sweep, parse_sweep
 from tests.sweeps.sweep_texts import errors_of, grid
 
 GOOD = """\
@@ -26,7 +26,7 @@ parameters:
 
 def test_a_good_file_says_everything() -> None:
     sweep = parse_sweep(GOOD, "s.yaml")
-    assert sweep == Sweep(
+    assert sweep == SweepFile(
         name="first",
         method="bayes",
         program="train.py",

@@ -14,10 +14,10 @@ import pytest
 import requests  # noqa: TID251 - whose exceptions must all be mapped
 
 from deployer.errors import WandbError
+from deployer.model import SweepPath
 from deployer.wandb_api.artifacts import read_file
 from deployer.wandb_api.client import TROUBLES, Client, translate
 from deployer.wandb_api.model import (
-    SweepPath,
     build_sweep_url,
     parse_run,
     parse_sweep,

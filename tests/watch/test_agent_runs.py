@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.executors.base import Agent
+from deployer.model import Agent
 from deployer.watch.agent_runs import UNHEARD, note_unheard
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.executors.base import Agent
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.plan import Plan, build_plan
+from deployer.executors.plan import build_plan
+from deployer.model import Agent, Attempt, Plan
 from deployer.sweeps.results import Row
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import Attempt, Viewer
+from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.server import Server
 from deployer.watch.bad_nodes import BadNode, find_bad_nodes, locate_attempts
 from deployer.watch.reconciliation import Reconciler

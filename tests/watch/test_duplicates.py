@@ -9,9 +9,10 @@ import pytest
 
 from deployer.launch.agents.planning import RAMP_SECONDS, build_ramp
 from deployer.launch.checks.check import MANY_AGENTS, warn_about_many
+from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, Viewer
+from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.server import Server
 from deployer.watch.duplicates import find_duplicates, is_overshooting
 from tests.conftest import FOREIGN_KEY, ServedBackend
@@ -22,16 +23,16 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def sweep(method: str = "grid", state: str = "RUNNING", expected: int | None = 2) -> SweepInfo:
+def sweep(method: str = "grid", state: str = "RUNNING", expected: int | None = 2) -> Sweep:
     path = SweepPath("e", "p", "s")
-    return SweepInfo(path, "n", "t", state, {**CONFIG, "method": method}, 0, expected, None)
+    return Sweep(path, "n", "t", state, {**CONFIG, "method": method}, 0, expected, None)
 
 
-def run(run_id: str, state: str, lr: Any = 1, at: float | None = 0.0, m: Any = 1) -> RunInfo:
-    return RunInfo(run_id, "", state, {"lr": lr, "o": {"m": m}}, {}, None, at, None)
+def run(run_id: str, state: str, lr: Any = 1, at: float | None = 0.0, m: Any = 1) -> Run:
+    return Run(run_id, "", state, {"lr": lr, "o": {"m": m}}, {}, None, at, None)
 
 
-def duplicates(runs: list[RunInfo], method: str = "grid") -> list[str]:
+def duplicates(runs: list[Run], method: str = "grid") -> list[str]:
     return [found.run_id for found in find_duplicates(sweep(method), runs)]
 
 
@@ -47,7 +48,7 @@ def test_what_is_finished_needs_no_other_run() -> None:
 
 
 def test_ended_runs_and_those_that_say_nothing_yet_are_no_twins() -> None:
-    silent = RunInfo("silent", "", "pending", {}, {}, None, 3.0, None)
+    silent = Run("silent", "", "pending", {}, {}, None, 3.0, None)
     assert duplicates([run("a", "running"), run("b", "failed"), silent, silent]) == []
     assert duplicates([run("a", "finished"), run("b", "finished")]) == []
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.base import Agent
 from deployer.executors.memory import Memory
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
+from deployer.model import Agent, Run, Sweep, SweepPath
 from deployer.watch.packing.levels import (
     Level,
     Place,
@@ -37,7 +36,7 @@ class Machine:
     breaks_with: int = 10**6
     now: float = 0.0
     done: dict[str, float] = field(default_factory=dict)
-    runs: dict[str, RunInfo] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
     at: dict[str, str] = field(default_factory=dict)
 
     def go_on(self, agents: int) -> Status:
@@ -54,7 +53,7 @@ class Machine:
         ]
         state = "RUNNING" if self.runs_left + len(self.at) else "FINISHED"
         expected = len(self.runs) + self.runs_left
-        sweep = SweepInfo(PATH, "n", "t", state, CONFIG, len(self.runs), expected, None)
+        sweep = Sweep(PATH, "n", "t", state, CONFIG, len(self.runs), expected, None)
         return summarise_status(sweep, list(self.runs.values()), states, 0, None, self.now)
 
     def _work(self, name: str, seconds: float) -> None:
@@ -62,7 +61,7 @@ class Machine:
             self.runs_left -= 1
             run_id = self.at[name] = f"r{len(self.runs)}"
             self.done[run_id] = 0.0
-            self.runs[run_id] = RunInfo(run_id, "", "running", {}, {}, None, self.now, None)
+            self.runs[run_id] = Run(run_id, "", "running", {}, {}, None, self.now, None)
         if run_id := self.at.get(name, ""):
             self.done[run_id] += seconds
             # A step every second, of which the server hears every five.
@@ -74,7 +73,7 @@ class Machine:
     def _change(self, run_id: str, state: str) -> None:
         summary = {"_timestamp": self.now, "_step": int(10 * self.done[run_id])}
         old = self.runs[run_id]
-        self.runs[run_id] = RunInfo(run_id, "", state, {}, summary, None, old.created_at, self.now)
+        self.runs[run_id] = Run(run_id, "", state, {}, summary, None, old.created_at, self.now)
 
 
 def measure(machine: Machine, measurement: Measurement, *memory: Memory) -> Measurement:

@@ -7,38 +7,35 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.base import Agent
 from deployer.executors.memory import Memory
-from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
+from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.watch.probe import LOGGING_SECONDS, SILENT_SECONDS, Probe, Verdict, forecast_rest
 from deployer.watch.status import Status, summarise_status
 
 PATH = SweepPath("e", "p", "s")
-SWEEP = SweepInfo(
-    PATH, "", "", "RUNNING", {"method": "grid", "metric": {"name": "loss"}}, 0, 9, None
-)
+SWEEP = Sweep(PATH, "", "", "RUNNING", {"method": "grid", "metric": {"name": "loss"}}, 0, 9, None)
 
 
-def make_run(state: str = "running", run_id: str = "s-0", **given: Any) -> RunInfo:
+def make_run(state: str = "running", run_id: str = "s-0", **given: Any) -> Run:
     cause = {"running": None, "finished": "finished"}.get(state, "own failure")
     attempt = Attempt(1, "s-a1", 1000.0, None if cause is None else 1020.0, cause, None)
-    run = RunInfo(run_id, "", state, {}, {}, None, 1000.0, None, attempts=(attempt,))
+    run = Run(run_id, "", state, {}, {}, None, 1000.0, None, attempts=(attempt,))
     return replace(run, **given)
 
 
-def make_status(*runs: RunInfo, expected: int | None = 9) -> Status:
+def make_status(*runs: Run, expected: int | None = 9) -> Status:
     agent = Agent("s-a1", str(PATH), "running", 1000.0)
     return summarise_status(replace(SWEEP, expected=expected), runs, [agent], 0, None, 1000.0)
 
 
-def watch(*runs: RunInfo, every: float = 1.0) -> Probe:
+def watch(*runs: Run, every: float = 1.0) -> Probe:
     probe = Probe(frozenset({"s-a1"}), {})
     for number, run in enumerate(runs):
         probe.look(make_status(run), 1001.0 + number * every)
     return probe
 
 
-def make_trail(count: int, **more: Any) -> list[RunInfo]:
+def make_trail(count: int, **more: Any) -> list[Run]:
     """Return a run that logs an epoch every 10 s."""
     logged = [{"_timestamp": 1000.0 + 10 * n, "_step": n, "epoch": n} for n in range(count)]
     return [make_run(summary={**row, **more}, config={"epochs": 50}) for row in logged]
@@ -96,7 +93,7 @@ def test_a_run_that_logs_nothing_is_left_after_a_while() -> None:
         (make_run("finished", summary={"accuracy": 1}), Verdict.UNRANKED),
     ],
 )
-def test_a_run_that_is_no_good_says_so(run: RunInfo, verdict: Verdict) -> None:
+def test_a_run_that_is_no_good_says_so(run: Run, verdict: Verdict) -> None:
     probe = watch(run)
     assert probe.over
     assert probe.report(SWEEP).verdict is verdict

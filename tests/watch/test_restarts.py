@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.base import Agent, Ending
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
+from deployer.model import Agent, Ending, Run, Sweep, SweepPath
 from deployer.watch.restarts import Replacement, agents_to_replace, choose_surplus
 from deployer.watch.status import Status, summarise_status
 
@@ -30,10 +29,10 @@ def status(*agents: Agent, runs: str = "", state: str = "RUNNING", others: int =
     """Build a status of a grid of four; `runs` has a letter for each run: f, r or p."""
     states = {"f": "finished", "r": "running", "p": "preempted", "x": "failed"}
     infos = [
-        RunInfo(str(n), "", states[c], {"lr": n}, {}, None, 0.0, None)
+        Run(str(n), "", states[c], {"lr": n}, {}, None, 0.0, None)
         for n, c in enumerate(runs, start=1)
     ]
-    sweep = SweepInfo(PATH, "n", "t", state, CONFIG, len(infos), 4, None)
+    sweep = Sweep(PATH, "n", "t", state, CONFIG, len(infos), 4, None)
     return summarise_status(sweep, infos, agents, others, None, 100.0)
 
 
@@ -167,6 +166,6 @@ def test_nothing_is_decided_while_the_server_is_away() -> None:
 
 
 def test_an_endless_sweep_wants_all_its_agents() -> None:
-    sweep = SweepInfo(PATH, "n", "t", "RUNNING", {**CONFIG, "method": "random"}, 0, None, None)
+    sweep = Sweep(PATH, "n", "t", "RUNNING", {**CONFIG, "method": "random"}, 0, None, None)
     seen = summarise_status(sweep, [], [BUSY, LOST, HOME], 0, None, 100.0)
     assert agents_to_replace(seen, 3, NONE).count == 2

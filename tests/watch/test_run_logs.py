@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deployer.errors import WandbError
+from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.watch.run_logs import find_run_output, follow_run
 from tests.conftest import ServedBackend
 

@@ -11,8 +11,8 @@ import pytest
 
 from deployer.cli.output.status_view import build_live_view, build_status_line
 from deployer.errors import WandbError, WatchTimeout
-from deployer.executors.base import Agent, AgentState
-from deployer.wandb_api.model import AgentInfo, Attempt, RunInfo, SweepInfo, SweepPath
+from deployer.model import Agent, AgentState, Attempt, Run, Sweep, SweepPath
+from deployer.wandb_api.model import AgentInfo
 from deployer.watch.status import (
     POLL_SECONDS,
     SHORTEST_SECONDS,
@@ -30,11 +30,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def run(run_id: str, state: str, lr: int, loss: float | None = None, **more: Any) -> RunInfo:
+def run(run_id: str, state: str, lr: int, loss: float | None = None, **more: Any) -> Run:
     summary = {} if loss is None else {"loss": loss, "_runtime": 60.0}
-    return RunInfo(
-        run_id, f"title-{run_id}", state, {"lr": lr}, summary, None, 1000.0, None, **more
-    )
+    return Run(run_id, f"title-{run_id}", state, {"lr": lr}, summary, None, 1000.0, None, **more)
 
 
 def agent(name: str, state: AgentState = "running", run_id: str | None = None) -> Agent:
@@ -43,12 +41,12 @@ def agent(name: str, state: AgentState = "running", run_id: str | None = None) -
 
 def status(
     state: str = "RUNNING",
-    runs: tuple[RunInfo, ...] = (),
+    runs: tuple[Run, ...] = (),
     agents: tuple[Agent, ...] = (),
     others: int = 0,
     now: float = 1030.0,
 ) -> Status:
-    sweep = SweepInfo(PATH, "node", "title", state, CONFIG, len(runs), 4, None)
+    sweep = Sweep(PATH, "node", "title", state, CONFIG, len(runs), 4, None)
     return summarise_status(sweep, runs, agents, others, None, now)
 
 
@@ -91,7 +89,7 @@ def test_forecast_goes_by_the_time_between_finishes_once_it_is_known() -> None:
     done = tuple(
         replace(run(str(n), "finished", n, 0.5), heartbeat_at=end) for n, end in enumerate(ends)
     )
-    sweep = SweepInfo(PATH, "node", "title", "RUNNING", CONFIG, 4, 10, None)
+    sweep = Sweep(PATH, "node", "title", "RUNNING", CONFIG, 4, 10, None)
     seen = summarise_status(sweep, done, (agent("x"),), 0, None, 1031.0)
     assert seen.ends_at == 1030.0 + 6 * 10.0
     # What is overdue comes at once, the other five after it; the last one cannot be foreseen.
@@ -108,7 +106,7 @@ def test_a_clock_that_was_set_moves_no_forecast_by_days(jump: float) -> None:
     done = tuple(
         replace(run(str(n), "finished", n, 0.5), heartbeat_at=end) for n, end in enumerate(ends)
     )
-    sweep = SweepInfo(PATH, "node", "title", "RUNNING", CONFIG, 8, 12, None)
+    sweep = Sweep(PATH, "node", "title", "RUNNING", CONFIG, 8, 12, None)
     agents = (agent("x"), agent("y"))
     ends_at = summarise_status(sweep, done, agents, 0, None, 1031.0 + jump).ends_at
     assert ends_at is not None
@@ -136,7 +134,7 @@ def test_there_is_no_forecast_without_a_finished_run_or_an_agent() -> None:
     ],
 )
 def test_a_sweep_is_over_when_nothing_moves(
-    state: str, agents: tuple[Agent, ...], others: int, runs: tuple[RunInfo, ...], over: bool
+    state: str, agents: tuple[Agent, ...], others: int, runs: tuple[Run, ...], over: bool
 ) -> None:
     assert status(state, runs, agents, others).over is over
 

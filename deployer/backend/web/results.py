@@ -21,6 +21,10 @@ from deployer.backend.db.runs.runs import ACTIVE, Run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.looks import BESIDES, fingerprint
+from deployer.model import Attempt as AttemptInfo
+from deployer.model import Run as RunInfo
+from deployer.model import Sweep as SweepInfo
+from deployer.model import SweepPath
 from deployer.page.agents import AgentNow, Doing
 from deployer.page.cells import Cells
 from deployer.page.run_document import describe_gpus
@@ -33,15 +37,7 @@ from deployer.page.sweep_document import (
 )
 from deployer.sweeps.doubts import note_dropped
 from deployer.sweeps.results import Results, build_results
-from deployer.wandb_api.model import Attempt as AttemptInfo
-from deployer.wandb_api.model import (
-    RunInfo,
-    SweepInfo,
-    SweepPath,
-    parse_environment,
-    parse_json,
-    parse_run_config,
-)
+from deployer.wandb_api.model import parse_environment, parse_json, parse_run_config
 
 REMEMBERED_SWEEPS = 20
 REMEMBERED_HEADS = 10_000  # about 1 kB each

@@ -8,8 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deployer.cli.output.render import say, show_json, show_table, without_empty_columns
-from deployer.executors.base import Agent, Belongings
+from deployer.executors.base import Belongings
+from deployer.findings import Finding
 from deployer.launch.agents.scaling import Ended
+from deployer.model import Agent
 from deployer.text import format_count, format_seconds
 
 
@@ -68,7 +70,7 @@ def describe_agents(agents: Sequence[Agent]) -> str:
     counts = Counter(agent.state for agent in begun + waiting)
     said = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
     why = next((f": {agent.reason}" for agent in waiting if agent.reason), "")
-    may_come = any(not (agent.pending and agent.pending.hopeless) for agent in waiting)
+    may_come = any(not agent.pending or agent.pending.transient is not False for agent in waiting)
     later = "; they start when they can, watched or not" if may_come else ""
     return f"{said}{why}{later}"
 
@@ -112,4 +114,9 @@ def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
 def agent_to_plain(agent: Agent) -> dict[str, Any]:
     """Return an agent with stable keys; its environment is left out: it may hold secrets."""
     plain = {key: value for key, value in vars(agent).items() if key != "environment"}
-    return {**plain, "pending": vars(agent.pending) if agent.pending else None}
+    return {**plain, "pending": _pending_to_plain(agent.pending) if agent.pending else None}
+
+
+def _pending_to_plain(why: Finding) -> dict[str, Any]:
+    passes = {True: "with-time", False: "never", None: "unknown"}[why.transient]
+    return {"cause": why.code, "sentence": why.message, "passes": passes, "remedy": why.fix}

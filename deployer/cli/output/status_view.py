@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from deployer.cli.output.agent_views import name_node
 from deployer.cli.output.render import Styled, build_table, without_empty_columns
+from deployer.model import ENDED_SWEEP_STATES
 from deployer.sweeps.results import Coverage, Row
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_seconds, format_value
-from deployer.wandb_api.model import ENDED_SWEEP_STATES
 from deployer.watch.status import AgentStatus, Status
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from deployer.cli.output.ranking_view import (
 )
 from deployer.cli.output.render import show, show_json
 from deployer.config.redaction import redact
-from deployer.executors.base import Agent
+from deployer.model import Agent, Sweep
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.endings import FIXES, WORDS, find_last_words, name_signal
 from deployer.sweeps.results import Coverage, Results, Row, build_results
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_value
-from deployer.wandb_api.model import Snapshot, SweepInfo
+from deployer.wandb_api.model import Snapshot
 
 
 def show_results(results: Results, output: str, view: View = View()) -> None:
@@ -111,7 +111,7 @@ def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[
     return lines + [f"  | {line}" for line in tail if line.strip()]
 
 
-def sweep_to_plain(info: SweepInfo) -> dict[str, Any]:
+def sweep_to_plain(info: Sweep) -> dict[str, Any]:
     """Return a sweep with stable keys for `-o json`."""
     return {
         "sweep": str(info.path),

@@ -29,6 +29,7 @@ from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
 from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
 from deployer.launch.resolution import open_sweep
+from deployer.model import Run, SweepPath
 from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
 from deployer.outputs.places import Places, open_places
@@ -36,7 +37,6 @@ from deployer.sweeps.records import Records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_bytes, format_count
-from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.server import Server
 
 app = make_app()
@@ -176,7 +176,7 @@ def _open_target(config: Project, place: str) -> Store:
 
 
 def _show(
-    runs: Sequence[RunInfo],
+    runs: Sequence[Run],
     names: Mapping[str, str],
     targets: Mapping[str, str],
     copied: Mapping[str, Gathered],
@@ -198,7 +198,7 @@ def _show(
             say(f"run {names[run.run_id]} has no outputs")
 
 
-def _to_plain(run: RunInfo, folder: str, copied: Gathered) -> dict[str, Any]:
+def _to_plain(run: Run, folder: str, copied: Gathered) -> dict[str, Any]:
     files = [
         {"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256}
         for one in copied.entries
@@ -215,7 +215,7 @@ def _to_plain(run: RunInfo, folder: str, copied: Gathered) -> dict[str, Any]:
 
 def _judge(
     path: str,
-    runs: Sequence[RunInfo],
+    runs: Sequence[Run],
     names: Mapping[str, str],
     copied: Mapping[str, Gathered],
 ) -> None:

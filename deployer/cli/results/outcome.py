@@ -21,10 +21,10 @@ from deployer.cli.output.views import (
 )
 from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
+from deployer.model import SweepPath
 from deployer.sweeps.doubts import list_metric_doubts
 from deployer.sweeps.equal_curves import find_equal_curves
 from deployer.sweeps.results import Results
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 

@@ -25,13 +25,13 @@ from deployer.errors import ConfigError, DeployerError
 from deployer.executors.registry import find_target
 from deployer.launch.lock.file import find_kept, name_lock
 from deployer.launch.resolution import open_sweep
+from deployer.model import SweepPath
 from deployer.report.collection import Material, collect
 from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
 from deployer.report.writing import MARKDOWN, check_places, mark_markdown, write_report
 from deployer.sweeps.records import Records
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
 app = make_app()

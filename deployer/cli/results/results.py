@@ -33,11 +33,12 @@ from deployer.config.project import Flags
 from deployer.errors import ConfigError, SweepFailed
 from deployer.executors.registry import find_target
 from deployer.launch.resolution import open_sweep
+from deployer.model import SweepPath
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.recount import verify_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import build_results
-from deployer.wandb_api.model import Snapshot, SweepPath
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
 app = make_app()

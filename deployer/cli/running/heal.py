@@ -23,9 +23,9 @@ from deployer.config.project import Flags
 from deployer.launch.code import settle_code
 from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
+from deployer.model import SweepPath
 from deployer.sweeps.rerun import Healing, heal_sweep
 from deployer.text import format_count
-from deployer.wandb_api.model import SweepPath
 
 app = make_app()
 

@@ -14,10 +14,10 @@ from deployer.executors.base import Executor
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
 from deployer.launch.starting import Launch
+from deployer.model import SweepPath
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from deployer.watch.pending_timeout import AT_WORK
 from deployer.watch.reconciliation import build_stopped

@@ -21,9 +21,9 @@ from deployer.launch.probe import up as begin_probe
 from deployer.launch.provision import closing
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch
+from deployer.model import ENDED_SWEEP_STATES
 from deployer.sweeps.endings import describe_attempt
 from deployer.sweeps.results import Row
-from deployer.wandb_api.model import ENDED_SWEEP_STATES
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.probe import Probe, Report, Rest, Verdict
 from deployer.watch.run_logs import get_run_tail

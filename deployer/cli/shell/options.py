@@ -15,8 +15,8 @@ from deployer.executors.registry import open_executor
 from deployer.launch.environment import read_project
 from deployer.launch.request import Packing, parse_packing
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
+from deployer.model import SweepPath
 from deployer.text import DURATION_HINT, parse_duration
-from deployer.wandb_api.model import SweepPath
 
 
 class Output(StrEnum):

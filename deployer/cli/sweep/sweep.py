@@ -33,19 +33,18 @@ from deployer.cli.shell.options import (
 from deployer.cli.sweep import sweep_check, sweep_control, sweep_files
 from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, DeployerError
-from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.request import Request
 from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
+from deployer.model import Agent, Sweep, SweepPath
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_age, format_bytes, format_count
-from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import (
     delete_sweep,
     get_sweep,
@@ -126,13 +125,13 @@ def list_(
     show_table(columns, [_list_row(info, records.get(str(info.path))) for info in found])
 
 
-def _list_plain(info: SweepInfo, record: SweepRecord | None) -> dict[str, object]:
+def _list_plain(info: Sweep, record: SweepRecord | None) -> dict[str, object]:
     """Return a sweep of a list; where it was made is known of this user's own ones."""
     made = {"file": record and record.file, "folder": record and record.folder}
     return {**sweep_to_plain(info), **made}
 
 
-def _list_row(info: SweepInfo, record: SweepRecord | None) -> tuple[object, ...]:
+def _list_row(info: Sweep, record: SweepRecord | None) -> tuple[object, ...]:
     age = None if info.created_at is None else max(0.0, time.time() - info.created_at)
     file, folder = (record.file, _shorten(record.folder)) if record else ("", "")
     state = (info.state, info.method, info.run_count)

@@ -24,8 +24,8 @@ from deployer.executors.registry import open_executor
 from deployer.launch.agents.scaling import dismiss_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
 from deployer.launch.resolution import open_sweep
+from deployer.model import SweepPath
 from deployer.text import format_count
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
 from deployer.wandb_api.server import Server
 

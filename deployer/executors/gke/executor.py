@@ -8,7 +8,6 @@ from pathlib import Path
 
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError
-from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.reason import NO_NODE, Cause
 from deployer.gke.api.client import Gke
@@ -18,6 +17,7 @@ from deployer.gke.cluster.pools import add_next_pool
 from deployer.gke.pricing.estimate import Prices, estimate_pools
 from deployer.gke.pricing.sentences import describe_pool
 from deployer.gke.specification.spec import ClusterSpec
+from deployer.model import Agent
 
 # A new pool's first node takes minutes, and until then the old refusals are still to be read.
 PATIENCE_SECONDS = 600.0
@@ -74,7 +74,7 @@ class GkeExecutor(KubernetesExecutor):
         """
         done = list(super().heal())
         reasons = (agent.pending for agent in self._listed if agent.pending)
-        refused = next((one.sentence for one in reasons if one.cause in NO_NODE), "")
+        refused = next((one.message for one in reasons if one.code in NO_NODE), "")
         if refused and self.kube.now() >= self._patient_until:
             done += self._add_pool(refused)
             self._patient_until = self.kube.now() + PATIENCE_SECONDS

@@ -18,7 +18,6 @@ from deployer.executors.kubernetes.backend.manifests import build_backend, load_
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import NOT_BUILT, KubernetesTarget
-from deployer.executors.plan import Plan
 from deployer.executors.target import Demand, Held, Limits, Removal, Saved, Tell
 from deployer.findings import Finding, right, unknown, wrong
 from deployer.gke.api.client import Gke, open_gke
@@ -44,6 +43,7 @@ from deployer.images.bayes_modules import list_modules
 from deployer.images.image import check_bayes_modules, predict_image_labels
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
+from deployer.model import Plan
 
 NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 

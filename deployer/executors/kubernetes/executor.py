@@ -12,7 +12,7 @@ from types import MappingProxyType
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import AgentError, KubeError, collect_refusals
-from deployer.executors.base import Agent, Belongings, Executor
+from deployer.executors.base import Belongings, Executor
 from deployer.executors.checks import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
@@ -47,11 +47,11 @@ from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
-from deployer.executors.plan import AgentPlan, Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 from deployer.kube.names import build_selector, is_ours, stamp_owner
+from deployer.model import Agent, AgentPlan, Plan
 
 AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster

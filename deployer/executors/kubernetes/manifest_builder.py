@@ -16,12 +16,12 @@ from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
 from deployer.executors.kubernetes.manifests.job import find_container
 from deployer.executors.kubernetes.manifests.server_version import fit_manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
-from deployer.executors.plan import Plan
 from deployer.images.code_archive import build_code_archive, build_supervisor_zip
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
 from deployer.kube.names import build_selector
 from deployer.kube.objects import created_at
+from deployer.model import Plan
 
 CODE = "code"
 

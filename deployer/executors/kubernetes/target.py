@@ -55,7 +55,6 @@ from deployer.executors.kubernetes.manifests.templates import (
 )
 from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.executors.kubernetes.waiting.references import Reference
-from deployer.executors.plan import Plan
 from deployer.executors.reason import Cause
 from deployer.executors.target import (
     Demand,
@@ -76,6 +75,7 @@ from deployer.kube.client import Kube, open_kube
 from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import JOB, SECRET, Manifest, kind_of
 from deployer.kube.names import stamp_owner
+from deployer.model import Plan
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 NOT_BUILT = "not-built"  # stands for what is not built yet

@@ -18,7 +18,7 @@ from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIA
 from deployer.config import paths
 from deployer.config.sections.data import VARIABLE
 from deployer.errors import AgentError
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.executors.checks import Check
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.logs import follow_lines
@@ -26,7 +26,7 @@ from deployer.executors.local.memory import read_gpu_memory, read_memory
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
 from deployer.executors.memory import Memory
-from deployer.executors.plan import AgentPlan, Plan
+from deployer.model import Agent, AgentPlan, Plan
 
 STARTS_AT_ONCE = 8  # each is a Python that begins
 

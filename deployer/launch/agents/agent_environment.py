@@ -17,7 +17,7 @@ from deployer.agent.settings import (
     parse_warm,
 )
 from deployer.config.project import Project
-from deployer.executors.base import Agent
+from deployer.model import Agent
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.config.deployer_yaml import find_too_many
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent
+from deployer.model import Agent
 from deployer.sweeps.results import Coverage
 
 

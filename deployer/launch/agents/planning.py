@@ -12,9 +12,9 @@ from pathlib import Path
 
 from deployer.config.code import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code
 from deployer.config.project import Project
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.executors.deadline import find_deadline
-from deployer.executors.plan import Plan, build_plan
+from deployer.executors.plan import build_plan
 from deployer.executors.target import Target
 from deployer.launch.agents.agent_environment import Pace, build_environment, find_pace
 from deployer.launch.agents.one_run_per_job import (
@@ -25,8 +25,8 @@ from deployer.launch.agents.one_run_per_job import (
     takes_one_run,
 )
 from deployer.launch.agents.scaling import stays
+from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.results import build_results
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
 from deployer.watch.restarts import find_lack, is_dismissed

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import AgentError, Refusals, collect_refusals
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.launch.agents.one_run_per_job import is_probe, list_used_names
+from deployer.model import Agent, Run, SweepPath
 from deployer.text import format_count
-from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.watch.agent_runs import join_runs
 
 
@@ -28,7 +28,7 @@ class Ended:
 
 
 def scale_down(
-    executor: Executor, path: SweepPath, replicas: int, runs: Sequence[RunInfo] = ()
+    executor: Executor, path: SweepPath, replicas: int, runs: Sequence[Run] = ()
 ) -> tuple[str, ...]:
     """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
 

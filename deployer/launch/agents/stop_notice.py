@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.errors import DeployerError
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Executor
 from deployer.executors.target import Tell
+from deployer.model import Agent, SweepPath
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_count, format_seconds
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import list_runs
 from deployer.wandb_api.server import Server
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from deployer.config.project import Project
 from deployer.errors import ConfigError, SweepEnded
 from deployer.launch.request import Request
+from deployer.model import SweepPath
 from deployer.sweeps.creation import find_newest, goes_on
 from deployer.sweeps.endings import describe_attempt, find_last_words
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.sweeps.wording import describe_configuration
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 

@@ -11,7 +11,6 @@ from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.base import Executor
-from deployer.executors.plan import Plan
 from deployer.executors.target import Target, Tell
 from deployer.images.code_state import DIGITS, read_state
 from deployer.launch.lock.content import (
@@ -24,7 +23,7 @@ from deployer.launch.lock.content import (
 )
 from deployer.launch.lock.file import find_kept, keep_lock, write_whole
 from deployer.launch.request import Request
-from deployer.wandb_api.model import SweepPath
+from deployer.model import Plan, SweepPath
 from deployer.wandb_api.server import Server
 
 if TYPE_CHECKING:  # its classes take long to make, and most projects name no data

@@ -12,8 +12,8 @@ from deployer.executors.target import Target, Tell
 from deployer.launch.packing.packer import Packer, from_record
 from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.request import Packing, Request
+from deployer.model import SweepPath
 from deployer.sweeps.records import Records
-from deployer.wandb_api.model import SweepPath
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deployer.executors.base import Agent
 from deployer.executors.memory import Memory
+from deployer.model import Agent
 from deployer.text import format_bytes
 from deployer.watch.packing.rates import Rate
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from deployer.executors.memory import Memory
+from deployer.model import Run
 from deployer.text import format_count, format_seconds
-from deployer.wandb_api.model import RunInfo
 from deployer.watch.packing.levels import (
     Level,
     Place,
@@ -125,7 +125,7 @@ class Measurement:
             self._end(f"with {self.size}, not all had a run after {waited}")
         return False
 
-    def _has_failed(self, runs: Sequence[RunInfo]) -> bool:
+    def _has_failed(self, runs: Sequence[Run]) -> bool:
         """Tell whether a run failed, maybe for its neighbours; not where they fail without any."""
         if self._asked_at is None or not self.levels or self._fails_alone:
             return False
@@ -142,7 +142,7 @@ class Measurement:
             waited = format_seconds(self.patience.longest)
             self._end(f"with {self.size}, too little was finished or logged in {waited}")
 
-    def _measure(self, runs: Sequence[RunInfo], seconds: float) -> Rate | None:
+    def _measure(self, runs: Sequence[Run], seconds: float) -> Rate | None:
         """Return the level's rate once enough was seen: in runs if they end often, else in steps.
 
         All levels are measured in the same unit.
@@ -202,19 +202,19 @@ class Measurement:
                 trail.append(mark)
 
 
-def list_ends(runs: Sequence[RunInfo], since: float) -> list[float]:
+def list_ends(runs: Sequence[Run], since: float) -> list[float]:
     """Return when runs finished after a moment, in order; seconds since the epoch."""
     ends = (find_end(run) for run in runs if run.state == "finished")
     return sorted(end for end in ends if end is not None and end > since)
 
 
-def find_end(run: RunInfo) -> float | None:
+def find_end(run: Run) -> float | None:
     """Return when a finished run ended, as its server knows it."""
     ended_at = run.attempts[-1].ended_at if run.attempts else None
     return ended_at or run.heartbeat_at
 
 
-def read_mark(run: RunInfo) -> Mark | None:
+def read_mark(run: Run) -> Mark | None:
     """Return how far a run is; None as long as it has logged nothing."""
     time, step = run.summary.get("_timestamp"), run.summary.get("_step")
     if not isinstance(time, int | float) or not isinstance(step, int | float):
@@ -222,7 +222,7 @@ def read_mark(run: RunInfo) -> Mark | None:
     return Mark(float(time), float(step))
 
 
-def count_failures(runs: Sequence[RunInfo]) -> int:
+def count_failures(runs: Sequence[Run]) -> int:
     """Count how often runs have ended badly."""
     attempts = sum(attempt.cause in BAD_CAUSES for run in runs for attempt in run.attempts)
     return attempts + sum(run.state in BAD_STATES for run in runs if not run.attempts)

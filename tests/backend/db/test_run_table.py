@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from deployer.wandb_api.model import RunInfo, parse_run, parse_runs
+from deployer.model import Run
+from deployer.wandb_api.model import parse_run, parse_runs
 from deployer.wandb_api.queries import OUR_RUN_FIELDS, RUN_FIELDS
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend
@@ -34,12 +35,12 @@ def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
     return Client.of(backend, request.node.originalname)
 
 
-def read(client: Client, sweep: str, **where: Any) -> tuple[list[RunInfo], str | None]:
+def read(client: Client, sweep: str, **where: Any) -> tuple[list[Run], str | None]:
     table = client.ask(TABLE, sweep=sweep, **where)["project"]["sweep"]["deployerRuns"]
     return parse_runs(table["runs"]), table["endCursor"]
 
 
-def in_whole_seconds(run: RunInfo) -> RunInfo:
+def in_whole_seconds(run: Run) -> Run:
     """Return what a table says as W&B's schema has it."""
     attempts = [
         replace(

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deployer.model import SweepPath
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.recount import verify_sweep
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.client import Client as OurClient
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot, get_viewer
 from deployer.wandb_api.server import Server
 from tests.backend.client import Client

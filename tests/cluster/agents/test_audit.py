@@ -15,7 +15,7 @@ from deployer.executors.registry import find_target
 from deployer.kube.names import build_selector
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.planning import plan_agents
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import list_sweeps
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import SECTION, TRAINER, serve_for_pods

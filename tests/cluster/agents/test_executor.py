@@ -11,11 +11,11 @@ import yaml
 
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
-from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
+from deployer.model import Ending
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
 from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, holding_runs, make_bed, open_client

@@ -14,7 +14,7 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed
 from tests.cluster.cluster import Cluster

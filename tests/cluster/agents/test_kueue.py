@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.reason import Cause, Passes
+from deployer.executors.reason import Cause
 from deployer.findings import Severity
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
@@ -250,10 +250,7 @@ def test_what_never_passes_is_told(
 
     def is_told() -> object:
         [agent] = bed.executor.list_agents(str(path))
-        return agent.pending and (agent.pending.cause, agent.pending.passes) == (
-            cause,
-            Passes.NEVER,
-        )
+        return agent.pending and (agent.pending.code, agent.pending.transient) == (cause, False)
 
     bed.wait_for(is_told, said)
     [reason] = list_reasons(bed, path)

@@ -24,7 +24,7 @@ from deployer.kube.names import (
     build_labels,
     build_selector,
 )
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import Server
 from deployer.watch.restarts import HANDING_OUT

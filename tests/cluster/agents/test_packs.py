@@ -10,7 +10,7 @@ from deployer.executors.kubernetes.agents.packs import list_names
 from deployer.kube.kinds import JOB, POD
 from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, serve_for_pods

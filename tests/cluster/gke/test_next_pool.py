@@ -52,7 +52,7 @@ def test_a_pool_that_cannot_be_added_is_waited_for(
 
     def is_sold_out() -> bool:
         [agent] = executor.list_agents(PATH)
-        return agent.pending is not None and agent.pending.cause in NO_NODE
+        return agent.pending is not None and agent.pending.code in NO_NODE
 
     wait_for(is_sold_out, "an agent without a node")
     cloud.fail("CreateNodePool", permission("container.clusters.update"), times=math.inf)

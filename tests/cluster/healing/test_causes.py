@@ -8,7 +8,7 @@ import pytest
 
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.faults import SUPERVISOR, TRAINER, exhaust_memory

@@ -20,8 +20,8 @@ from deployer.kube.names import SWEEP_PATH_ANNOTATION as PATH
 from deployer.kube.names import build_labels, build_selector
 from deployer.launch.agents.planning import AgentStarter
 from deployer.launch.agents.scaling import end_agents
+from deployer.model import SweepPath
 from deployer.sweeps.recount import verify_sweep
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot
 from deployer.watch.reconciliation import Reconciler
 from tests.cluster.bed import PATIENT_TRAINER, Bed, holding_runs, make_bed, serve_for_pods

@@ -9,7 +9,7 @@ from pathlib import Path
 from deployer.kube.kinds import CONFIG_MAP
 from deployer.kube.names import build_selector
 from deployer.launch.agents.planning import plan_agents
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_tenant

@@ -19,8 +19,8 @@ from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET
+from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, build_section, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import TRANSIENT, Cause, Passes
+from deployer.findings import Finding
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.model import Agent
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
@@ -252,13 +253,13 @@ def build_event(about: Mapping[str, Any], source: str, reason: str, message: str
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
-    def look() -> Reason | None:
+    def look() -> Finding | None:
         return stage.find(case.name, case.namespace).pending
 
     def is_said() -> bool:
         found = look()
-        wanted = (case.cause, case.passes)
-        return found is not None and (found.cause, found.passes) == wanted
+        wanted = (case.cause, TRANSIENT[case.passes])
+        return found is not None and (found.code, found.transient) == wanted
 
     try:
         wait_for(is_said, case.name, 40.0)
@@ -266,8 +267,8 @@ def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
         pytest.fail(f"{case.name}: {look()}")
     found = look()
     assert found
-    assert case.said in found.sentence
-    assert found.remedy or found.passes is not Passes.NEVER
+    assert case.said in found.message
+    assert found.fix or found.transient is not False
     assert is_listed(found), f"docs/pending.md lacks {found}"
 
 
@@ -277,10 +278,10 @@ def test_a_tenant_gets_the_best_that_he_may_know(stage: Stage) -> None:
 
     def is_said() -> bool:
         agents = stage.tenant.list_agents(PATH)
-        return any(a.pending and a.pending.cause is case.cause for a in agents)
+        return any(a.pending and a.pending.code == case.cause for a in agents)
 
     wait_for(is_said, "the scheduler's word")
     [agent] = stage.tenant.list_agents(PATH)
     assert agent.pending
-    assert agent.pending.passes is case.passes
+    assert agent.pending.transient is TRANSIENT[case.passes]
     assert case.said in agent.reason

@@ -9,12 +9,13 @@ import pytest
 from deployer.errors import KubeError, StartFailed
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.plan import build_plan
-from deployer.executors.reason import Cause, Reason
+from deployer.executors.reason import Cause
+from deployer.findings import Finding
 from deployer.kube.kinds import JOB, POD, SECRET
 from deployer.kube.names import build_labels, build_selector
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.pipeline import watch_sweep
-from deployer.wandb_api.model import SweepPath
+from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster
@@ -89,14 +90,14 @@ def test_a_watcher_makes_objects_that_are_gone_again(bed: Bed) -> None:
 def test_a_start_makes_objects_that_are_gone_again(bed: Bed) -> None:
     path = start_without_objects(bed)
 
-    def find_reason() -> Reason | None:
+    def find_reason() -> Finding | None:
         [agent] = bed.executor.list_agents(str(path))
         return agent.pending
 
-    bed.wait_for(lambda: (found := find_reason()) and found.hopeless, "its reason")
+    bed.wait_for(lambda: (found := find_reason()) and found.transient is False, "its reason")
     found = find_reason()
     assert found
-    assert (found.cause, found.remedy) == (Cause.MADE_MISSING, f"deployer agents up {path}")
+    assert (found.code, found.fix) == (Cause.MADE_MISSING, f"deployer agents up {path}")
     bed.start(path, 1)
     bed.wait_for(lambda: bed.results(path).coverage.complete, "the end of the sweep")
 

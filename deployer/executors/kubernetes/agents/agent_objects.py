@@ -9,7 +9,6 @@ from typing import Any
 
 from deployer.config.owner import Owner
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
-from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
 from deployer.executors.kubernetes.agents.packs import (
     DRAIN_ANNOTATION,
@@ -36,6 +35,7 @@ from deployer.kube.objects import (
     find_container_state,
     parse_time,
 )
+from deployer.model import Agent, AgentState, Ending
 
 Manifest = Mapping[str, Any]
 
@@ -175,7 +175,7 @@ def build_agent(
         exit_code=_exit_code(objects) if ended else None,
         reason=_explain(objects, state, reason),
         ending=Ending.DRAINED if ended and _was_drained(objects) else None,
-        pending=reason,
+        pending=reason.finding() if reason else None,
         gpu=_describe_gpu(newest, (products or {}).get(node, "")),
         node=node,
         pod=pod["metadata"]["name"] if pod else "",

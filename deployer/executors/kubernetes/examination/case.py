@@ -13,9 +13,9 @@ from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.waiting.references import Reference
-from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of
+from deployer.model import Plan
 
 MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}
 

@@ -14,10 +14,10 @@ from deployer.executors.kubernetes.keys.key_secret import (
     decode_key,
 )
 from deployer.executors.kubernetes.manifests.build import build_secret
-from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET, Manifest
 from deployer.kube.names import build_label, build_owned_name
+from deployer.model import Plan
 
 KEYS = "keys"
 

@@ -16,8 +16,8 @@ from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set
 from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS, build_job
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
-from deployer.executors.plan import AgentPlan, Plan
 from deployer.kube.names import build_hash, build_owned_name
+from deployer.model import AgentPlan, Plan
 
 KEY_COMPONENT = "key"
 

@@ -1,0 +1,211 @@
+"""The nouns that all rooms share: a sweep, its runs and their attempts, agents and their plan.
+
+Rows of a database, nodes of GraphQL, Jobs of Kubernetes and folders become these at the adapter,
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from deployer.findings import Finding
+
+ENDED_SWEEP_STATES = ("FINISHED", "CANCELED")
+
+
+class SweepPath(NamedTuple):
+    """`entity/project/sweep_id`."""
+
+    entity: str
+    project: str
+    sweep_id: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep as its server has it; `state` is W&B's upper-case word, `config` the parsed file.
+
+    `stop_reason` says why the embedded backend stopped it.
+    """
+
+    path: SweepPath
+    node_id: str
+    title: str
+    state: str
+    config: dict[str, Any]
+    run_count: int
+    expected: int | None
+    created_at: float | None
+    description: str = ""
+    stop_reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the server hands out no more runs of this sweep, ever."""
+        return self.state in ENDED_SWEEP_STATES
+
+    @property
+    def method(self) -> str:
+        """Return grid, random, bayes or custom."""
+        return str(self.config.get("method", ""))
+
+    @property
+    def metric_name(self) -> str | None:
+        """Return the metric that ranks the runs, if the sweep has one."""
+        name = self._metric.get("name")
+        return str(name) if name else None
+
+    @property
+    def metric_goal(self) -> str:
+        """Return minimize (W&B's default) or maximize."""
+        return "maximize" if self._metric.get("goal") == "maximize" else "minimize"
+
+    @property
+    def metric_target(self) -> float | None:
+        """Return the value at which the sweep ends early, if it has one."""
+        target = self._metric.get("target")
+        return float(target) if isinstance(target, int | float) else None
+
+    @property
+    def _metric(self) -> dict[str, Any]:
+        metric = self.config.get("metric")
+        return metric if isinstance(metric, dict) else {}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One time that a run was handed out; times are epoch seconds.
+
+    `cause` says how it ended: finished, delivered (all rows are there, but its process was then
+    killed, or nobody saw it end), stopped, interrupted, own failure, signal, OOM, node or lost
+    reply; before `wandb.init` also usage error (its command line), no run (exit code 0), missing
+    program, offline, other project, authentication error, no server or never started. None while it
+    lasts.
+    """
+
+    number: int
+    agent: str
+    assigned_at: float | None
+    ended_at: float | None
+    cause: str | None
+    exit_code: int | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run; `summary` has the last value of all that was logged, times are epoch seconds.
+
+    `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
+    in whose place this one runs. `environment` is what the SDK wrote of machine and code. `reused`
+    is the sweep that ran it, where it counts for another one, too. `apart` are the runs that hold
+    what other processes have logged under its id.
+    """
+
+    run_id: str
+    title: str
+    state: str
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    exit_code: int | None
+    created_at: float | None
+    heartbeat_at: float | None
+    node_id: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    heals: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    reused: str = ""
+    apart: tuple[str, ...] = ()
+
+
+class Ending(StrEnum):
+    """Why an agent has ended, as far as a decision depends on it."""
+
+    DRAINED = "drained"  # it was asked to leave after its run
+
+
+AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent as its executor sees it.
+
+    `state` is `lost` when its supervisor is gone without having written an exit code.
+    `dismissed` says that the user told it to leave: no watcher starts it again. `asked` is how many
+    agents its sweep was to have when it was started, 0 if that is unknown. `found` says that
+    `apply` did not start it, since it was alive.
+    `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
+    is handed out again, 78 bad key or missing sweep, 143 asked to stop.
+    `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
+    `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
+    `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.
+    `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
+    `node`. `started_at` and `ended_at` are seconds since the epoch.
+    """
+
+    name: str
+    sweep_path: str
+    state: AgentState
+    started_at: float
+    ended_at: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    ending: Ending | None = None
+    pending: Finding | None = None
+    run_id: str | None = None
+    gpu: str = ""
+    node: str = ""
+    pod: str = ""
+    folder: str = ""
+    restarts: int = 0
+    process_id: int | None = None
+    run_start: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    dismissed: bool = False
+    asked: int = 0
+    found: bool = False
+    owner: str = ""
+    foreign: bool = False
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether this agent is still at work, or about to be."""
+        return self.state not in ("ended", "lost")
+
+
+@dataclass(frozen=True)
+class AgentPlan:
+    """One agent: its name, its GPU ids (empty on CPU) and its environment, without secrets.
+
+    `on_gpu` agents of the sweep have its GPU, itself included.
+    """
+
+    name: str
+    gpus: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    on_gpu: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The agents of one sweep, working in `folder` and talking to `base_url`.
+
+    New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
+    `own_keys` the server gives each a key of its own, else all share the user's. `asked` is how
+    many agents the sweep is to have in all.
+    """
+
+    sweep_path: str
+    base_url: str
+    folder: str
+    agents: tuple[AgentPlan, ...]
+    avoided_nodes: tuple[str, ...] = ()
+    own_keys: bool = True
+    deadline: float | None = None
+    asked: int = 0
