@@ -41,7 +41,7 @@ def run(words: list[str]) -> int:
     from deployer.cli import app
     from deployer.cli.output.log import close_log, lift_flags
 
-    COMMAND.begin_command(_say)
+    COMMAND.begin_command()
     try:
         code = get_command(app).main(
             lift_flags(words) or ["--help"], prog_name="deployer", standalone_mode=False
@@ -79,12 +79,6 @@ def _replace_closed_streams() -> None:
         sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
     if sys.stderr is None:
         sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115
-
-
-def _say(text: str) -> None:
-    from deployer.cli.output.render import say
-
-    say(text)
 
 
 def _say_unwritable(error: OSError, words: Sequence[str]) -> int:

@@ -32,7 +32,6 @@ from deployer.analysis.ranking import rank_by
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import open_executor
-from deployer.executors.target import Tell
 from deployer.launch import pipeline
 from deployer.launch import server as launch_server
 from deployer.launch.agents import planning
@@ -83,13 +82,12 @@ def up(
     lock: bool = True,
     check_script: bool = True,
     folder: Path | None = None,
-    tell: Tell = lambda _: None,
 ) -> Launch:
     """Create or continue a sweep and start its agents, as `deployer up FILE --detach` does.
 
     What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
     each is read once. `lock` writes the lock file, `check_script` asks the script about
-    its flags; `tell` gets what the command would say.
+    its flags. What the command would say is logged at INFO.
     Raises DeployerError, SweepEnded if the file's sweep has ended and `new` is not given; what can
     be refused is refused before anything is made.
     """
@@ -107,8 +105,8 @@ def up(
         check_script=check_script,
     )
     found = read_project(flags, folder)
-    with telling_remains(lambda failure: describe_file(found, request.file, failure), tell):
-        return pipeline.up(found, request, tell)
+    with telling_remains(lambda failure: describe_file(found, request.file, failure)):
+        return pipeline.up(found, request)
 
 
 def connect(wandb: str | None = None) -> Server:
@@ -158,7 +156,7 @@ def plan(
     Raises ConfigError.
     """
     _check_counts(replicas=replicas)
-    project = settle_code(_read(on=on, folder=folder), lambda _: None, sweep_path)
+    project = settle_code(_read(on=on, folder=folder), sweep_path)
     executor, path = open_executor(project), _path(sweep_path)
     return planning.plan_agents(
         server,
@@ -182,7 +180,6 @@ def watch(
     *,
     on: str | None = None,
     timeout_seconds: float | None = None,
-    tell: Tell = lambda _: None,
 ) -> Iterator[Status]:
     """Yield the sweep's status whenever it changes, until it is over. Raises WatchTimeout.
 
@@ -194,7 +191,6 @@ def watch(
         open_executor(project),
         _path(sweep_path),
         project.folder,
-        tell,
         timeout_seconds=timeout_seconds,
     )
 

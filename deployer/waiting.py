@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import threading
@@ -12,6 +13,8 @@ from math import inf
 from selectors import EVENT_READ, DefaultSelector
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
+
+LOG = logging.getLogger(__name__)
 
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
 SILENCE_SECONDS = 1.2  # with the start of a command less than 2
@@ -28,13 +31,13 @@ E = TypeVar("E", bound=Exception)
 
 
 class Waiting:
-    """All that a command waits for. The library prints nothing, and may wait without end.
+    """All that a command waits for. The library tells nothing, and may wait without end.
 
     One line about each slow system: at most one a minute, and one until it answers.
     """
 
     def __init__(self) -> None:
-        self._tell: Callable[[str], None] | None = None
+        self._tells = False
         self._endless, self._all_seconds = True, ALL_SECONDS
         self._began_at = 0.0
         self.printed = False  # anything at all, by this command
@@ -42,15 +45,15 @@ class Waiting:
         self._told_at: dict[str, float] = {}
         self._unanswered: set[str] = set()
 
-    def begin_command(self, tell: Callable[[str], None]) -> None:
-        """Print what is waited for, and limit what all requests without an answer take."""
-        self._tell, self._endless, self._in_vain = tell, False, {}
+    def begin_command(self) -> None:
+        """Tell what is waited for, and limit what all requests without an answer take."""
+        self._tells, self._endless, self._in_vain = True, False, {}
         self._all_seconds = ALL_SECONDS
         self._began_at, self.printed = time.monotonic(), False
 
     def end_command(self) -> None:
-        """Print nothing from now on, and wait without limit, as the library does."""
-        self._tell, self._endless = None, True
+        """Tell nothing from now on, and wait without limit, as the library does."""
+        self._tells, self._endless = False, True
 
     def begin_examination(self) -> None:
         """Wait less from now on, since no answer is what the command reports."""
@@ -77,8 +80,8 @@ class Waiting:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Print `waiting for WHAT` if the block takes longer than the silence."""
-        if self._tell is None:
+        """Tell `waiting for WHAT` if the block takes longer than the silence."""
+        if not self._tells:
             yield
             return
         began = time.monotonic()
@@ -107,11 +110,11 @@ class Waiting:
     def _announce(self, what: str) -> None:
         now = time.monotonic()
         recent = now - self._told_at.get(what, -REPEAT_SECONDS) < REPEAT_SECONDS
-        if self._tell is None or recent or what in self._unanswered:
+        if not self._tells or recent or what in self._unanswered:
             return
         self._told_at[what] = now
         self._unanswered.add(what)
-        self._tell(f"waiting for {what}")
+        LOG.info(f"waiting for {what}")
 
 
 def double_wait(_failure: Exception, tries: int) -> float:

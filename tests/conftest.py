@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
@@ -111,6 +112,38 @@ def _place(item: pytest.Item) -> tuple[float, int]:
         return 1.0, 0
     alone = item.get_closest_marker("kube") is not None
     return -slow.kwargs.get("seconds", 0.0), 0 if alone else crc32(item.nodeid.encode())
+
+
+class Told(logging.Handler):
+    """Keeps what the library tells, as a command shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sign = "warning: " if record.levelno == logging.WARNING else ""
+        self.lines.append(sign + record.getMessage())
+
+
+@contextmanager
+def keep_told() -> Iterator[list[str]]:
+    """Give a list of what the library tells within the block."""
+    logger, handler = logging.getLogger("deployer"), Told()
+    handler.addFilter(lambda record: not record.name.startswith("deployer.backend"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield handler.lines
+    finally:
+        logger.removeHandler(handler)
+
+
+@pytest.fixture
+def told() -> Iterator[list[str]]:
+    """Give a list of what the library tells during the test."""
+    with keep_told() as lines:
+        yield lines
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import typer
 from deployer.cli.logs import logs
 from deployer.cli.output.agent_views import describe_others, show_agents, show_ended
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say
+from deployer.cli.output.render import say, warn
 from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.completion import complete_agents
@@ -208,7 +208,7 @@ def end_sweep(
         say(f"nothing was ended; {own}")
         return
     with collect_refusals() as refusals:
-        with showing_busy() as tell, tell_who_lasts(executor, path, tell):
+        with showing_busy(), tell_who_lasts(executor, path):
             ended = end_willing_agents(executor, path, refusals, everyone=others)
         if ended or not refusals:
             nothing = f"nothing of {path} was found on {find_target(config).place}"
@@ -238,9 +238,9 @@ def _start(
     """Connect, start what is missing unless the sweep has ended, show all."""
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
-    with showing_busy() as tell:
-        launch = add_agents(config, server, path, tell, one_run=one_run, max_seconds=max_seconds)
-        drain_surplus(launch, replicas, tell)
+    with showing_busy():
+        launch = add_agents(config, server, path, one_run=one_run, max_seconds=max_seconds)
+        drain_surplus(launch, replicas)
     say_what_begins_later(launch)
     if replicas is None or len(launch.agents) <= replicas:
         _say_if_idle(launch)
@@ -268,5 +268,5 @@ def _read_runs(config: Project, path: SweepPath) -> Sequence[Run]:
         server, _ = open_sweep(pick_sweep(str(path), config))
         return list_runs(server.client, path)
     except WandbError as error:
-        say(f"warning: busy agents may be drained before idle ones: {error.message}")
+        warn(f"busy agents may be drained before idle ones: {error.message}")
         return ()

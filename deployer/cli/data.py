@@ -68,7 +68,7 @@ def put(
     data = data_sets.find_data(project, name)
     with follow_copy(f"put {data.name}") as progress:
         done = data_sets.put(
-            project, data, source, progress, say, unpacked=not keep_packed, overwrite=overwrite
+            project, data, source, progress, unpacked=not keep_packed, overwrite=overwrite
         )
     _show(done, output)
     if data.url or (data.folder and project.on != "local"):
@@ -100,7 +100,7 @@ def get(
     data = data_sets.find_data(project, name)
     folder = Path(to or data.name).expanduser()
     with follow_copy(f"get {data.name}") as progress:
-        done = data_sets.get(project, data, folder, progress, say, overwrite=overwrite)
+        done = data_sets.get(project, data, folder, progress, overwrite=overwrite)
     _show(done, output)
 
 
@@ -121,7 +121,7 @@ def preload(
     with collect_refusals() as refusals:
         for data in named:
             with refusals.noted(), follow_copy(f"preload {data.name}") as progress:
-                done.append(data_sets.bring(project, data, progress, say))
+                done.append(data_sets.bring(project, data, progress))
                 if output == "table":
                     _show(done[-1], output)
         if output == "json":
@@ -134,7 +134,7 @@ def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
     from deployer.launch.data import data_sets
 
     with collect_refusals() as refusals:
-        _show_list(list(data_sets.list_places(_read(on), say, refusals)), output)
+        _show_list(list(data_sets.list_places(_read(on), refusals)), output)
 
 
 def _show_list(found: Sequence[Listing], output: str) -> None:
@@ -173,7 +173,7 @@ def delete(
     what = data_deletion.describe_deletion(project, data, kept)
     wanted = yes or confirm(f"delete {what}?")
     if wanted:
-        data_deletion.delete(project, data, kept, say)
+        data_deletion.delete(project, data, kept)
         say(f"deleted {what}")
     else:
         say("nothing was deleted")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.findings import build_findings, show_findings
-from deployer.cli.output.render import say, show_json
+from deployer.cli.output.render import show_json, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     NoCheckOption,
@@ -58,18 +58,16 @@ def doctor(
     with time, is no fault.
     """
     COMMAND.begin_examination()
-    config = settle_code(
-        read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)), say
-    )
+    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)))
     request = None
     if file is not None:
         request = Request(
             file, load_sweep(file, run_cap), one_run=one_run_per_job, check_script=not no_check
         )
         for warning in request.sweep.warnings:
-            say(f"warning: {warning}")
+            warn(warning)
     findings = diagnose(config, request)
-    if fix and mend(config, findings, say):
+    if fix and mend(config, findings):
         findings = diagnose(config, request)
     if output == "json":
         show_json({"findings": build_findings(findings)})

@@ -94,9 +94,9 @@ def down(
         path, results_go = _find_if_any(sweep, config), target.name in data.targets
         held = [(one.words, one.foreign) for one in target.list_held(copied=not results_go)]
         removal = Removal(check_held(held, yes, named=False), results_go)
-        telling = telling_remains(lambda failure: describe_bill(target, failure), say)
-        with telling, showing_busy() as tell:
-            take_down_cluster(target, path, tell, everything=all_, removal=removal)
+        telling = telling_remains(lambda failure: describe_bill(target, failure))
+        with telling, showing_busy():
+            take_down_cluster(target, path, everything=all_, removal=removal)
     if all_:
         with collect_refusals() as refusals:
             gone = {target.name} if target else set()
@@ -227,7 +227,7 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ende
     if target.runs_here and target.project.owner:
         say("no owner counts here: all agents on this machine are yours, and end")
     ended = Ended()
-    with refusals.noted(), tell_who_lasts(executor, None, say):
+    with refusals.noted(), tell_who_lasts(executor, None):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():
         for sentence in describe_others(executor.list_others(), time.time(), target.name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from deployer.cli.output.render import is_terminal, say, show_json, show_yaml
+from deployer.cli.output.render import is_terminal, say, show_json, show_yaml, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     ColdOption,
@@ -65,17 +65,17 @@ def plan(
     Jobs.
     """
     config = settle_code(
-        read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)), say
+        read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile))
     )
     read = load_sweep(file, run_cap)
     for warning in read.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     target = find_target(config)
     for warning in target.list_warnings(build_draft(config, target.backend_url, config.embedded)):
-        say(f"warning: {warning}")
+        warn(warning)
     request = Request(file, read, check_script=not no_check)
     check_program_here(target, request.started, config.code, str(file))
-    check_script_first(config, request, say)
+    check_script_first(config, request)
     documents = _build_documents(config, read.expected, one_run_per_job, max_time)
     for line in describe_runs(config, target):
         say(line)
@@ -114,4 +114,4 @@ def _build_documents(
         own_keys=config.embedded,
         deadline=deadline,
     )
-    return list(target.preview(planned, now, say))
+    return list(target.preview(planned, now))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -20,7 +20,6 @@ from deployer.data.sources import unpacking
 from deployer.data.store import Store
 from deployer.data.tree import ORIGIN_NOTE, Entry
 
-Tell = Callable[[str], None]
 # How much may have to be fetched again after a kill.
 NOTED_FILES = 500
 NOTED_BYTES = 256 << 20
@@ -41,7 +40,6 @@ def preload(
     place: Store,
     archive: str,
     progress: Progress,
-    tell: Tell,
 ) -> Copied | None:
     """Copy what was found in `origin` to `place`; `archive` names the file to be unpacked, if any.
 
@@ -54,7 +52,7 @@ def preload(
     if not archive:
         return _bring(origin, place, found, known, wanted, progress)
     packed = _fetch(origin, found[0], progress)
-    with unpacking(packed.root / archive, tell) as files:
+    with unpacking(packed.root / archive) as files:
         copied = _bring(files, place, files.list_entries(), known, wanted, progress)
     shutil.rmtree(packed.root)
     return copied

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from deployer.data.store import Store
 from deployer.data.tree import Entry
 from deployer.errors import ConfigError, DataError
 
-Tell = Callable[[str], None]
+LOG = logging.getLogger(__name__)
+
 SOURCE_HINT = "name a folder, a file, an archive, or s3://BUCKET/FOLDER"
 ADDRESS_HINT = "s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys come from the environment"
 
@@ -45,7 +47,7 @@ class FileStore(FolderStore):
 
 
 @contextmanager
-def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[Store]:
+def open_source(source: str, name: str, unpacked: bool) -> Iterator[Store]:
     """Open what `source` names until the block ends; an archive is unpacked if it is to be.
 
     A single file has the name `name` in the tree, its own if that is empty. Raises DataError.
@@ -62,11 +64,11 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
     if path.is_dir():
         yield FolderStore(path)
     elif path.is_file() and unpacked and is_archive(path.name):
-        with unpacking(path, tell) as store:
+        with unpacking(path) as store:
             yield store
     elif path.is_file():
         if unpacked and (warning := warn_if_not_unpacked(path.name)):
-            tell(warning)
+            LOG.info(warning)
         yield FileStore(path, name or path.name)
     elif path.exists():
         raise DataError(f"{source}: is neither a file nor a folder", SOURCE_HINT)
@@ -75,7 +77,7 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
 
 
 @contextmanager
-def unpacking(archive: Path, tell: Tell) -> Iterator[Store]:
+def unpacking(archive: Path) -> Iterator[Store]:
     """Unpack an archive into a folder that is there until the block ends."""
     which = hashlib.sha256(str(archive.resolve()).encode()).hexdigest()[:16]
     scratch = paths.data_folder() / "unpacking" / which
@@ -83,7 +85,7 @@ def unpacking(archive: Path, tell: Tell) -> Iterator[Store]:
     with FolderStore(scratch).copying():  # two at once would be in each other's way
         shutil.rmtree(scratch / "files", ignore_errors=True)
         (scratch / "files").mkdir()
-        tell(f"unpacking {archive}")
+        LOG.info(f"unpacking {archive}")
         try:
             unpack(archive, scratch / "files")
             yield FolderStore(scratch / "files")

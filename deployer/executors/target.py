@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from deployer.data.store import Store
     from deployer.kube.client import Kube
 
-Tell = Callable[[str], None]
 EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
 
 
@@ -155,14 +154,14 @@ class Target(ABC):
         """Return what is right and wrong with the place, leaving nothing behind."""
         return examine_all([one.question() for one in self.open().list_checks(demand.plan)])
 
-    def mend(self, finding: Finding, tell: Tell) -> bool:
+    def mend(self, finding: Finding) -> bool:
         """Mend what is wrong where that is safe; tell what was done, and return whether it was."""
         return False
 
-    def provision(self, limits: Limits, tell: Tell) -> None:
+    def provision(self, limits: Limits) -> None:
         """Make what agents need before they start: their image, their cluster."""
 
-    def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
+    def preview(self, plan: Plan, now: float) -> Sequence[object]:
         """Return what `up` would send for a plan, without contacting the target."""
         return [plan]
 
@@ -206,24 +205,24 @@ class Target(ABC):
         """Return the client of the target's cluster; raises ConfigError if it is none."""
         raise ConfigError("--on", f"{self.name} is no cluster", "--on kubernetes or --on gke")
 
-    def prepare_backend(self, kube: Kube, tell: Tell) -> None:
+    def prepare_backend(self, kube: Kube) -> None:
         """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
 
-    def check_bayes(self, tell: Tell) -> None:
+    def check_bayes(self) -> None:
         """Refuse a backend that is not made yet and could not search by a model: ImageError."""
 
-    def open_backend(self, tell: Tell, *, make: bool = True) -> HostedBackend:
+    def open_backend(self, *, make: bool = True) -> HostedBackend:
         """Return the embedded backend in the target; `make` it if there is none."""
         raise ConfigError("--on", f"{self.name} hosts no backend", "--on kubernetes or --on gke")
 
-    def save_results(self, tell: Tell) -> Saved | None:
+    def save_results(self) -> Saved | None:
         """Copy what an embedded backend in the target holds to a folder here, and prove it.
 
         None if it holds nothing. Raises DeployerError; then nothing is known to be copied.
         """
         return None
 
-    def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
         """Return the place where this target's runs see a data set; whoever opens it closes it.
 
         What has to be made for it holds `size_bytes` at least. Raises DeployerError.
@@ -231,19 +230,19 @@ class Target(ABC):
         said = f"{self.name} keeps no data sets"
         raise ConfigError("--on", said, "--on local or --on kubernetes")
 
-    def delete_data(self, data: DataSet, tell: Tell) -> bool:
+    def delete_data(self, data: DataSet) -> bool:
         """Delete what runs see of a data set, and what was made to hold it.
 
         Tells whether there was anything. Raises DeployerError.
         """
-        with self.open_data(data, tell) as store:
+        with self.open_data(data) as store:
             return store.delete_all()
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
         """Return what a data set's Secret holds; None where this machine's credentials count."""
         return None
 
-    def open_outputs(self, tell: Tell) -> Store | None:
+    def open_outputs(self) -> Store | None:
         """Return the place on which runs of this target keep outputs, by SWEEP_ID/RUN_ID.
 
         None where they are kept in no place of its own: in the state folder of this machine, in an
@@ -271,6 +270,6 @@ class Target(ABC):
         """
         return ()
 
-    def remove(self, tell: Tell, removal: Removal) -> None:
+    def remove(self, removal: Removal) -> None:
         """Delete what was made for the project, as its cluster; raises CloudError."""
         raise ConfigError("--cluster", f"no cluster was made on {self.name}", "--on gke")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from deployer.errors import ImageError
 from deployer.images.failures import build_tool_failure
 from deployer.waiting import read_until_silent, run_program, waiting_for
 
-Tell = Callable[[str], None]
+LOG = logging.getLogger(__name__)
+
 INSTALL = (
     "install docker, podman or buildah: apt-get install buildah, or docs.docker.com/get-docker"
 )
@@ -78,7 +80,7 @@ class Builder:
     name: str
     environment: Mapping[str, str] = field(repr=False)
 
-    def build(self, build: Build, tell: Tell) -> None:
+    def build(self, build: Build) -> None:
         """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
         words = ["build", *BUILD_FLAGS[self.name], "--file", str(build.dockerfile)]
         words += ["--no-cache", PULL_FLAGS[self.name]] if build.anew else []
@@ -86,7 +88,7 @@ class Builder:
         words += [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
         words += [f"--label={name}={value}" for name, value in build.labels.items()]
         words += [f"--secret=id={name},src={path}" for name, path in build.secrets.items()]
-        self._run(f"{self.name} cannot build the image", [*words, str(build.context)], tell)
+        self._run(f"{self.name} cannot build the image", [*words, str(build.context)])
 
     def has_image(self, reference: str) -> bool:
         """Tell whether the tool holds an image."""
@@ -108,7 +110,7 @@ class Builder:
         said = self._ask("images", "--format", "{{.Size}}", reference).stdout.decode().split()
         return round(float(said[0]) * UNITS[said[1].upper()])
 
-    def push(self, reference: str, login: Login, host: str, tell: Tell) -> None:
+    def push(self, reference: str, login: Login, host: str) -> None:
         """Push an image under its own name."""
         words = ["push"]
         if self.name != "docker":  # docker's daemon has its own settings for these
@@ -116,16 +118,16 @@ class Builder:
             words += [f"--cert-dir={login.ca_folder}"] if login.ca_folder else []
             words += ["--tls-verify=false"] if login.plain else []
         more = {"DOCKER_CONFIG": str(login.folder)} if login.folder else {}
-        self._run(f"{self.name} cannot push {reference}", [*words, reference], tell, more, host)
+        self._run(f"{self.name} cannot push {reference}", [*words, reference], more, host)
 
-    def save(self, reference: str, path: Path, tell: Tell) -> None:
+    def save(self, reference: str, path: Path) -> None:
         """Write an image to a file: docker its own kind of archive, the others OCI's."""
         words = {
             "docker": ["save", "--output", str(path), reference],
             "podman": ["save", "--format=oci-archive", "--output", str(path), reference],
             "buildah": ["push", reference, f"oci-archive:{path}:{reference}"],
         }
-        self._run(f"{self.name} cannot save {reference}", words[self.name], tell)
+        self._run(f"{self.name} cannot save {reference}", words[self.name])
 
     def run(self, reference: str, words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         """Run a command in an image that the tool holds, without a network. Raises ImageError."""
@@ -158,7 +160,6 @@ class Builder:
         self,
         what: str,
         words: Sequence[str],
-        tell: Tell,
         more: Mapping[str, str] | None = None,
         host: str = "",
     ) -> None:
@@ -182,7 +183,7 @@ class Builder:
                 for line in _read_lines(process):
                     kept.append(line.rstrip())
                     if STEP.match(line):
-                        tell(line.strip()[:STEP_LETTERS])
+                        LOG.info(line.strip()[:STEP_LETTERS])
             except subprocess.TimeoutExpired:
                 kept.append(f"error: it printed nothing for {BUILD_SECONDS} s and was ended")
         if process.returncode:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from deployer.images.code import SHORT, ensure_mirror, name_checkouts
 from deployer.images.code_archive import LOCK_END, list_files
 from deployer.images.git import ensure_checkout, find_commit, find_root, get_remote, run_git
 from deployer.kube.names import build_hash
+
+LOG = logging.getLogger(__name__)
 
 MOST_DIFF_BYTES = 256 * 1024
 # A folder without git may hold data sets, too; each file is a line of the lock file.
@@ -73,14 +76,13 @@ def restore_code(
     folder: Path,
     environment: Mapping[str, str],
     apart: Sequence[Path] = (),
-    tell: Callable[[str], None] = lambda _: None,
 ) -> Code:
     """Return the code of a state: the project's folder if it is in it, else a checkout of it.
 
     Raises ConfigError where that cannot be had again.
     """
     if not state.commit:
-        _check_files(state, folder, tell)
+        _check_files(state, folder)
         return Code(folder)
     now = replace(read_state(Code(folder), environment, apart), repository=state.repository)
     if now == state and not state.left_out:
@@ -177,7 +179,7 @@ def _read_files(folder: Path, apart: Sequence[Path]) -> CodeState:
     return CodeState(files={name: _hash_file(path) for name, path in files.items()})
 
 
-def _check_files(state: CodeState, folder: Path, tell: Callable[[str], None]) -> None:
+def _check_files(state: CodeState, folder: Path) -> None:
     """Refuse files that are not as they were; others that are there by now are no matter.
 
     Of what a run may have written it is told alone. Raises ConfigError.
@@ -191,7 +193,7 @@ def _check_files(state: CodeState, folder: Path, tell: Callable[[str], None]) ->
         hint = "put it back as it was; what runs write belongs in DEPLOYER_OUTPUT_DIR"
         raise ConfigError(str(folder), f"not as it ran: {_describe(folder, code)}", hint)
     if other:
-        tell(f"warning: taken for what a run has written: {_describe(folder, other)}")
+        LOG.warning(f"taken for what a run has written: {_describe(folder, other)}")
 
 
 def _list_other_files(state: CodeState, folder: Path) -> list[str]:

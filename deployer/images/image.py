@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shlex
 import subprocess
@@ -18,7 +19,7 @@ from deployer.config.sections.image_reference import (
 from deployer.errors import ConfigError, ImageError
 from deployer.images.architectures import predict_labels
 from deployer.images.bayes_modules import build_question, has_modules
-from deployer.images.builders import Build, Builder, Login, Tell, choose_builder
+from deployer.images.builders import Build, Builder, Login, choose_builder
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
 from deployer.images.git import GIT_SECONDS
 from deployer.images.registry import Manifest, Registry
@@ -26,6 +27,8 @@ from deployer.images.registry_credentials import find_credentials, write_auth_fi
 from deployer.images.scratch import open_scratch, remove_abandoned
 from deployer.text import format_bytes
 from deployer.waiting import run_program
+
+LOG = logging.getLogger(__name__)
 
 INPUTS_LABEL = "org.opencontainers.image.version"  # the hash of what went in, which is the tag
 CA = "DEPLOYER_REGISTRY_CA"
@@ -38,7 +41,7 @@ AUTHORITIES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
 def build_image(
-    settings: ImageConfig, folder: Path, environment: Mapping[str, str], tell: Tell
+    settings: ImageConfig, folder: Path, environment: Mapping[str, str]
 ) -> tuple[str, Builder]:
     """Return the image of a project, and the tool that holds it, by which it is built if needed.
 
@@ -47,7 +50,7 @@ def build_image(
     inputs = read_inputs(settings, folder)
     builder = choose_builder(settings.builder, environment)
     reference = f"{settings.repository or _name_after(folder)}:{inputs.tag}"
-    _build(settings, inputs, reference, builder, tell)
+    _build(settings, inputs, reference, builder)
     return reference, builder
 
 
@@ -55,7 +58,6 @@ def push_image(
     settings: ImageConfig,
     folder: Path,
     environment: Mapping[str, str],
-    tell: Tell,
     *,
     rebuild: bool = False,
 ) -> str:
@@ -70,20 +72,20 @@ def push_image(
     reference = f"{registry.repository}:{inputs.tag}"
     if not rebuild and (there := registry.get_manifest(inputs.tag)):
         _check_ours(registry, there, inputs.tag)
-        tell(f"{reference}: the registry has it already")
+        LOG.info(f"{reference}: the registry has it already")
         return f"{registry.repository}@{there.digest}"
     builder = choose_builder(settings.builder, environment)
     registry.check_push()
-    _build(settings, inputs, reference, builder, tell, rebuild=rebuild)
+    _build(settings, inputs, reference, builder, rebuild=rebuild)
     began = time.monotonic()
-    tell(f"pushing {reference}")
+    LOG.info(f"pushing {reference}")
     with _log_in(settings, registry.repository, environment) as login:
-        builder.push(reference, login, registry.repository.host, tell)
+        builder.push(reference, login, registry.repository.host)
     pushed = registry.get_manifest(inputs.tag)
     if pushed is None:
         raise ImageError(f"{reference} was pushed and the registry does not have it", "push again")
     size = format_bytes(pushed.size_bytes)
-    tell(f"pushed {reference}: {size} in the registry, {time.monotonic() - began:.0f} s")
+    LOG.info(f"pushed {reference}: {size} in the registry, {time.monotonic() - began:.0f} s")
     return f"{registry.repository}@{pushed.digest}"
 
 
@@ -137,13 +139,13 @@ def _check_ours(registry: Registry, there: Manifest, tag: str) -> None:
         )
 
 
-def _is_current(inputs: Inputs, reference: str, builder: Builder, tell: Tell) -> bool:
+def _is_current(inputs: Inputs, reference: str, builder: Builder) -> bool:
     """Return True if a tool holds the very image."""
     if not builder.has_image(reference):
         return False
     ours = builder.get_labels(reference).get(INPUTS_LABEL) == inputs.tag
     if not ours:
-        tell(f"{reference} is there and not ours: it is built anew")
+        LOG.info(f"{reference} is there and not ours: it is built anew")
     return ours
 
 
@@ -152,16 +154,15 @@ def _build(
     inputs: Inputs,
     reference: str,
     builder: Builder,
-    tell: Tell,
     *,
     rebuild: bool = False,
 ) -> None:
-    if not rebuild and _is_current(inputs, reference, builder, tell):
-        tell(f"{reference}: built already")
+    if not rebuild and _is_current(inputs, reference, builder):
+        LOG.info(f"{reference}: built already")
         return
     if warning := warn_about_context(inputs):
-        tell(f"warning: {warning}")
-    tell(f"building {reference} with {builder.name} from {len(inputs.files)} files")
+        LOG.warning(warning)
+    LOG.info(f"building {reference} with {builder.name} from {len(inputs.files)} files")
     began = time.monotonic()
     with open_scratch() as scratch:
         context = scratch / "context"
@@ -177,9 +178,9 @@ def _build(
             _write_secrets(inputs.dockerfile, scratch, builder.environment),
             anew=rebuild,
         )
-        builder.build(build, tell)
+        builder.build(build)
     seconds, size = time.monotonic() - began, builder.get_size(reference)
-    tell(f"built {reference}: {format_bytes(size)}, {seconds:.0f} s")
+    LOG.info(f"built {reference}: {format_bytes(size)}, {seconds:.0f} s")
 
 
 def _name_after(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,6 +11,8 @@ from deployer.errors import WandbError
 from deployer.transience import NO_ANSWER
 from deployer.waiting import retry
 from deployer.wandb_api.server import Server
+
+LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 REVIVED = "the embedded backend had died and is started again"
@@ -20,7 +23,6 @@ PAUSE_SECONDS = 1.0
 def ask_patiently(
     server: Server,
     ask: Callable[[], T],
-    tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Return what `ask` does, which may be called again; other servers are asked once.
@@ -32,7 +34,7 @@ def ask_patiently(
 
     def may_pass(error: WandbError) -> bool:
         if error.status == NO_ANSWER and server.revive():
-            tell(REVIVED)
+            LOG.info(REVIVED)
         return error.status == NO_ANSWER
 
     return retry(ask, WandbError, may_pass, sleep, lambda *_: PAUSE_SECONDS, TRIES)

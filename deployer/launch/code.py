@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from deployer.config.project import Project
 from deployer.config.sections.code import SECTION
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_target
-from deployer.executors.target import Tell
 from deployer.images.code import resolve_code, warn_about_changes
 from deployer.sweeps.records import Records
 
+LOG = logging.getLogger(__name__)
 
-def settle_code(project: Project, tell: Tell, sweep_path: str = "") -> Project:
+
+def settle_code(project: Project, sweep_path: str = "") -> Project:
     """Return the project with the commit of its section `code:`, if it has one, checked out.
 
     A sweep that is there already keeps the commit it was made with. Raises ConfigError,
@@ -29,6 +31,6 @@ def settle_code(project: Project, tell: Tell, sweep_path: str = "") -> Project:
     known = next((record.commit for record in made if record.commit), "")
     code = resolve_code(config, project.folder, project.environment, known)
     if warning := warn_about_changes(config, project.folder, project.environment):
-        tell(f"warning: {warning}")
-    tell(f"code: {code.repository or code.folder} at {code.commit}")
+        LOG.warning(warning)
+    LOG.info(f"code: {code.repository or code.folder} at {code.commit}")
     return replace(project, resolved_code=code)

@@ -6,6 +6,7 @@ sentences.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from deployer.config.project import Project
 from deployer.errors import ScriptRaised
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.launch.agents.one_run_per_job import count_wanted, takes_one_run
 from deployer.launch.agents.planning import (
     AgentStarter,
@@ -48,39 +49,41 @@ from deployer.watch.pending_timeout import PendingTimeout
 from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import Status, watch_status
 
+LOG = logging.getLogger(__name__)
 
-def up(project: Project, request: Request, tell: Tell, start: Start = start_asked) -> Launch:
+
+def up(project: Project, request: Request, start: Start = start_asked) -> Launch:
     """Create or continue a sweep and start its agents; everything but watching.
 
     `start` is the last step. What can be refused is refused before anything is made or paid for.
     Raises DeployerError.
     """
     for warning in request.sweep.warnings:
-        tell(f"warning: {warning}")
-    project = prepare_packing(settle_code(project, tell), request.packing)
+        LOG.warning(warning)
+    project = prepare_packing(settle_code(project), request.packing)
     script = begin_script_check(project, request)
-    project, server = resolve(project, request, tell)
+    project, server = resolve(project, request)
     target = find_target(project)
     if server:
         check_not_ended(project, server, request)
     check(project, target, request, server)
-    report = await_report(script, request.file, tell)
-    tell_report(report, request, tell)
+    report = await_report(script, request.file)
+    tell_report(report, request)
     if report.raised and request.asks and target.runs_here:
         raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
     for line in describe_runs(project, target):
-        tell(line)
-    _warn(project, target, server.url if server else target.backend_url, tell)
-    target.provision(build_limits(project, request), tell)
+        LOG.info(line)
+    _warn(project, target, server.url if server else target.backend_url)
+    target.provision(build_limits(project, request))
     executor = target.open()
-    server = _reach(project, target, executor, server, request, tell)
-    path = _make(project, server, request, tell)
+    server = _reach(project, target, executor, server, request)
+    path = _make(project, server, request)
     for line in () if request.words else describe_others(project, path, request.file):
-        tell(line)
-    return start(project, server, executor, path, request, tell)
+        LOG.info(line)
+    return start(project, server, executor, path, request)
 
 
-def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Server | None]:
+def resolve(project: Project, request: Request) -> tuple[Project, Server | None]:
     """Find the server, and where a sweep that goes on has its agents, unless somebody said where.
 
     The server is None where it is in a cluster, which is made or reached later.
@@ -88,7 +91,7 @@ def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Se
     hosting = find_target(project, project.backend_on)
     if project.embedded and hosting.hosts_backend:
         return project, None
-    server = connect(project, tell)
+    server = connect(project)
     if request.continued and not project.explicit_on:
         found = find_newest(server, request.sweep, project, request.file, request.draws)
         if found and goes_on(request.sweep, found[1]) and found[0].on in list_names():
@@ -100,35 +103,32 @@ def add_agents(
     project: Project,
     server: Server,
     path: SweepPath,
-    tell: Tell,
     *,
     one_run: bool = False,
     max_seconds: float | None = None,
 ) -> Launch:
     """Start agents of a sweep that is there; none if it has ended."""
-    project = settle_code(project, tell, str(path))
+    project = settle_code(project, str(path))
     target = find_target(project)
     executor = target.open()
     info = get_sweep(server.client, path)
     if info.ended:
         mend = f"deployer heal {path} runs what is missing, if anything is"
-        tell(f"{path} is {info.state}: no agent is started; {mend}")
+        LOG.info(f"{path} is {info.state}: no agent is started; {mend}")
         return Launch(project, target, server, executor, path, ())
     for line in _describe_file(project, info):
-        tell(line)
+        LOG.info(line)
     check_program_here(target, info.config, project.code, str(path))
     target.check_data()
     for line in describe_runs(project, target):
-        tell(line)
-    _warn(project, target, server.url, tell)
-    return start_agents(
-        project, server, executor, info, tell, one_run=one_run, max_seconds=max_seconds
-    )
+        LOG.info(line)
+    _warn(project, target, server.url)
+    return start_agents(project, server, executor, info, one_run=one_run, max_seconds=max_seconds)
 
 
-def _warn(project: Project, target: Target, base_url: str, tell: Tell) -> None:
+def _warn(project: Project, target: Target, base_url: str) -> None:
     for warning in target.list_warnings(build_draft(project, base_url, own_keys=True)):
-        tell(f"warning: {warning}")
+        LOG.warning(warning)
 
 
 def _describe_file(project: Project, sweep: Sweep) -> Iterator[str]:
@@ -148,7 +148,6 @@ def watch_sweep(
     executor: Executor,
     path: SweepPath,
     folder: Path,
-    tell: Tell,
     *,
     wanted: int | None = None,
     expected: int | None = None,
@@ -169,9 +168,7 @@ def watch_sweep(
         wanted = count_wanted(executor.list_agents(str(path)))
     timeout = PendingTimeout(pending_seconds)
     starter = AgentStarter(server, executor, path, folder)
-    reconciler = Reconciler(
-        server, executor, path, wanted, starter, expected, tell, timeout, packer
-    )
+    reconciler = Reconciler(server, executor, path, wanted, starter, expected, timeout, packer)
     return watch_status(
         reconciler.read,
         time.time,
@@ -197,21 +194,20 @@ def _reach(
     executor: Executor,
     server: Server | None,
     request: Request,
-    tell: Tell,
 ) -> Server:
     """Ask whether agents would be taken, then return the server, made in the target if need be."""
     url = server.url if server else target.backend_url
     executor.check(build_draft(project, url, server.extended if server else True))
     if server is None:
-        server = connect(project, tell, bayes=request.is_bayes)
+        server = connect(project, bayes=request.is_bayes)
         check_not_ended(project, server, request)
-    tell(f"using {server.describe()}")
+    LOG.info(f"using {server.describe()}")
     if not server.extended:
-        tell(NOT_GUARANTEED)
+        LOG.info(NOT_GUARANTEED)
     return server
 
 
-def _make(project: Project, server: Server, request: Request, tell: Tell) -> SweepPath:
+def _make(project: Project, server: Server, request: Request) -> SweepPath:
     """Make or continue the sweep; tell each in a line."""
 
     def make() -> MadeSweep:
@@ -225,10 +221,10 @@ def _make(project: Project, server: Server, request: Request, tell: Tell) -> Swe
             now=time.time(),
         )
 
-    made = ask_patiently(server, make, tell)
+    made = ask_patiently(server, make)
     for warning in made.warnings:
-        tell(f"warning: {warning}")
-    tell(f"{'created' if made.created else 'continuing'} sweep {made.path}")
+        LOG.warning(warning)
+    LOG.info(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     for line in server.page_lines(made.path):
-        tell(line)
+        LOG.info(line)
     return made.path

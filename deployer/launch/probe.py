@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,6 @@ from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.memory import Memory
 from deployer.executors.registry import find_target
-from deployer.executors.target import Tell
 from deployer.launch import pipeline
 from deployer.launch.agents.one_run_per_job import count_agents, count_left, is_probe
 from deployer.launch.agents.planning import choose_bound
@@ -28,10 +28,12 @@ from deployer.wandb_api.server import Server
 from deployer.watch.probe import Probe, Report, Rest, Verdict, forecast_rest
 from deployer.watch.status import Status, get_status
 
+LOG = logging.getLogger(__name__)
+
 MEMORY_SECONDS = 1.0
 
 
-def up(project: Project, request: Request, tell: Tell) -> tuple[Launch, Probe]:
+def up(project: Project, request: Request) -> tuple[Launch, Probe]:
     """Do what `pipeline.up` does, but start a single agent for a single run.
 
     One that goes on from an earlier probe is looked at instead. Raises DeployerError.
@@ -44,14 +46,13 @@ def up(project: Project, request: Request, tell: Tell) -> tuple[Launch, Probe]:
         executor: Executor,
         path: SweepPath,
         request: Request,
-        tell: Tell,
     ) -> Launch:
         there = [agent for agent in executor.list_agents(str(path)) if agent.alive]
         check_alone(there, path)
         runs = list_runs(server.client, path)
         known = {run.run_id: len(run.attempts) for run in runs}
         if there:
-            tell(f"{there[0].name}, an earlier probe, is at work: this looks at its run")
+            LOG.info(f"{there[0].name}, an earlier probe, is at work: this looks at its run")
             active = {run.run_id for run in runs if run.state in ACTIVE_STATES}
             known = {run_id: count for run_id, count in known.items() if run_id not in active}
             target, expected = find_target(project), request.sweep.expected
@@ -60,12 +61,12 @@ def up(project: Project, request: Request, tell: Tell) -> tuple[Launch, Probe]:
             )
         else:
             launch = start_patiently(
-                project, server, executor, path, request, tell, narrow_to_probe(request)
+                project, server, executor, path, request, narrow_to_probe(request)
             )
         probes.append(Probe(frozenset(agent.name for agent in launch.agents), known))
         return launch
 
-    launch = pipeline.up(project, request, tell, start)
+    launch = pipeline.up(project, request, start)
     return launch, probes[0]
 
 
@@ -91,7 +92,7 @@ def narrow_to_probe(request: Request) -> Callable[[Plan], Plan]:
 
 
 def watch_probe(
-    launch: Launch, probe: Probe, tell: Tell, pending_seconds: float | None = None
+    launch: Launch, probe: Probe, pending_seconds: float | None = None
 ) -> Iterator[Status]:
     """Yield the status until the probe's run has ended or enough of it was seen; start nothing.
 
@@ -103,7 +104,6 @@ def watch_probe(
         executor,
         path,
         launch.project.code.folder,
-        tell,
         wanted=0,
         expected=launch.expected,
         pending_seconds=pending_seconds,
@@ -160,7 +160,7 @@ def count_asked(launch: Launch, request: Request, left: int | None) -> int:
     return project.replicas
 
 
-def start_rest(launch: Launch, request: Request, tell: Tell, *, going: bool) -> Launch:
+def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
     """Start the agents that are asked for; the probe's counts as one while its run is `going`.
 
     Then whoever watches starts another in its place.
@@ -169,8 +169,8 @@ def start_rest(launch: Launch, request: Request, tell: Tell, *, going: bool) -> 
     request = replace(request, lock=None)  # the probe's start has written it
     working = [a for a in executor.list_agents(str(path)) if a.alive and is_probe(a)]
     if not (working and going):
-        return start_asked(project, launch.server, executor, path, request, tell)
-    project, packer = settle_packing(project, launch.target, request.packing, executor, path, tell)
+        return start_asked(project, launch.server, executor, path, request)
+    project, packer = settle_packing(project, launch.target, request.packing, executor, path)
     rest = Launch(
         project,
         launch.target,
@@ -185,5 +185,5 @@ def start_rest(launch: Launch, request: Request, tell: Tell, *, going: bool) -> 
     if project.replicas == len(working):
         return rest
     fewer = replace(project, given_replicas=project.replicas - len(working))
-    started = start_patiently(fewer, launch.server, executor, path, request, tell)
+    started = start_patiently(fewer, launch.server, executor, path, request)
     return replace(rest, agents=(*working, *started.agents))

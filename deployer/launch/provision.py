@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,12 +18,14 @@ from deployer.errors import (
 )
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Removal, Saved, Target, Tell
+from deployer.executors.target import Removal, Saved, Target
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.remains import describe_bill
 from deployer.model import SweepPath
 from deployer.sweeps.records import Records
+
+LOG = logging.getLogger(__name__)
 
 
 def find_disposable(project: Project) -> Target:
@@ -33,9 +36,7 @@ def find_disposable(project: Project) -> Target:
 
 
 @contextmanager
-def closing(
-    target: Target, executor: Executor, path: SweepPath, take_down: bool, tell: Tell
-) -> Iterator[None]:
+def closing(target: Target, executor: Executor, path: SweepPath, take_down: bool) -> Iterator[None]:
     """Once results have been read, good or bad, take down what was made for them if that is wanted.
 
     Else, after a good end, tell what goes on costing.
@@ -46,18 +47,17 @@ def closing(
     except SweepFailed as error:
         failure = error
     if take_down:
-        _take_down(target, executor, path, tell)
+        _take_down(target, executor, path)
     if failure:
         raise failure
     if not take_down:
         for line in describe_bill(target):
-            tell(line)
+            LOG.info(line)
 
 
 def take_down_cluster(
     target: Target,
     path: SweepPath | None,
-    tell: Tell,
     *,
     everything: bool,
     removal: Removal = Removal(),
@@ -69,30 +69,30 @@ def take_down_cluster(
     cannot be proven the cluster stays. Raises DeployerError.
     """
     try:
-        _end_all_agents(target.open(), path, tell, everything=everything)
+        _end_all_agents(target.open(), path, everything=everything)
     except CloudError as error:
-        tell(error.message)  # what is left of it is deleted all the same
+        LOG.info(error.message)  # what is left of it is deleted all the same
     except KubeError as error:
         if not error.passing:
             raise
-        tell(f"its agents end with the cluster: {error.message}")
+        LOG.info(f"its agents end with the cluster: {error.message}")
     if not removal.delete_data:
-        removal = replace(removal, copied=_save_results(target, tell))
-    target.remove(tell, removal)
+        removal = replace(removal, copied=_save_results(target))
+    target.remove(removal)
 
 
-def _save_results(target: Target, tell: Tell) -> bool:
+def _save_results(target: Target) -> bool:
     """Copy the results that would go with the cluster; return whether there were any.
 
     Raises BackendError, so that it stays.
     """
     try:
-        saved = target.save_results(tell)
+        saved = target.save_results()
     except DeployerError as error:
         silent = isinstance(error, KubeError) and error.passing
         if not silent or target.project.embedded:
             raise _explain_kept(error) from error
-        tell(f"whether the cluster holds results cannot be told: {error.message}")
+        LOG.info(f"whether the cluster holds results cannot be told: {error.message}")
         return False
     if saved:
         _note_copy(saved)
@@ -114,21 +114,19 @@ def _explain_kept(error: DeployerError) -> BackendError:
     )
 
 
-def _end_all_agents(
-    executor: Executor, path: SweepPath | None, tell: Tell, *, everything: bool
-) -> None:
+def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: bool) -> None:
     working = {agent.sweep_path for agent in executor.list_agents() if agent.alive}
     others = sorted(working - {str(path)})
     if others and not everything:
         said = f"agents of {', '.join(others)} are at work in the cluster"
         raise ConfigError("--cluster", said, "deployer down --all --cluster ends them, too")
-    with tell_who_lasts(executor, None, tell):
+    with tell_who_lasts(executor, None):
         end_agents(executor, None)
 
 
-def _take_down(target: Target, executor: Executor, path: SweepPath, tell: Tell) -> None:
+def _take_down(target: Target, executor: Executor, path: SweepPath) -> None:
     if target.disposable:
-        take_down_cluster(target, path, tell, everything=False)
+        take_down_cluster(target, path, everything=False)
         return
     end_agents(executor, str(path))
-    tell(f"{path}: what was made for its agents is deleted; results stay")
+    LOG.info(f"{path}: what was made for its agents is deleted; results stay")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,22 +12,24 @@ from deployer.config.project import Project
 from deployer.errors import CloudError, ConfigError, DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.model import SweepPath
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_count, format_usd
+
+LOG = logging.getLogger(__name__)
 
 Describe = Callable[[BaseException], Iterable[str]]
 
 
 @contextmanager
-def telling_remains(describe: Describe, tell: Tell) -> Iterator[None]:
+def telling_remains(describe: Describe) -> Iterator[None]:
     """If the work inside fails or is interrupted, say what still exists."""
     try:
         yield
     except BaseException as failure:
         for line in dict.fromkeys(describe(failure)):
-            tell(line)
+            LOG.info(line)
         raise
 
 

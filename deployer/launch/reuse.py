@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_target
-from deployer.executors.target import Tell
 from deployer.images.code_state import list_changes
 from deployer.launch.code import settle_code
 from deployer.launch.lock.content import Lock
@@ -21,12 +21,12 @@ from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.reuse import plan_reuse
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
 
+LOG = logging.getLogger(__name__)
+
 MOST_NAMED = 10
 
 
-def prepare_reuse(
-    project: Project, request: Request, text: str, tell: Tell
-) -> tuple[Project, Request]:
+def prepare_reuse(project: Project, request: Request, text: str) -> tuple[Project, Request]:
     """Return the project for the server of the sweep `text`, and the request for the rest.
 
     Raises ConfigError where its code or data was another, or nothing of it can be reused.
@@ -39,13 +39,15 @@ def prepare_reuse(
         said = f"there is no lock file of {path} here, which says what code has run"
         raise ConfigError("--reuse", said, "leave --reuse out")
     lock = load_lock(kept)
-    settled = settle_code(project, tell)
+    settled = settle_code(project)
     _check_code(settled, request.file, lock, str(path))
     check_data(settled, lock)
     for line in list_differences(settled, lock):
-        tell(f"warning: {line}")
+        LOG.warning(line)
     found = plan_reuse(request.sweep, str(request.file), get_whole_snapshot(server, path))
-    tell(f"reusing {found.reused} of {found.expected} configurations, which {path} has finished")
+    LOG.info(
+        f"reusing {found.reused} of {found.expected} configurations, which {path} has finished"
+    )
     sweep = parse_sweep(dump_config(found.config), str(request.file))
     project = replace(choice.config, on=project.on, explicit_on=project.explicit_on)
     return project, replace(request, sweep=sweep, whole=request.sweep)

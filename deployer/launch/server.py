@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
@@ -13,10 +13,11 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Inside, Server
 
+LOG = logging.getLogger(__name__)
+
 
 def connect(
     project: Project,
-    tell: Callable[[str], None] = lambda _: None,
     *,
     bayes: bool = False,
     reading: bool = False,
@@ -33,8 +34,8 @@ def connect(
         return Server(client, get_viewer(client), embedded=False)
     if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
         if bayes:
-            target.check_bayes(tell)
-        return _connect_inside(target, tell, reading=reading)
+            target.check_bayes()
+        return _connect_inside(target, reading=reading)
     from deployer.backend.data_folder import is_served
     from deployer.backend.server.daemon import read_key, revive_backend, start_backend
 
@@ -45,7 +46,7 @@ def connect(
         raise BackendStopped("the embedded backend is stopped", "deployer backend up")
     backend = start_backend(project.known_data or backend_folder())
     if trouble := backend.describe_trouble():
-        tell(f"warning: {trouble.message} ({trouble.hint})")
+        LOG.warning(f"{trouble.message} ({trouble.hint})")
     key_file = f"{backend.data} (deployer backend)"
     client = Client(backend.url, read_key(backend.data), key_file, near=True)
     return Server(
@@ -56,9 +57,9 @@ def connect(
     )
 
 
-def _connect_inside(target: Target, tell: Callable[[str], None], *, reading: bool) -> Server:
+def _connect_inside(target: Target, *, reading: bool) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
-    hosted = target.open_backend(tell, make=not reading)
+    hosted = target.open_backend(make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
     inside = Inside(target.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user)
     return Server(client, get_viewer(client), embedded=True, inside=inside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from deployer.config.project import Project
 from deployer.executors.base import Executor
 from deployer.executors.deadline import find_end
 from deployer.executors.registry import find_target
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import apply_plan, choose_bound, plan_agents
@@ -32,6 +33,8 @@ from deployer.sweeps.records import Records
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,6 @@ def start_agents(
     server: Server,
     executor: Executor,
     sweep: Sweep,
-    tell: Tell,
     *,
     one_run: bool = False,
     max_seconds: float | None = None,
@@ -79,7 +81,7 @@ def start_agents(
     check_reach(target, server.url, server.inside)
     one_run = one_run or any(map(takes_one_run, executor.list_agents(str(path))))
     if one_run and (warning := warn_about_deadline(target)):
-        tell(f"warning: {warning}")
+        LOG.warning(warning)
     bound, deadline = choose_bound(project, target, one_run), find_end(max_seconds, time.time())
     plan = plan_agents(
         server,
@@ -96,10 +98,10 @@ def start_agents(
         warn_about_port(target, sweep.config, plan.asked),
     ):
         if warning:
-            tell(f"warning: {warning}")
+            LOG.warning(warning)
     if sweep.state == "PAUSED" and plan.agents:
         said = "is PAUSED: agents wait and hold their GPUs until"
-        tell(f"{path} {said}: deployer sweep resume {path}")
+        LOG.info(f"{path} {said}: deployer sweep resume {path}")
     server.note_user()
     Records.load().note(str(path), on=target.name)
     plan = before(plan)
@@ -109,13 +111,13 @@ def start_agents(
     return Launch(project, target, server, executor, path, agents, wanted, expected)
 
 
-def drain_surplus(launch: Launch, replicas: int | None, tell: Tell) -> None:
+def drain_surplus(launch: Launch, replicas: int | None) -> None:
     """Drain agents beyond the number that the user gave, idle ones first."""
     if replicas is None or launch.packer or not launch.agents:
         return
     runs = list_runs(launch.server.client, launch.path)
     if leaving := scale_down(launch.executor, launch.path, replicas, runs):
-        tell(f"draining {', '.join(leaving)}: {format_count(replicas, 'agent')} asked for")
+        LOG.info(f"draining {', '.join(leaving)}: {format_count(replicas, 'agent')} asked for")
 
 
 class Start(Protocol):
@@ -128,7 +130,6 @@ class Start(Protocol):
         executor: Executor,
         path: SweepPath,
         request: Request,
-        tell: Tell,
     ) -> Launch:
         """Return the sweep with its agents; raises DeployerError."""
 
@@ -139,12 +140,11 @@ def start_asked(
     executor: Executor,
     path: SweepPath,
     request: Request,
-    tell: Tell,
 ) -> Launch:
     """Start as many agents as are asked for, after the lock file is written."""
     target = find_target(project)
-    project, packer = settle_packing(project, target, request.packing, executor, path, tell)
-    launch = start_patiently(project, server, executor, path, request, tell)
+    project, packer = settle_packing(project, target, request.packing, executor, path)
+    launch = start_patiently(project, server, executor, path, request)
     return replace(launch, packer=packer)
 
 
@@ -154,14 +154,13 @@ def start_patiently(
     executor: Executor,
     path: SweepPath,
     request: Request,
-    tell: Tell,
     narrow: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> Launch:
     """Write the lock file and start the agents that `narrow` leaves of the plan."""
 
     def record(plan: Plan) -> Plan:
         target = find_target(project)
-        write_lock(Planned(project, request, server, target, executor, path, plan), tell)
+        write_lock(Planned(project, request, server, target, executor, path, plan))
         return narrow(plan)
 
     def start() -> Launch:
@@ -170,11 +169,10 @@ def start_patiently(
             server,
             executor,
             get_sweep(server.client, path),
-            tell,
             one_run=request.one_run,
             max_seconds=request.max_seconds,
             expected=request.sweep.expected,
             before=record,
         )
 
-    return ask_patiently(server, start, tell)
+    return ask_patiently(server, start)

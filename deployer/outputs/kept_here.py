@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deployer.config.paths import outputs_folder
 from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
 from deployer.data.tree import Entry, check_path
+
+LOG = logging.getLogger(__name__)
 
 
 class RunFolder(FolderStore):
@@ -46,12 +49,11 @@ class RunFolder(FolderStore):
                     yield f"{path} is a copy of {leads_to}, to which it is a link"
 
 
-def open_run_here(sweep_id: str, run_id: str, tell: Callable[[str], None] | None = None) -> Store:
-    """Return what a run on this machine has written; `tell` learns what becomes of its links."""
+def open_run_here(sweep_id: str, run_id: str) -> Store:
+    """Return what a run on this machine has written, and say what becomes of its links."""
     found = RunFolder(_folder_of(sweep_id) / check_path(run_id))
-    if tell:
-        for line in found.describe_links():
-            tell(f"run {run_id}: {line}")
+    for line in found.describe_links():
+        LOG.info(f"run {run_id}: {line}")
     return found
 
 

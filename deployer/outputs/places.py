@@ -69,21 +69,19 @@ class Places:
 
 
 @contextmanager
-def open_places(
-    config: Project, server: Server, path: SweepPath, tell: Callable[[str], None]
-) -> Iterator[Places]:
+def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Places]:
     """Give the places of a sweep's outputs; what has to be opened for it is closed at the end.
 
     A folder of this machine comes first where agents run here; otherwise what they left there
     before they went elsewhere is the last to look at, after the volume of a cluster.
     """
     family = list_family(server, path)
-    here = partial(open_run_here, tell=tell)
+    here = partial(open_run_here)
     objects, target = _find_objects(config.outputs), find_target(config)
     if target.runs_here:
         yield Places(server.client, path, family, [here, *objects])
         return
-    with SharedVolume(lambda: target.open_outputs(tell)) as volume:
+    with SharedVolume(lambda: target.open_outputs()) as volume:
         yield Places(server.client, path, family, objects, [volume.open_run, here])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from functools import partial
 
 from deployer.model import SweepPath
@@ -14,11 +14,13 @@ from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
+LOG = logging.getLogger(__name__)
+
 RUNS_AT_ONCE = 1000  # between two words of how far it is
 
 
 def get_metric_histories(
-    server: Server, snapshot: Snapshot, metric: str, tell: Callable[[str], None]
+    server: Server, snapshot: Snapshot, metric: str
 ) -> dict[str, tuple[float, ...]]:
     """Return the values of a metric that each run has logged, by run id, in order.
 
@@ -28,7 +30,7 @@ def get_metric_histories(
     found: dict[str, tuple[float, ...]] = {}
     for start in range(0, len(runs), RUNS_AT_ONCE):
         if len(runs) > RUNS_AT_ONCE:
-            tell(f"reading histories: {start} of {len(runs)} runs")
+            LOG.info(f"reading histories: {start} of {len(runs)} runs")
         part = runs[start : start + RUNS_AT_ONCE]
         logged = get_logged(server.client, snapshot.sweep.path, part, metric)
         for run_id, values in logged.items():

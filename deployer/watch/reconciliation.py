@@ -5,7 +5,8 @@ Level-triggered as the watching itself. Returns what it did as sentences and pri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,6 +38,8 @@ from deployer.watch.restarts import (
     takes_runs,
 )
 from deployer.watch.status import AgentStatus, Status, get_status
+
+LOG = logging.getLogger(__name__)
 
 
 def build_stopped(path: SweepPath, command: str) -> BackendError:
@@ -86,7 +89,6 @@ class Reconciler:
     wanted: int | None
     starter: Starter
     expected: int | None
-    tell: Callable[[str], None]
     pending_timeout: PendingTimeout = field(default_factory=PendingTimeout)
     packer: Packer | None = None
     _now: float = 0.0
@@ -145,7 +147,7 @@ class Reconciler:
             if self.packer:
                 self.wanted = self.packer.look(status, self._now)
             for sentence in self.executor.heal():
-                self.tell(sentence)
+                LOG.info(sentence)
             self._reduce(status)
             return self._leave_bad_nodes(status) or self._replace(status)
         except (KubeError, AgentError) as error:
@@ -157,7 +159,7 @@ class Reconciler:
         try:
             self.executor.stop(names)
         except KubeError as error:
-            self.tell(f"{error.message}; end them: deployer down {self.path}")
+            LOG.info(f"{error.message}; end them: deployer down {self.path}")
 
     def _note_dismissals(self, status: Status) -> None:
         """Remember who was dismissed, which the executor forgets; not who came back.
@@ -191,12 +193,12 @@ class Reconciler:
         if status.results.unlogged and not self._doubted_metric:
             self._doubted_metric = True
             results = read_dropped(self.server, status.results)
-            self.tell(f"warning: {list_metric_doubts(results)[0]}")
+            LOG.warning(f"{list_metric_doubts(results)[0]}")
 
     def _revive(self) -> None:
         try:
             if self.server.revive():
-                self.tell("the embedded backend had died and is started again")
+                LOG.info("the embedded backend had died and is started again")
         except BackendStopped as error:
             left = any(agent.alive for agent in self.executor.list_agents(str(self.path)))
             raise build_stopped(self.path, "watch" if left else "agents up") from error
@@ -216,7 +218,7 @@ class Reconciler:
             if run.run_id not in self._stopped:
                 stop_run(self.server.client, run)
                 self._stopped.add(run.run_id)
-                self.tell(f"stopped {run.run_id}: its configuration runs or ran already")
+                LOG.info(f"stopped {run.run_id}: its configuration runs or ran already")
         if status.overshooting:
             set_sweep_state(
                 self.server.client, get_sweep(self.server.client, self.path), "FINISHED"
@@ -235,12 +237,12 @@ class Reconciler:
         self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, status.agents)
         for node in find_bad_nodes(rows, self._attempt_nodes, self._bad_nodes):
             self._bad_nodes.add(node.name)
-            self.tell(node.sentence())
+            LOG.info(node.sentence())
         own = [a for a in status.agents if takes_runs(a) and not a.foreign]
         lacks = {a.name: find_lack(a) for a in own if not self._is_fruitless(a.name)}
         for name, lack in lacks.items():
             if lack:
-                self.tell(f"{name}: {lack}; it is made again")
+                LOG.info(f"{name}: {lack}; it is made again")
         sitting = [a.name for a in own if a.node in self._bad_nodes or lacks.get(a.name)]
         if sitting:
             self._moving.update(sitting)
@@ -261,7 +263,7 @@ class Reconciler:
         if leaving:
             self.executor.drain(leaving)
             asked = count_asked(status)
-            self.tell(f"{', '.join(leaving)}: leave after their runs, since {asked} were asked for")
+            LOG.info(f"{', '.join(leaving)}: leave after their runs, since {asked} were asked for")
 
     @property
     def _counts_by_list(self) -> bool:
@@ -300,11 +302,11 @@ class Reconciler:
             if error.passing:
                 self._fruitless.update({name: self._fruitless[name] - 1 for name in names})
                 raise
-            self.tell(error.message)
+            LOG.info(error.message)
             return False
         if started := [name for name in names if name not in found]:
             again = " again" if {*started} & self._ours else ""
-            self.tell(f"started{again}: {', '.join(started)}")
+            LOG.info(f"started{again}: {', '.join(started)}")
         return True
 
     def _explain(self, status: Status, names: tuple[str, ...]) -> None:
@@ -324,4 +326,4 @@ class Reconciler:
     def _tell_once(self, sentence: str) -> None:
         if sentence not in self._told:
             self._told.add(sentence)
-            self.tell(sentence)
+            LOG.info(sentence)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from deployer.executors.plan import build_plan
 from deployer.launch.agents import stop_notice
 from deployer.model import Agent, Ending, Plan, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
-from tests.agent.conftest import PATIENCE_SECONDS, Bench, wait_for
+from tests.agent.conftest import Bench, wait_for
 from tests.faults.disk import small_disk
 
 pytestmark = pytest.mark.slow
@@ -226,12 +225,13 @@ class Lasting(LocalExecutor):
         return 34.0
 
 
-def test_who_does_not_end_is_named_while_everybody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_does_not_end_is_named_while_everybody_waits(
+    monkeypatch: pytest.MonkeyPatch, told: list[str]
+) -> None:
     monkeypatch.setattr(stop_notice, "SILENT_SECONDS", 0.0)
-    told: queue.Queue[str] = queue.Queue()
-    with stop_notice.tell_who_lasts(Lasting({}), "e/p/s", told.put):
-        said = told.get(timeout=PATIENCE_SECONDS)
-    assert said == "waiting for s-a2 (run r1): 34 s at most, then killed"
+    with stop_notice.tell_who_lasts(Lasting({}), "e/p/s"):
+        wait_for(lambda: told, "its name")
+    assert told == ["waiting for s-a2 (run r1): 34 s at most, then killed"]
 
 
 def test_an_agent_that_cannot_start_is_an_error_with_its_words(

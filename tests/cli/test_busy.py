@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from rich.console import Console
 
 from deployer.cli.output.busy import Busy
@@ -22,10 +24,10 @@ def test_after_a_silence_is_shown_what_lasts_how_long() -> None:
     assert draw(busy) == ""
     now += 3.0
     assert draw(busy).endswith("3 s beginning")
-    busy.tell("waiting for the cluster")
+    busy.handle(logging.makeLogRecord({"msg": "creating the cluster"}))
     assert draw(busy) == ""
     now += 125.0
-    assert draw(busy).endswith("2 min waiting for the cluster")
+    assert draw(busy).endswith("2 min creating the cluster")
     assert len(draw(busy, width=20)) <= 20
     assert "\N{HORIZONTAL ELLIPSIS}" in draw(busy, width=20)
 

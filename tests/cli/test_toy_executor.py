@@ -76,14 +76,13 @@ def toy() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("toy")
 def test_a_sweep_runs_on_an_executor_of_ones_own(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    project: Project, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     """By the Python API, which goes the same way as the command."""
     monkeypatch.chdir(project.folder)
     project.write_grid(lrs="[2.0]")
     assert list_names()[-1] == "toy"
-    told: list[str] = []
-    launch = api.up("grid.yaml", on="toy", replicas=2, tell=told.append)
+    launch = api.up("grid.yaml", on="toy", replicas=2)
     assert [agent.name for agent in launch.agents] == list(STARTED)
     assert f"created sweep {launch.sweep_path}" in told
     assert [s.sweep_state for s in api.watch(launch.server, launch.sweep_path, on="toy")]

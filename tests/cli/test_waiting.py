@@ -421,7 +421,7 @@ def is_alive(process_id: int) -> bool:
 
 def test_what_was_waited_for_in_vain_leaves_less_time_until_the_sweep_is_watched() -> None:
     waiting = Waiting()
-    waiting.begin_command(lambda _: None)
+    waiting.begin_command()
     assert waiting.limit(TIMEOUTS_SECONDS) == TIMEOUTS_SECONDS
     waiting.note("W&B", 20.0)
     assert waiting.limit(TIMEOUTS_SECONDS) == (5.0, 10.0)
@@ -433,7 +433,7 @@ def test_what_was_waited_for_in_vain_leaves_less_time_until_the_sweep_is_watched
     assert waiting.limit(TIMEOUTS_SECONDS) == (5.0, 10.0)
     waiting.begin_examination()
     assert waiting.limit(TIMEOUTS_SECONDS) == (2.0, 2.0)
-    waiting.begin_command(lambda _: None)
+    waiting.begin_command()
     assert waiting.limit(TIMEOUTS_SECONDS) == TIMEOUTS_SECONDS
     waiting.begin_watching()
     assert waiting.limit(TIMEOUTS_SECONDS) == TIMEOUTS_SECONDS

@@ -32,16 +32,16 @@ def read(folder: Path, data: str) -> Project:
 
 def put(project: Project, source: Path, name: str | None = None, unpacked: bool = True) -> str:
     data = data_sets.find_data(project, name)
-    return data_sets.put(project, data, str(source), QUIET, print, unpacked).target
+    return data_sets.put(project, data, str(source), QUIET, unpacked).target
 
 
 def bring(project: Project) -> data_sets.Transfer:
-    return data_sets.bring(project, data_sets.find_data(project, None), QUIET, print)
+    return data_sets.bring(project, data_sets.find_data(project, None), QUIET)
 
 
 def list_states(project: Project) -> list[tuple[int, str]]:
     with collect_refusals() as refusals:
-        found = list(data_sets.list_places(project, print, refusals))
+        found = list(data_sets.list_places(project, refusals))
     return [(one.files, one.state) for one in found]
 
 
@@ -59,13 +59,13 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     assert read_tree(FolderStore(tmp_path / "held")) == content
     assert list_states(project) == [(2, "whole")]
     data = data_sets.find_data(project, "data")
-    data_sets.get(project, data, tmp_path / "out", QUIET, print)
+    data_sets.get(project, data, tmp_path / "out", QUIET)
     assert read_tree(FolderStore(tmp_path / "out")) == content
     assert "is kept on this machine, where runs see it" in refuse(lambda: bring(project))[0]
-    data_deletion.delete(project, data, False, print)
+    data_deletion.delete(project, data, False)
     assert not (tmp_path / "held").exists()
     gone = "data set data is not there where runs on local see it: nothing was deleted"
-    for act in (data_deletion.check_deletable, lambda *of: data_deletion.delete(*of, print)):
+    for act in (data_deletion.check_deletable, data_deletion.delete):
         said, hint = refuse(lambda act=act: act(project, data, False))  # type: ignore[misc]
         assert said == gone
         assert hint.startswith("deployer data list")
@@ -80,7 +80,7 @@ def test_what_is_in_a_cluster_has_a_folder_here_for_runs_here(tmp_path: Path) ->
     assert list_states(other) == [(0, "missing")]
 
 
-def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path) -> None:
+def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path, told: list[str]) -> None:
     archive = write_tar(tmp_path / "set.tar.gz", {"set/a": b"1"})
     project = read(tmp_path / "project", "{path: /data, folder: held}")
     put(project, archive, unpacked=False)
@@ -89,9 +89,8 @@ def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path) -> None:
     assert [entry.path for entry in held.list_entries()] == ["set.tar.gz", "set/a"]
     assert list((paths.data_folder() / "unpacking").iterdir()) == []
     archive.rename(tmp_path / "set.tar.zst")
-    told: list[str] = []
     data = project.data[0]
-    data_sets.put(project, data, str(tmp_path / "set.tar.zst"), QUIET, told.append, True)
+    data_sets.put(project, data, str(tmp_path / "set.tar.zst"), QUIET, True)
     assert told[0].startswith("set.tar.zst is put as the file that it is")
     (tmp_path / "set.tar.zst").rename(archive)
     kept = read(tmp_path / "kept", "{path: /data, folder: held, unpack: false}")
@@ -166,7 +165,7 @@ def test_an_object_store_is_brought_here_once(object_server: ObjectServer, tmp_p
     assert (second.files, second.equal_files) == (2, 1)
     held = {path.name for path in Path(first.target).rglob("*") if path.is_file()}
     assert held == {"a", "b", "own", ORIGIN_NOTE}
-    data_deletion.delete(project, project.data[0], True, print)
+    data_deletion.delete(project, project.data[0], True)
     assert store.list_entries() == []
     assert "there is nothing" in refuse(lambda: bring(project))[0]
 
@@ -192,7 +191,7 @@ def test_an_archive_in_an_object_store_is_unpacked_once(
     again = bring(project).copied
     assert again is not None
     assert (again.files, again.equal_files) == (2, 1)
-    data_deletion.delete(project, project.data[0], True, print)
+    data_deletion.delete(project, project.data[0], True)
     with pytest.raises(DataError):
         bring(project)
 
@@ -218,10 +217,10 @@ def test_places_that_make_no_sense(tmp_path: Path) -> None:
     around = read(tmp_path / "around", "{path: /data, folder: ../held}")
     inside = tmp_path / "held/copy"
     data = around.data[0]
-    assert "lies inside" in refuse(lambda: data_sets.get(around, data, inside, QUIET, print))[0]
+    assert "lies inside" in refuse(lambda: data_sets.get(around, data, inside, QUIET))[0]
     assert "is neither a file nor a folder" in refuse(lambda: put(project, Path("/dev/null")))[0]
-    assert all(refuse(lambda: data_sets.get(project, data, Path("/proc/x"), QUIET, print)))
-    said, _ = refuse(lambda: data_sets.put(project, data, "", QUIET, print, True))
+    assert all(refuse(lambda: data_sets.get(project, data, Path("/proc/x"), QUIET)))
+    said, _ = refuse(lambda: data_sets.put(project, data, "", QUIET, True))
     assert said == "SOURCE: is empty"
     under_a_file = read(tmp_path / "project", "{path: /data, folder: a/b}")
     assert refuse(lambda: put(under_a_file, tmp_path / "project/deployer.yaml")) == (
@@ -230,7 +229,7 @@ def test_places_that_make_no_sense(tmp_path: Path) -> None:
     )
     key = "s3://AKIA:hidden@bucket/x"
     data = project.data[0]
-    said, hint = refuse(lambda: data_sets.put(project, data, key, QUIET, print, True))
+    said, hint = refuse(lambda: data_sets.put(project, data, key, QUIET, True))
     assert "hidden" not in said + hint
 
 
@@ -251,7 +250,7 @@ def test_a_copy_that_was_broken_off_is_not_handed_on(tmp_path: Path) -> None:
     with pytest.raises(ConfigError), held.copying():
         raise ConfigError("broken", "off")
     data = project.data[0]
-    said, hint = refuse(lambda: data_sets.get(project, data, tmp_path / "out", QUIET, print))
+    said, hint = refuse(lambda: data_sets.get(project, data, tmp_path / "out", QUIET))
     assert said == f"data set data: a copy to {held} is under way, or was broken off"
     assert hint == "deployer data put SOURCE data, with the same SOURCE"
 
@@ -270,5 +269,5 @@ def test_a_data_set_that_cannot_be_read_is_an_error_after_the_list(tmp_path: Pat
     with pytest.raises(DataError, match="is no folder"):
         list_states(project)
     with pytest.raises(DataError), collect_refusals() as refusals:
-        found = list(data_sets.list_places(project, print, refusals))
+        found = list(data_sets.list_places(project, refusals))
     assert [one.state for one in found] == [f"{tmp_path / 'deployer.yaml'} is no folder", "missing"]

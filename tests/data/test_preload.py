@@ -49,7 +49,7 @@ class Kill(Silence):
 
 def bring(origin: Foreign, place: FolderStore, kill_after: int = 10**6, archive: str = "") -> bool:
     entries = origin.list_entries()
-    return preload(origin, entries, place, archive, Kill(kill_after), print) is not None
+    return preload(origin, entries, place, archive, Kill(kill_after)) is not None
 
 
 def test_a_preload_that_is_killed_goes_on_behind_the_last_note(tmp_path: Path) -> None:

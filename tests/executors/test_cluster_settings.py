@@ -19,8 +19,7 @@ SETTINGS = dict(re.findall(r"^## (.+?)$.*?```yaml\n(.*?)```", PAGE, re.MULTILINE
 def build_pod(folder: Path, cluster: str) -> dict[str, Any]:
     (folder / "deployer.yaml").write_text(SETTINGS[cluster])
     plan = build_plan("team/digits/ab12cd34", "http://server", str(folder), 1)
-    said: list[str] = []
-    manifests = find_target(read_project(folder)).preview(plan, 0.0, said.append)
+    manifests = find_target(read_project(folder)).preview(plan, 0.0)
     [job] = [one for one in manifests if isinstance(one, dict) and one["kind"] == "Job"]
     pod: dict[str, Any] = job["spec"]["template"]["spec"]
     return pod

@@ -41,20 +41,12 @@ def spec(cloud: Cloud, tmp_path: Path) -> ClusterSpec:
 
 
 @pytest.fixture
-def told() -> list[str]:
-    """Return what was told while a cluster was made or removed."""
-    return []
-
-
-@pytest.fixture
-def make(spec: ClusterSpec, told: list[str]) -> Callable[[], CloudCluster]:
+def make(spec: ClusterSpec) -> Callable[[], CloudCluster]:
     """Return what `deployer gke up` calls, by a clock of its own."""
 
     def ensure() -> CloudCluster:
         clock = Clock()
-        return ensure_cluster(
-            open_client(), spec, tell=told.append, now=clock.now, sleep=clock.sleep
-        )
+        return ensure_cluster(open_client(), spec, now=clock.now, sleep=clock.sleep)
 
     return ensure
 

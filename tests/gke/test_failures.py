@@ -80,7 +80,7 @@ def test_a_failed_operation_is_told_in_googles_words(
     cloud.set_operation_seconds(0.01)
     cloud.fail("CreateCluster", fault)
     begun = gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project, gke.owner))
-    ended = wait_for_operation(gke, begun, Waiter(tell=lambda _: None))
+    ended = wait_for_operation(gke, begun, Waiter())
     told = explain_operation(gke, ended)
     assert told.message.startswith(f"creating cluster {NAME} in {FIRST} failed: ")
     assert " ".join(fault.message.split()) in told.message

@@ -48,7 +48,7 @@ def test_a_cluster_carries_the_latest_known_end(cloud: Cloud, spec: ClusterSpec)
     """Once it is made, and after each `up --max-time`; one without it leaves no end known."""
     gke, clock = open_client(), Clock()
     ends = [build_expiry(1_800_000_000.0 + 3600 * hours) for hours in range(3)]
-    ensure_cluster(gke, spec, expires=ends[1], tell=lambda _: None, sleep=clock.sleep)
+    ensure_cluster(gke, spec, expires=ends[1], sleep=clock.sleep)
     for wanted, expected in ((ends[0], ends[1]), (ends[2], ends[2]), ("", None)):
         mark_expiry(gke, gke.list_clusters().clusters[0], wanted)
         wait_for_rest(cloud)
@@ -155,7 +155,6 @@ def test_an_operation_without_progress_is_not_waited_for_for_ever(
         ensure_cluster(
             open_client(),
             spec,
-            tell=lambda _: None,
             now=clock.now,
             sleep=lambda seconds: clock.sleep(100 * seconds),
         )
@@ -168,9 +167,7 @@ def test_room_is_waited_for(cloud: Cloud, spec: ClusterSpec, told: list[str]) ->
     cloud.fail("CreateCluster", old_stockout(FIRST), at=FIRST)
     cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND, times=2)
     clock = Clock()
-    made = ensure_cluster(
-        open_client(), spec, wait_seconds=60, tell=told.append, now=clock.now, sleep=clock.sleep
-    )
+    made = ensure_cluster(open_client(), spec, wait_seconds=60, now=clock.now, sleep=clock.sleep)
     assert made.location == FIRST
     assert any(line.startswith("no room now; trying again in 2 s, for ") for line in told)
     assert count(cloud, "CreateCluster") == 3
@@ -207,7 +204,7 @@ def test_reading_is_repeated_when_trouble_passes(cloud: Cloud, make: Make) -> No
 
 
 def test_ctrl_c_leaves_what_the_next_call_goes_on_with(
-    cloud: Cloud, spec: ClusterSpec, make: Make, told: list[str]
+    cloud: Cloud, spec: ClusterSpec, make: Make
 ) -> None:
     """Interrupted while Google works; the running operation is joined, not doubled."""
     cloud.set_operation_seconds(0.4)
@@ -216,7 +213,7 @@ def test_ctrl_c_leaves_what_the_next_call_goes_on_with(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ensure_cluster(open_client(), spec, tell=told.append, sleep=interrupt)
+        ensure_cluster(open_client(), spec, sleep=interrupt)
     assert cloud.get_cluster(NAME).status.name == "PROVISIONING"
     assert make().status == "RUNNING"
     assert cloud.changes == ("CreateCluster",)

@@ -15,19 +15,21 @@ from tests.gke.cloud import Cloud
 from tests.gke.rooms import NAME, open_client, read_spec
 
 
-def test_a_changed_specification_is_said_and_changes_nothing(cloud: Cloud, tmp_path: Path) -> None:
+def test_a_changed_specification_is_said_and_changes_nothing(
+    cloud: Cloud, tmp_path: Path, told: list[str]
+) -> None:
     cloud.set_operation_seconds(0.03)
     gke, spec = open_client(), read_spec(tmp_path)
-    ensure_cluster(gke, spec, tell=lambda _: None)
-    before, told = cloud.changes, list[str]()
-    ensure_cluster(gke, spec, tell=told.append)
+    ensure_cluster(gke, spec)
+    before = cloud.changes
+    ensure_cluster(gke, spec)
     assert told == []
     larger = replace(spec, gpus=(replace(spec.gpus[0], max_nodes=99), *spec.gpus[1:]))
-    ensure_cluster(gke, larger, tell=told.append)
+    ensure_cluster(gke, larger)
     [line] = told
     assert line.startswith("pool gpu-1 is not as the specification says now and stays as it is")
     told.clear()
-    ensure_cluster(gke, spec.limit_nodes(7200), tell=told.append)
+    ensure_cluster(gke, spec.limit_nodes(7200))
     assert told == [
         "nodes of pool gpu-1 have no time limit of Google's, as when it was made; "
         "deployer gke down, then up, makes it anew"
@@ -38,12 +40,12 @@ def test_a_changed_specification_is_said_and_changes_nothing(cloud: Cloud, tmp_p
 def test_the_next_choice_is_added_until_all_are_there(cloud: Cloud, tmp_path: Path) -> None:
     cloud.set_operation_seconds(0.03)
     gke, spec = open_client(), read_spec(tmp_path)
-    cluster = ensure_cluster(gke, spec, tell=lambda _: None)
+    cluster = ensure_cluster(gke, spec)
     for index in range(1, len(spec.gpus)):
-        pool = add_next_pool(gke, spec, cluster, lambda _: None)
+        pool = add_next_pool(gke, spec, cluster)
         assert pool is not None
         assert pool.name == spec.pool_names[index]
-    assert add_next_pool(gke, spec, cluster, lambda _: None) is None
+    assert add_next_pool(gke, spec, cluster) is None
     assert cloud.changes.count("CreateNodePool") == len(spec.gpus) - 1
 
 
@@ -51,7 +53,7 @@ def test_a_cluster_that_broke_later_is_not_deleted(cloud: Cloud, tmp_path: Path)
     """There may be work in it, so only `down` may do that."""
     cloud.set_operation_seconds(0.03)
     gke, spec = open_client(), read_spec(tmp_path)
-    ensure_cluster(gke, spec, tell=lambda _: None)
+    ensure_cluster(gke, spec)
     before = cloud.changes
     system = cloud.get_cluster(NAME).node_pools[0]
     system.status = NodePool.Status.ERROR
@@ -59,7 +61,7 @@ def test_a_cluster_that_broke_later_is_not_deleted(cloud: Cloud, tmp_path: Path)
         StatusCondition(code=StatusCondition.Code.CA_EXPIRING, message="The CA expires.")
     ]
     with pytest.raises(CloudError) as told:
-        ensure_cluster(gke, spec, tell=lambda _: None)
+        ensure_cluster(gke, spec)
     assert told.value.message.endswith("is RUNNING, but its system pool is not: The CA expires.")
     assert told.value.reason == "CA_EXPIRING"
     assert told.value.hint == "deployer gke down, then deployer gke up"

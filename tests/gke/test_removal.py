@@ -31,13 +31,11 @@ Do = Callable[[], object]
 
 
 @pytest.fixture
-def remove(spec: ClusterSpec, told: list[str]) -> Callable[[], Inventory]:
+def remove(spec: ClusterSpec) -> Callable[[], Inventory]:
     """Return what removes it."""
     clock = Clock()
     terms = Terms(sure=True)
-    return lambda: remove_cluster(
-        open_client(), spec, told.append, clock.now, clock.sleep, terms=terms
-    )
+    return lambda: remove_cluster(open_client(), spec, clock.now, clock.sleep, terms=terms)
 
 
 def test_a_cluster_goes_with_its_disks_and_load_balancers(
@@ -65,9 +63,9 @@ def test_a_cluster_goes_from_every_state(
     if state == "ERROR":
         cloud.fail("CreateCluster", internal().in_operation())
         with pytest.raises(CloudError):
-            ensure_cluster(gke, spec, tell=lambda _: None, sleep=Clock().sleep)
+            ensure_cluster(gke, spec, sleep=Clock().sleep)
     elif state == "STOPPING":
-        ensure_cluster(gke, spec, tell=lambda _: None, sleep=Clock().sleep)
+        ensure_cluster(gke, spec, sleep=Clock().sleep)
         cloud.set_operation_seconds(0.3)
         gke.delete_cluster(FIRST, NAME)
     else:
@@ -86,7 +84,7 @@ def begin(spec: ClusterSpec) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ensure_cluster(open_client(), spec, tell=lambda _: None, sleep=leave)
+        ensure_cluster(open_client(), spec, sleep=leave)
 
 
 DELETIONS = ("DeleteCluster", "disks.delete", "forwardingRules.delete")

@@ -97,7 +97,7 @@ def test_the_next_choice_of_gpus_is_added_when_pods_wait(
     made, clock = make(), Clock()
 
     def add() -> str | None:
-        pool = add_next_pool(open_client(), spec, made, lambda _: None, clock.now, clock.sleep)
+        pool = add_next_pool(open_client(), spec, made, clock.now, clock.sleep)
         return pool.name if pool else None
 
     assert (add(), add()) == ("gpu-2", None)
@@ -122,5 +122,5 @@ def test_a_deletion_that_fails_again_and_again_is_told(
     cloud.fail("DeleteCluster", internal().in_operation(), times=math.inf)
     clock, terms = Clock(), Terms(sure=True)
     with pytest.raises(CloudError, match="Internal error encountered"):
-        remove_cluster(open_client(), spec, lambda _: None, clock.now, clock.sleep, terms=terms)
+        remove_cluster(open_client(), spec, clock.now, clock.sleep, terms=terms)
     assert cloud.get_cluster(NAME).status.name == "ERROR"

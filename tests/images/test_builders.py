@@ -77,7 +77,7 @@ def test_no_password_is_an_argument(programs: Path, name: str) -> None:
     builder = choose_builder(name, os.environ)
     login = Credentials("carol", "s3cret", "the test")
     with write_auth_file(login, "r.example", {"HOME": str(programs)}) as folder:
-        builder.push("r.example/x:1", Login(folder, programs), "r.example", lambda _: None)
+        builder.push("r.example/x:1", Login(folder, programs), "r.example")
     called = log.read_text().splitlines()[-1]
     assert "push" in called
     assert "s3cret" not in called
@@ -110,7 +110,7 @@ def test_an_image_is_asked_for_what_bayes_needs(
 
 
 def test_how_a_build_is_told(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     log = tmp_path / "log"
     # An image is only there once it was built.
@@ -125,8 +125,7 @@ def test_how_a_build_is_told(
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:hidden@index.example/simple")
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/authorities.pem")
     settings = ImageConfig(build_args={"BASE": "python:3"}, builder="docker")
-    told: list[str] = []
-    reference, builder = build_image(settings, project, os.environ, told.append)
+    reference, builder = build_image(settings, project, os.environ)
     assert builder.name == "docker"
     assert told[-1].startswith(f"built {reference}: 4 kB, ")
     build = next(line for line in log.read_text().splitlines() if " build " in line)
@@ -139,14 +138,14 @@ def test_how_a_build_is_told(
     tag = reference.rpartition(":")[2]
     config = {"Labels": {"org.opencontainers.image.version": tag}}
     Path(f"{log}.labels").write_text(json.dumps([{"Config": config}]))
-    build_image(settings, project, os.environ, told.append)
+    build_image(settings, project, os.environ)
     assert told[-1] == f"{reference}: built already"
     again = Build(reference, project / "Dockerfile", project, "linux/amd64", {}, {}, anew=True)
-    builder.build(again, lambda _: None)
+    builder.build(again)
     assert "--no-cache --pull " in log.read_text()
     Path(f"{log}.labels").write_text(json.dumps([{"Config": {"Labels": None}}]))
     told.clear()
-    build_image(settings, project, os.environ, told.append)
+    build_image(settings, project, os.environ)
     assert told[0] == f"{reference} is there and not ours: it is built anew"
 
 

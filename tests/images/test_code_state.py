@@ -121,7 +121,7 @@ def test_a_diff_that_is_large_or_holds_a_secret_is_left_out(project: Path) -> No
     assert raised.value.hint
 
 
-def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
+def test_code_without_git_is_known_by_its_files(tmp_path: Path, told: list[str]) -> None:
     (tmp_path / "main.py").write_text("lr = 1\n")
     (tmp_path / "lib.py").touch()
     (tmp_path / "last.log").write_text("of the sweep before")
@@ -141,8 +141,7 @@ def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("lr = 1\n")
     (tmp_path / "lib.py").touch()
     (tmp_path / "last.log").write_text("of this one")
-    told: list[str] = []
-    assert restore_code(state, tmp_path, ENVIRONMENT, (), told.append) == Code(tmp_path)
+    assert restore_code(state, tmp_path, ENVIRONMENT, ()) == Code(tmp_path)
     assert told == ["warning: taken for what a run has written: last.log is another"]
 
 

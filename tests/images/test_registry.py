@@ -53,11 +53,10 @@ def _settings(registry: RunningRegistry, name: str = "team/trainer") -> ImageCon
     return ImageConfig(repository=f"{registry.address}/{name}")
 
 
-def test_load(running: RunningRegistry, tmp_path: Path) -> None:
+def test_load(running: RunningRegistry, tmp_path: Path, told: list[str]) -> None:
     file = _write_archive(tmp_path / "image.tar")
-    told: list[str] = []
     settings, environment = _settings(running), running.environment
-    loaded = load_image(file, settings, environment, told.append)
+    loaded = load_image(file, settings, environment)
     archive = read_archive(file)
     assert loaded.reference == f"{settings.repository}@{archive.digest}"
     assert loaded.uploaded_bytes == loaded.size_bytes == archive.size_bytes > 100_000
@@ -72,7 +71,7 @@ def test_load(running: RunningRegistry, tmp_path: Path) -> None:
     assert there is not None
     assert there.digest == archive.digest
 
-    again = load_image(file, settings, environment, told.append)
+    again = load_image(file, settings, environment)
     assert (again.reference, again.uploaded_bytes) == (loaded.reference, 0)
     assert told[-1] == f"{settings.repository}:abc: the registry has it already"
     assert PASSWORD not in "".join(told)
@@ -82,11 +81,11 @@ def test_token_server(tmp_path: Path) -> None:
     file = _write_archive(tmp_path / "image.tar")
     with serve_registry(tmp_path / "registry", tokens=True) as registry:
         settings = _settings(registry)
-        loaded = load_image(file, settings, registry.environment, lambda _: None)
+        loaded = load_image(file, settings, registry.environment)
         assert loaded.uploaded_bytes == loaded.size_bytes
         wrong = {**registry.environment, "DEPLOYER_REGISTRY_PASSWORD": "wrong"}
         with pytest.raises(ImageError, match=r"cannot log in to .* as carol") as raised:
-            load_image(file, settings, wrong, lambda _: None)
+            load_image(file, settings, wrong)
         assert raised.value.message.endswith("401 Unauthorized")
 
 
@@ -114,7 +113,7 @@ def test_the_login_goes_to_no_host_that_an_answer_names(tmp_path: Path) -> None:
             settings, given = _settings(registry), registry.environment
             file = _write_archive(tmp_path / "image.tar")
             with pytest.raises(ImageError) as raised:
-                load_image(file, settings, given, lambda _: None)
+                load_image(file, settings, given)
         server.shutdown()
     assert asked == [("PUT", None)]
     assert raised.value.message.endswith(f"sends us to {other}, which wants a login")
@@ -128,7 +127,7 @@ def test_refusals(running: RunningRegistry, tmp_path: Path) -> None:
 
     def refuse(environment: dict[str, str], settings: ImageConfig = settings) -> ImageError:
         with pytest.raises(ImageError) as raised:
-            load_image(file, settings, {"HOME": str(tmp_path), **environment}, lambda _: None)
+            load_image(file, settings, {"HOME": str(tmp_path), **environment})
         assert PASSWORD not in f"{raised.value} {raised.value.hint}"
         return raised.value
 
@@ -147,7 +146,7 @@ def test_refusals(running: RunningRegistry, tmp_path: Path) -> None:
     closed = refuse(given, replace(settings, repository="127.0.0.1:9/x"))
     assert closed.message == "cannot reach the registry 127.0.0.1:9: Connection refused"
     with pytest.raises(ConfigError, match="DEPLOYER_REGISTRY_CA: there is no file"):
-        load_image(file, settings, {**given, "DEPLOYER_REGISTRY_CA": "nowhere"}, lambda _: None)
+        load_image(file, settings, {**given, "DEPLOYER_REGISTRY_CA": "nowhere"})
 
 
 def test_no_tls_where_some_is_expected(running: RunningRegistry, tmp_path: Path) -> None:
@@ -156,7 +155,7 @@ def test_no_tls_where_some_is_expected(running: RunningRegistry, tmp_path: Path)
         settings = ImageConfig(repository=f"127.0.0.1:{server.server_port}/x")
         file = _write_archive(tmp_path / "image.tar")
         with pytest.raises(ImageError, match="does not speak TLS") as raised:
-            load_image(file, settings, running.environment, lambda _: None)
+            load_image(file, settings, running.environment)
         server.shutdown()
     assert "plain_http: true" in raised.value.hint
 
@@ -177,18 +176,18 @@ def test_an_image_under_our_tag_is_ours_only_by_its_label(
     settings, given = _settings(running, "foreign/trainer"), running.environment
     tag = read_inputs(settings, project).tag
     name = f"{settings.repository}:{tag}"
-    load_image(_write_archive(tmp_path / "a.tar", name), settings, given, lambda _: None)
+    load_image(_write_archive(tmp_path / "a.tar", name), settings, given)
     for find in (find_pushed, lambda *given: push_image(*given, lambda _: None)):
         with pytest.raises(ImageError, match=f"{tag} in the registry is not ours") as raised:
             find(settings, project, given)
         assert "--rebuild" in raised.value.hint
     ours = _write_archive(tmp_path / "b.tar", name, {INPUTS_LABEL: tag})
-    loaded = load_image(ours, settings, given, lambda _: None)
+    loaded = load_image(ours, settings, given)
     assert find_pushed(settings, project, given) == loaded.reference
-    assert push_image(settings, project, given, lambda _: None) == loaded.reference
+    assert push_image(settings, project, given) == loaded.reference
     nowhere = {**given, "PATH": str(tmp_path)}  # where nothing builds images
     with pytest.raises(ImageError, match="nothing here builds images"):
-        push_image(settings, project, nowhere, lambda _: None, rebuild=True)
+        push_image(settings, project, nowhere, rebuild=True)
 
 
 def test_files_that_are_no_images(tmp_path: Path) -> None:

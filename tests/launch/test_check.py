@@ -96,7 +96,7 @@ def test_what_a_template_says_in_vain_is_named_and_its_image_serves_the_backend(
         "WANDB_PROJECT takes runs out of their sweep: remove it from the agents' environment",
         "job.yaml: namespace team is not used: kubernetes: {namespace: team} in deployer.yaml is",
     ]
-    sets = [one for one in target.preview(draft, 0.0, print) if one["kind"] == "StatefulSet"]
+    sets = [one for one in target.preview(draft, 0.0) if one["kind"] == "StatefulSet"]
     assert sets[0]["spec"]["template"]["spec"]["containers"][0]["image"] == "own:3"
 
 

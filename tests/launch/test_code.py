@@ -16,7 +16,9 @@ from tests.project_files import read_project
 PATH = "team/digits/ab12cd34"
 
 
-def test_a_sweep_keeps_its_commit_and_a_new_one_gets_the_newest(tmp_path: Path) -> None:
+def test_a_sweep_keeps_its_commit_and_a_new_one_gets_the_newest(
+    tmp_path: Path, told: list[str]
+) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "deployer.yaml").write_text("code: git\n")
@@ -26,10 +28,9 @@ def test_a_sweep_keeps_its_commit_and_a_new_one_gets_the_newest(tmp_path: Path) 
     (folder / "train.py").touch()
     second = commit_all(folder)
     project = read_project(folder, PATH=os.environ["PATH"])
-    told: list[str] = []
-    assert settle_code(project, told.append).code.commit == second
-    assert settle_code(project, told.append, PATH).code.commit == first
-    assert settle_code(project, told.append, "team/digits/other").code.commit == second
+    assert settle_code(project).code.commit == second
+    assert settle_code(project, PATH).code.commit == first
+    assert settle_code(project, "team/digits/other").code.commit == second
     assert [line.rpartition(" ")[2] for line in told] == [second, first, second]
 
 
@@ -37,4 +38,4 @@ def test_code_from_git_is_not_that_of_an_image(tmp_path: Path) -> None:
     text = "code: git\non: kubernetes\nkubernetes: {image: x, code: image}\n"
     (tmp_path / "deployer.yaml").write_text(text)
     with pytest.raises(ConfigError, match="runs the code in the image, not that of git"):
-        settle_code(read_project(tmp_path), print)
+        settle_code(read_project(tmp_path))

@@ -63,9 +63,7 @@ def test_on_this_machine_it_is_for_each_gpu(
 ) -> None:
     project = read_project(tmp_path, Flags(replicas=replicas), CUDA_VISIBLE_DEVICES=gpus)
     target = find_target(project)
-    wanted, packer = settle_packing(
-        project, target, Packing(packing), target.open(), PATH, lambda _: None
-    )
+    wanted, packer = settle_packing(project, target, Packing(packing), target.open(), PATH)
     assert wanted.given_replicas == agents
     assert (packer is not None) == (packing is None)
 
@@ -108,16 +106,16 @@ def test_a_measurement_is_kept_with_its_sweep() -> None:
 
     measured = replace(fresh(True), levels=list(LEVELS), over=True, why="because")
     executor = LocalExecutor({})
-    packer = Packer(executor, "e/p/s", measured, print, drained={"s-a3"})
+    packer = Packer(executor, "e/p/s", measured, drained={"s-a3"})
     record: dict[str, Any] = json.loads(json.dumps(to_record(packer)))
-    again = from_record(record, executor, "e/p/s", fresh(True), print)
+    again = from_record(record, executor, "e/p/s", fresh(True))
     assert again.measurement.levels == LEVELS
     assert again.measurement.sentence() == ("2 agents per GPU: 118 steps/s (1: 72); because")
     # Those that were sent away are not missed.
     assert again.agents == 2 * 2 + 1
     # Another machine is measured anew.
-    assert from_record(record, executor, "e/p/s", fresh(False), print).measurement.levels == []
-    assert from_record({}, executor, "e/p/s", fresh(True), print).agents == 2
+    assert from_record(record, executor, "e/p/s", fresh(False)).measurement.levels == []
+    assert from_record({}, executor, "e/p/s", fresh(True)).agents == 2
 
 
 @pytest.mark.slow(seconds=25)
@@ -130,7 +128,7 @@ def test_a_sweep_is_measured_while_it_runs(backend: ServedBackend, tmp_path: Pat
     project = read_project(folder, **backend.environment, **path)
     said: list[str] = []
     request = Request(file, load_sweep(file), packing=Packing(None))
-    launch = pipeline.up(project, request, said.append)
+    launch = pipeline.up(project, request)
     packer = launch.packer
     assert packer
     # As if one alone were known to be so fast that two are not.
@@ -142,7 +140,6 @@ def test_a_sweep_is_measured_while_it_runs(backend: ServedBackend, tmp_path: Pat
         launch.executor,
         launch.path,
         folder,
-        said.append,
         wanted=launch.wanted,
         expected=launch.expected,
         packer=packer,

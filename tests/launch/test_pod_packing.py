@@ -49,7 +49,7 @@ def level(size: int, runs: float) -> Level:
 def test_a_larger_pod_waits_until_the_former_has_left() -> None:
     pods = Pods()
     measurement = Measurement(Place(pod=True), levels=[level(1, 100.0)])
-    packer = PodPacker(pods, str(PATH), measurement, lambda _: None)
+    packer = PodPacker(pods, str(PATH), measurement)
     assert (packer.beginning, pods.size) == (1, 1)
     assert packer.look(show("running"), 0.0) == 1
     assert (pods.drained, pods.size) == (["s-a1"], 2)
@@ -62,20 +62,18 @@ def test_a_larger_pod_waits_until_the_former_has_left() -> None:
 
 def test_another_owners_pod_stays() -> None:
     pods = Pods()
-    packer = PodPacker(
-        pods, str(PATH), Measurement(Place(pod=True), levels=[level(1, 100.0)]), print
-    )
+    packer = PodPacker(pods, str(PATH), Measurement(Place(pod=True), levels=[level(1, 100.0)]))
     seen = show("running", "running")
     hers = replace(seen.agents[1], foreign=True)
     packer.look(replace(seen, agents=(seen.agents[0], hers)), 0.0)
     assert (pods.drained, pods.size) == (["s-a1"], 2)
 
 
-def test_the_best_pod_comes_back_and_others_join_it() -> None:
-    pods, told = Pods(), list[str]()
+def test_the_best_pod_comes_back_and_others_join_it(told: list[str]) -> None:
+    pods = Pods()
     levels = [level(1, 100.0), level(2, 101.0)]
     measurement = Measurement(Place(pod=True), levels=levels)
-    packer = PodPacker(pods, str(PATH), measurement, told.append, total=3)
+    packer = PodPacker(pods, str(PATH), measurement, total=3)
     assert (packer.beginning, pods.size) == (2, 2)
     assert packer.look(show("running", "running"), 0.0) == 2
     assert told[0] == "1 agent per pod: 100 runs/h (2: 101)"

@@ -81,11 +81,10 @@ def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_p
     (folder / "hold").touch()
     environment = {**plain_backend.environment, "PATH": f"{BIN}:/usr/bin:/bin"}
     project = read_project(folder, Flags(replicas=2), **environment)
-    said: list[str] = []
     request = Request(file, load_sweep(file))
-    launch, probe = probing.up(project, request, said.append)
+    launch, probe = probing.up(project, request)
     probe.logging_seconds = 0.0
-    *_, last = probing.watch_probe(launch, probe, said.append)
+    *_, last = probing.watch_probe(launch, probe)
     report = probing.judge(launch, probe)
     assert (report.verdict, report.going, report.value) == (Verdict.GOOD, True, None)
     assert sorted(report.logged) == ["epoch", "loss"]
@@ -95,14 +94,14 @@ def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_p
     assert (rest.runs, rest.agents, rest.seconds) == (2, 2, None)
     assert len(last.agents) == 1
     # Twice in a row: the run that goes on is looked at, and no other is started.
-    again, _ = probing.up(project, request, said.append)
+    again, _ = probing.up(project, request)
     assert [a.name for a in again.agents] == [a.name for a in launch.agents]
 
-    joined = probing.start_rest(launch, request, said.append, going=report.going)
+    joined = probing.start_rest(launch, request, going=report.going)
     assert len(joined.agents) == joined.wanted == 2
     (folder / "hold").unlink()
     *_, last = watch_sweep(
-        joined.server, joined.executor, joined.path, folder, said.append, wanted=joined.wanted
+        joined.server, joined.executor, joined.path, folder, wanted=joined.wanted
     )
     assert last.results.coverage.sentence() == "3/3 configurations finished, 0 duplicates, 0 lost"
     launch.executor.forget(launch.sweep_path)

@@ -46,7 +46,7 @@ def write_lock(kept: Kept, name: str = "sweep.lock.yaml") -> Lock:
 
 
 def prepare(run: str = "best", text: str | None = "sweep.lock.yaml") -> Again:
-    return prepare_again(read_project(Flags()), run, text, 0.1, lambda _: None)
+    return prepare_again(read_project(Flags()), run, text, 0.1)
 
 
 def refuse(run: str = "best", text: str | None = "sweep.lock.yaml") -> DeployerError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from deployer.errors import BackendError, DeployerError, KubeError
 from deployer.executors.base import Executor
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.registry import find_target
-from deployer.executors.target import Removal, Saved, Target, Tell
+from deployer.executors.target import Removal, Saved, Target
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
@@ -28,6 +29,8 @@ from tests.backend.client import Client, grid
 from tests.backend.storage.test_copying import fetch_copy
 from tests.conftest import ServedBackend
 from tests.project_files import read_project
+
+LOG = logging.getLogger("deployer.tests")
 
 URL = "http://sweep-backend.default.svc:8080"
 BILL = "the cluster costs $1 an hour: deployer down --cluster"
@@ -50,16 +53,16 @@ class Paid(Target):
     def describe_bill(self) -> Sequence[str]:
         return [BILL]
 
-    def save_results(self, tell: Tell) -> Saved | None:
+    def save_results(self) -> Saved | None:
         if self.failure:
             raise self.failure
         adopt_copy(io.BytesIO(self.content), copies_folder() / "gke-1")
-        tell("copied")
+        LOG.info("copied")
         return Saved(copies_folder() / "gke-1", URL, "uid-1")
 
-    def remove(self, tell: Tell, removal: Removal) -> None:
+    def remove(self, removal: Removal) -> None:
         self.removed, self.removal = True, removal
-        tell("removed")
+        LOG.info("removed")
 
 
 def read_gke(folder: Path) -> Project:
@@ -77,7 +80,7 @@ def remember(
 
 @pytest.mark.slow
 def test_results_are_read_here_once_the_cluster_is_gone(
-    tmp_path: Path, backend: ServedBackend
+    tmp_path: Path, backend: ServedBackend, told: list[str]
 ) -> None:
     client = Client.of(backend, "taken")
     sweep = client.create_sweep(grid(lr=[1]))
@@ -85,9 +88,8 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     path = f"{backend.entity}/taken/{sweep}"
     remember(path, tmp_path)
     elsewhere = remember("e/p/elsewhere", tmp_path, "uid-2", created_at=0.5)
-    told: list[str] = []
     target = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
-    take_down_cluster(target, None, told.append, everything=False)
+    take_down_cluster(target, None, everything=False)
     assert target.removal == Removal(copied=True), "what is copied may go, and nothing else"
     assert told == ["copied", "removed"]
 
@@ -115,14 +117,13 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     [BackendError("the copy was cut off", "again"), KubeError("no answer", status=0)],
 )
 def test_a_cluster_whose_results_are_not_copied_stays(
-    tmp_path: Path, failure: DeployerError
+    tmp_path: Path, failure: DeployerError, told: list[str]
 ) -> None:
     record = remember("e/p/s", tmp_path)
-    told: list[str] = []
     target = Paid(read_gke(tmp_path), b"", failure)
-    telling = telling_remains(lambda failure: describe_bill(target, failure), told.append)
+    telling = telling_remains(lambda failure: describe_bill(target, failure))
     with pytest.raises(BackendError) as raised, telling:
-        take_down_cluster(target, None, told.append, everything=False)
+        take_down_cluster(target, None, everything=False)
     assert not target.removed
     assert raised.value.message == (
         f"the cluster stays, since its results are not copied: {failure.message}"
@@ -131,7 +132,7 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     assert told == [BILL]
     assert tuple(Records.load()) == (record,)
     given_up = Removal(delete_data=True)
-    take_down_cluster(target, None, told.append, everything=True, removal=given_up)
+    take_down_cluster(target, None, everything=True, removal=given_up)
     assert target.removed
 
 
@@ -154,14 +155,15 @@ class Busy(Paid):
 def test_a_cluster_whose_agents_do_not_go_stays(tmp_path: Path) -> None:
     target = Busy(read_gke(tmp_path), b"", None)
     with pytest.raises(KubeError, match="agent s-a1 does not go"):
-        take_down_cluster(target, None, print, everything=True)
+        take_down_cluster(target, None, everything=True)
     assert not target.removed
 
 
-def test_with_another_server_a_cluster_that_does_not_answer_goes(tmp_path: Path) -> None:
+def test_with_another_server_a_cluster_that_does_not_answer_goes(
+    tmp_path: Path, told: list[str]
+) -> None:
     (tmp_path / "deployer.yaml").write_text("wandb: http://w.example\n")
-    told: list[str] = []
     target = Paid(read_gke(tmp_path), b"", KubeError("no answer", status=0))
-    take_down_cluster(target, None, told.append, everything=False)
+    take_down_cluster(target, None, everything=False)
     assert target.removed
     assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]

@@ -89,8 +89,8 @@ def test_what_is_brought_to_a_volume_is_brought_once(
     make_tree(tmp_path / "from", {"a": 10, "b": 0})
     origin = FolderStore(tmp_path / "from")
     found = origin.list_entries()
-    assert preload(origin, found, volume, "", Silence(), print) is not None
-    assert preload(origin, found, volume, "", Silence(), print) is None
+    assert preload(origin, found, volume, "", Silence()) is not None
+    assert preload(origin, found, volume, "", Silence()) is None
     assert [entry.path for entry in volume.list_entries()] == ["a", "b"]
     volume.delete_all()
     assert list(root.iterdir()) == []

@@ -143,7 +143,7 @@ def test_a_watcher_moves_only_its_own_agents(backend: ServedBackend) -> None:
 
     server = Server(Client(backend.url, backend.key), Viewer("", ""), embedded=False)
     nodes, starter = Nodes(agents), Notes()
-    watcher = Reconciler(server, nodes, PATH, None, starter, None, lambda _: None)
+    watcher = Reconciler(server, nodes, PATH, None, starter, None)
     watcher.reconcile(show(running))
     watcher.reconcile(show(rows))
     assert nodes.stopped == ["a"]

@@ -59,5 +59,6 @@ def log_to_stderr(as_json: bool = False, only: bool = False) -> logging.Handler:
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
     handler.addFilter(Seldom())
     level = logging.INFO if as_json else logging.WARNING
+    handler.setLevel(level)
     logging.basicConfig(level=level, handlers=[handler], force=only)
     return handler

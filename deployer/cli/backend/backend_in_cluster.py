@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deployer.backend.server.health import Health
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.render import say, show, show_json, warn
 from deployer.cli.shell.confirmation import is_sure
 from deployer.cli.shell.options import read_config
 from deployer.config.project import Flags, Project
@@ -44,9 +44,9 @@ def up(config: Project, output: str) -> None:
 
     target = find_target(config)
     kube = target.open_kube()
-    with showing_busy() as tell:
-        target.prepare_backend(kube, tell)
-        backend = ensure_backend(kube, config, config.on, tell, anew=True)
+    with showing_busy():
+        target.prepare_backend(kube)
+        backend = ensure_backend(kube, config, config.on, anew=True)
     _show(kube, backend, config.on, output)
 
 
@@ -164,7 +164,7 @@ def list_variables(config: Project) -> dict[str, str]:
     from deployer.executors.kubernetes.backend.tunnel import build_pages_url
     from deployer.launch.server import connect
 
-    server = connect(config.for_server("embedded", "deployer backend env"), say)
+    server = connect(config.for_server("embedded", "deployer backend env"))
     say(f"valid while this runs: deployer backend open --on {config.on}")
     return {
         "WANDB_BASE_URL": build_pages_url(find_target(config).open_kube()),
@@ -182,7 +182,7 @@ def hold_open(config: Project) -> None:
     backend = require_backend(kube, config.on)
     with open_forward(kube, backend) as forward:
         if forward.url != build_pages_url(kube):
-            say(f"warning: {build_pages_url(kube)}, its usual address, is in use")
+            warn(f"{build_pages_url(kube)}, its usual address, is in use")
         client = Client(forward.url, backend.key)
         show(make_link(client, forward.url) or forward.url)
         say(f"it signs in once; for another log-in, the key: {_key_command(kube)}")
@@ -197,8 +197,8 @@ def copy(config: Project, data: Path) -> None:
 
     target = find_target(config)
     kube = target.open_kube()
-    target.prepare_backend(kube, say)
-    backend = ensure_backend(kube, config, config.on, say)
+    target.prepare_backend(kube)
+    backend = ensure_backend(kube, config, config.on)
     copied = copy_backend(kube, backend, data)
     where = f"namespace {kube.namespace}"
     say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")

@@ -93,10 +93,10 @@ def install(
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
-    with showing_busy() as tell:
+    with showing_busy():
         if kinds:
-            install_drivers(kube, kinds, tell, selector)
-        report = ensure_drivers(kube, wait_seconds=WAIT_SECONDS, tell=tell)
+            install_drivers(kube, kinds, selector)
+        report = ensure_drivers(kube, wait_seconds=WAIT_SECONDS)
     if not any(node.allocatable for node in report.nodes) and not kinds:
         ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
         said = "no GPU is known of here, and none was brought"
@@ -111,7 +111,7 @@ def remove(
     from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
 
     kube = open_client(read_config(Flags(on=on)), context, namespace)
-    if not remove_drivers(kube, say):
+    if not remove_drivers(kube):
         say("nothing of ours is installed")
 
 

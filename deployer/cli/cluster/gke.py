@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
+from deployer.cli.output.render import say, show, show_json, show_table, show_yaml, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, check_held, is_sure
 from deployer.cli.shell.options import (
@@ -55,7 +55,7 @@ def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) ->
     chosen = _load(spec, config)
     _say_prices(chosen, config, sources=True)
     for line in warn_about_gpus(config, chosen):
-        say(f"warning: {line}")
+        warn(line)
     calls = describe_plan(chosen)
     shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
     documents = [*shown, *_plan_timer(chosen)]
@@ -86,8 +86,8 @@ def up(
         say(line)
     wait_seconds = wait_for_capacity or 0.0
     with _telling_remains(gke, chosen, spec, config):
-        with showing_busy() as tell:
-            cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds, tell=tell)
+        with showing_busy():
+            cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds)
         prices = load_prices(config.folder)
         for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
             say(line)
@@ -118,7 +118,7 @@ def down(
     config = read_config(Flags())
     chosen = _load(spec, config)
     gke, terms = _open(chosen, config), Terms(delete_data=delete_data)
-    held = list_held(gke, chosen.name, Waiter(lambda _: None), terms)
+    held = list_held(gke, chosen.name, Waiter(), terms)
     for one in held:
         if one.has_backend and not delete_data:
             raise CloudError(
@@ -133,8 +133,8 @@ def down(
         say("nothing was deleted")
         return
     terms = replace(terms, sure=sure)
-    with _telling_remains(gke, chosen, spec, config), showing_busy() as tell:
-        left = remove_with_proof(gke, chosen, tell, terms, load_prices(config.folder))
+    with _telling_remains(gke, chosen, spec, config), showing_busy():
+        left = remove_with_proof(gke, chosen, terms, load_prices(config.folder))
     if output == "json":
         show_json(left)
 
@@ -174,7 +174,7 @@ def _telling_remains(
     def describe() -> Sequence[str]:
         return describe_existing(gke, chosen, load_prices(config.folder), command)
 
-    return telling_remains(lambda failure: describe_cloud(describe, failure), say)
+    return telling_remains(lambda failure: describe_cloud(describe, failure))
 
 
 def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.render import show, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption, read_config
 from deployer.config.project import Flags
@@ -40,7 +40,7 @@ def push(rebuild: RebuildOption = False, output: OutputOption = Output.TABLE) ->
     from deployer.images.image import push_image
 
     project = read_config(Flags())
-    pinned = push_image(project.image, project.folder, project.environment, say, rebuild=rebuild)
+    pinned = push_image(project.image, project.folder, project.environment, rebuild=rebuild)
     _show({"reference": pinned}, pinned, output)
 
 
@@ -53,7 +53,7 @@ def save(file: FileArgument, output: OutputOption = Output.TABLE) -> None:
     from deployer.images.image_file import save_image
 
     project = read_config(Flags())
-    saved = save_image(project.image, project.folder, file, project.environment, say)
+    saved = save_image(project.image, project.folder, file, project.environment)
     size = format_bytes(saved.size_bytes)
     _show(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}", output)
 
@@ -74,7 +74,7 @@ def load(
     if repository:
         parse_repository(repository)
         settings = replace(settings, repository=repository)
-    loaded = load_image(file, settings, project.environment, say)
+    loaded = load_image(file, settings, project.environment)
     _show(loaded, loaded.reference, output)
 
 

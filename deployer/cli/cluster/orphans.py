@@ -225,11 +225,11 @@ def _remove(
     failures: list[CloudError] = []
     for remains in going:
         try:
-            left = remove_remains(gke, remains, Waiter(say), terms)
+            left = remove_remains(gke, remains, Waiter(), terms)
         except CloudError as error:  # what is left of one is no reason to leave another
             failures.append(error)
         else:
-            tell_rest(remains.name, left, say, prices)
+            tell_rest(remains.name, left, prices)
     if failures:
         said = "\n".join(dict.fromkeys(error.message for error in failures))
         raise CloudError(said, failures[-1].hint, failures[-1].reason)

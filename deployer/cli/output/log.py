@@ -1,6 +1,7 @@
-"""How much is told besides results, and the file that keeps all of it.
+"""What is told besides results: the library's log records, shown on stderr by one handler.
 
-Of a request it is method, address and status: no headers, no bodies, no query, and so no key.
+A file may keep all of it. Of a request it is method, address and status: no headers, no bodies, no
+query, and so no key.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from pathlib import Path
 
 from deployer.config.redaction import redact_text
 from deployer.errors import ConfigError
+from deployer.text import to_lines
+from deployer.waiting import COMMAND
 
-# What is told, whatever of it is shown; below it the client of all our HTTP requests.
-TOLD = logging.getLogger("deployer.told")
-REQUESTS = logging.getLogger("urllib3.connectionpool")
+LOG = logging.getLogger("deployer")
+REQUESTS = logging.getLogger("urllib3.connectionpool")  # the client of all our HTTP requests
+BACKEND = "deployer.backend"  # a server's log is its own: backend/server/log.py
+ALWAYS = logging.ERROR  # what is shown with --quiet, too: errors, hints, questions
 GLOBAL = ("--quiet", "--verbose")
 LOG_FILE = "--log-file"
 WITH_VALUE = {LOG_FILE: "a path", "--owner": "a name"}  # and what their value is
@@ -32,10 +36,25 @@ class _Redacting(logging.Formatter):
         return redact_text(QUERY.sub("?…", super().format(record)))
 
 
-class Telling:
-    """What of the things told is shown; set once, by the flags of the command line."""
+class _Shown(logging.Handler):
+    """Puts a record on stderr, which is another one while a view is redrawn."""
 
-    quiet = False
+    def emit(self, record: logging.LogRecord) -> None:
+        COMMAND.printed = True
+        sign = "warning: " if record.levelno == logging.WARNING else ""
+        sys.stderr.write(f"{sign}{to_lines(record.getMessage())}\n")
+        sys.stderr.flush()
+
+
+def is_told(record: logging.LogRecord) -> bool:
+    """Tell whether a record is for the user of a command."""
+    return not record.name.startswith(BACKEND)
+
+
+SHOWN = _Shown()
+SHOWN.addFilter(is_told)
+LOG.addHandler(SHOWN)
+LOG.setLevel(logging.INFO)
 
 
 def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
@@ -45,24 +64,26 @@ def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
     """
     if quiet and verbose:
         raise ConfigError("--quiet", "is the opposite of --verbose", "leave one of them out")
-    Telling.quiet = quiet
+    SHOWN.setLevel(ALWAYS if quiet else logging.NOTSET)
     if verbose:
         _listen(REQUESTS, logging.StreamHandler(sys.stderr), "request: %(message)s")
     if file is not None:
         handler = logging.StreamHandler(_open(file))
-        for logger in (TOLD, REQUESTS):
+        handler.addFilter(is_told)
+        for logger in (LOG, REQUESTS):
             _listen(logger, handler, "%(asctime)s %(name)s %(message)s")
 
 
 def close_log() -> None:
     """Forget what was set, and close the file."""
-    Telling.quiet = False
-    for logger in (TOLD, REQUESTS):
+    SHOWN.setLevel(logging.NOTSET)
+    for logger in (LOG, REQUESTS):
         for handler in list(logger.handlers):
-            logger.removeHandler(handler)
-            if isinstance(handler, logging.StreamHandler) and handler.stream is not sys.stderr:
-                handler.stream.close()
-        logger.setLevel(logging.NOTSET)
+            if isinstance(handler, logging.StreamHandler):
+                logger.removeHandler(handler)
+                if handler.stream is not sys.stderr:
+                    handler.stream.close()
+    REQUESTS.setLevel(logging.NOTSET)
 
 
 def lift_flags(words: Sequence[str]) -> list[str]:
@@ -89,7 +110,8 @@ def lift_flags(words: Sequence[str]) -> list[str]:
 def _listen(logger: logging.Logger, handler: logging.Handler, form: str) -> None:
     handler.setFormatter(_Redacting(form))
     logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
+    if logger is REQUESTS:
+        logger.setLevel(logging.DEBUG)
 
 
 def _open(file: Path) -> TextIOWrapper:

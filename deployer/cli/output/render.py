@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from deployer.cli.output.log import TOLD, Telling
+from deployer.cli.output.log import ALWAYS, SHOWN
 from deployer.errors import DeployerError
 from deployer.text import format_value, strip_colours, to_line, to_lines
 from deployer.waiting import COMMAND
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+LOG = logging.getLogger("deployer.cli")
 # Wider than any table: what is piped must not be cut to a terminal that is not there.
 PIPE_WIDTH = 10_000
 SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
@@ -42,23 +44,18 @@ class Styled:
 
 def say(text: str) -> None:
     """Tell the user something on stderr, unless nothing but errors is wanted."""
-    if Telling.quiet:
-        TOLD.info(to_lines(text))
-    else:
-        _say_always(text)
+    LOG.info(text)
+
+
+def warn(text: str) -> None:
+    """Tell the user what is doubtful, as `say` does."""
+    LOG.warning(text)
 
 
 def ask(question: str) -> str:
     """Put a question on stderr, wanted or not: somebody has to answer. Return the answer."""
-    _say_always(question)
+    LOG.log(ALWAYS, question)
     return sys.stdin.readline().strip()
-
-
-def _say_always(text: str) -> None:
-    COMMAND.printed = True
-    text = to_lines(text)
-    TOLD.info(text)
-    print(text, file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
@@ -96,15 +93,15 @@ def show_json_line(value: Any) -> None:
 def show_error(error: DeployerError, as_json: bool) -> None:
     """Show a failure on stderr: what failed, then what to do about it."""
     if as_json:
-        _say_always(json.dumps(build_error(error)))
+        LOG.log(ALWAYS, json.dumps(build_error(error)))
         return
     for warning in _list_warnings(error):
-        say(f"warning: {warning}")
+        warn(warning)
     for one in error.findings:
         if one.is_error:
-            _say_always(f"error: {one.text}")
+            LOG.log(ALWAYS, f"error: {one.text}")
             if one.fix:
-                _say_always(f"hint: {one.fix}")
+                LOG.log(ALWAYS, f"hint: {one.fix}")
 
 
 def build_error(error: DeployerError) -> dict[str, Any]:
@@ -222,7 +219,7 @@ def is_terminal() -> bool:
 
 def is_drawn(plain: bool) -> bool:
     """Tell whether a view is redrawn in place: on a terminal, unless lines are wanted."""
-    return not plain and not Telling.quiet and sys.stderr.isatty()
+    return not plain and SHOWN.level < ALWAYS and sys.stderr.isatty()
 
 
 @contextmanager

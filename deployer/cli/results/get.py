@@ -91,7 +91,7 @@ def get_(
     folders, names = name_folders(snapshot.runs), name_runs(snapshot.runs)
     base = base or f"{paths.RESULTS}/{path.sweep_id}"
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
-    with open_places(config, server, path, say) as places:
+    with open_places(config, server, path) as places:
         copied = _copy_runs(config, places, names, targets, overwrite)
     _show(chosen, names, targets, copied, output)
     _judge(str(path), chosen, names, copied)

@@ -75,8 +75,8 @@ def take_values(server: Server, snapshot: Snapshot, results: Results, by: Reduct
     """Return results ranked by a value of each run's history; raises ConfigError, WandbError."""
     if results.metric is None:
         raise ConfigError("--by", "the sweep has no metric", "name one: --metric NAME")
-    with showing_busy() as tell:
-        histories = get_metric_histories(server, snapshot, results.metric, tell)
+    with showing_busy():
+        histories = get_metric_histories(server, snapshot, results.metric)
     return rank_by_history(snapshot.sweep, results, histories, by)
 
 

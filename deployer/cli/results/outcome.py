@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +29,8 @@ from deployer.sweeps.results import Results
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 
+LOG = logging.getLogger(__name__)
+
 SHOWN_FAILURES = 5
 EXPLAINED_FAILURES = 100  # in JSON; a request each
 FAILURE_LINES = 3
@@ -50,11 +53,11 @@ def show_outcome(
         show_json({**results_to_plain(results, view), "failures": failures, "page": page})
         return
     show_results(results, output, view)
-    tell = show if output == "table" else say
+    put = show if output == "table" else say
     for line in _failure_lines(server, executor, path, results):
-        tell(line)
+        put(line)
     for line in build_summary_lines(results, page, view):
-        tell(line)
+        put(line)
 
 
 def _failures_with_lines(

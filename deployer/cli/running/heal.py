@@ -53,9 +53,9 @@ def heal(
     say(_describe(path, healing))
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:
-        config = settle_code(config, say, str(path))  # the follow-up runs the original's code
-        with showing_busy() as tell:
-            launch = add_agents(config, server, healing.sweep_path, tell)
+        config = settle_code(config, str(path))  # the follow-up runs the original's code
+        with showing_busy():
+            launch = add_agents(config, server, healing.sweep_path)
         say(f"{format_count(len(launch.agents), 'agent')} at work")
     elif going:
         said = f"deployer agents up {healing.sweep_path} --replicas N{config.on_option}"

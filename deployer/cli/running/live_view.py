@@ -69,7 +69,6 @@ def follow(
         launch.executor,
         path,
         launch.project.code.folder,
-        say,
         wanted=launch.wanted,
         expected=launch.expected,
         timeout_seconds=timeout_seconds,
@@ -95,7 +94,6 @@ def wait_until_started(launch: Launch, pending_seconds: float) -> None:
         launch.executor,
         launch.path,
         launch.project.code.folder,
-        say,
         wanted=launch.wanted,
         expected=launch.expected,
         pending_seconds=pending_seconds,
@@ -123,7 +121,7 @@ def _report(
     out_of_time: bool,
 ) -> None:
     try:
-        snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path), say)
+        snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path))
     except BackendStopped as error:
         raise build_stopped(path, "results") from error
     results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs, expected))

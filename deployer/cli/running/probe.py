@@ -67,12 +67,12 @@ def run_after_probe(project: Project, request: Request, showing: Showing, *, yes
     """Do what `up` does, with a look at the first run before the rest is started."""
 
     def begin(request: Request) -> tuple[Launch, Probe]:
-        with showing_busy(showing.plain) as tell:
-            return begin_probe(project, request, tell)
+        with showing_busy(showing.plain):
+            return begin_probe(project, request)
 
     launch, probe = ask_if_needed(begin, request)
     pending = showing.pending_seconds
-    with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
+    with closing(launch.target, launch.executor, launch.path, showing.down_after):
         launch = _look_first(launch, request, probe, showing, yes=yes)
         follow_and_report(launch, showing.output, plain=showing.plain, pending_seconds=pending)
 
@@ -86,7 +86,7 @@ def _look_first(
     """
     try:
         say("looking at one run, for a minute once it logs")
-        show_statuses(watch_probe(launch, probe, say, showing.pending_seconds), showing.all_plain)
+        show_statuses(watch_probe(launch, probe, showing.pending_seconds), showing.all_plain)
         report = judge(launch, probe)
         rest = forecast(launch, request, probe, report)
         for line in build_probe_lines(report, rest, priced=not launch.target.runs_here):
@@ -102,7 +102,7 @@ def _look_first(
     if rest and rest.runs == 0:
         return launch
     if wanted:
-        return start_rest(launch, request, say, going=report.going)
+        return start_rest(launch, request, going=report.going)
     if showing.output == "json":
         show_json(probe_to_plain(report, rest))
     raise RestWaits(f"the rest of {launch.path} is not started", name_command())

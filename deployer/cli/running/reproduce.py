@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.render import show, show_json
 from deployer.cli.running.live_view import follow
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -71,12 +71,12 @@ def reproduce(
     cannot be had again are refused.
     """
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
-    again = prepare_again(config, run, sweep, tolerance, say)
+    again = prepare_again(config, run, sweep, tolerance)
     file = again.request.file
-    with telling_remains(lambda failure: describe_file(again.project, file, failure), say):
-        with showing_busy() as tell:
-            launch = pipeline.up(again.project, again.request, tell)
-        with closing(launch.target, launch.executor, launch.path, False, say):
+    with telling_remains(lambda failure: describe_file(again.project, file, failure)):
+        with showing_busy():
+            launch = pipeline.up(again.project, again.request)
+        with closing(launch.target, launch.executor, launch.path, False):
             follow(launch, plain or output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)
     judgement = judge_again(again, snapshot, tolerance)

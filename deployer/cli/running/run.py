@@ -9,7 +9,6 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from deployer.cli.output.render import say
 from deployer.cli.running.probe import Showing
 from deployer.cli.running.up import DetachOption, DownAfterOption, run_to_end
 from deployer.cli.shell.command_group import make_app
@@ -96,7 +95,7 @@ def run(
     words = context.meta[WORDS]
     file = Path(PLACE)
     config = read_config(Flags(wandb, entity, project, 1, on, True, profile))
-    with telling_remains(lambda failure: describe_file(config, file, failure), say):
+    with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,
             build_command_sweep(words),

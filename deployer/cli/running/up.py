@@ -139,7 +139,7 @@ def up(
     if lock and no_lock:
         raise ConfigError("--lock", "is the opposite of --no-lock", "leave one of them out")
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
-    with telling_remains(lambda failure: describe_file(config, file, failure), say):
+    with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,
             load_sweep(file, run_cap),
@@ -154,7 +154,7 @@ def up(
             packing=packing,
         )
         if reuse:
-            config, request = prepare_reuse(config, request, reuse, say)
+            config, request = prepare_reuse(config, request, reuse)
         showing = Showing(output, plain, pending_timeout, down_after)
         if probe:
             run_after_probe(config, request, showing, yes=yes)
@@ -168,9 +168,9 @@ def run_to_end(
     """Start what is asked for, then follow it to its end, or with `detach` return before that."""
 
     def begin(request: Request) -> Launch:
-        with showing_busy(showing.plain) as tell:
-            launch = pipeline.up(config, request, tell)
-            drain_surplus(launch, replicas, tell)
+        with showing_busy(showing.plain):
+            launch = pipeline.up(config, request)
+            drain_surplus(launch, replicas)
             return launch
 
     launch = ask_if_needed(begin, request)
@@ -178,7 +178,7 @@ def run_to_end(
     if detach:
         _leave(launch, pending, output)
         return
-    with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
+    with closing(launch.target, launch.executor, launch.path, showing.down_after):
         follow_and_report(launch, output, plain=showing.plain, pending_seconds=pending)
 
 

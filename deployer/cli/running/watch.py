@@ -59,7 +59,7 @@ def watch(
     target = find_target(config)
     launch = Launch(config, target, server, target.open(), path, ())
     here = [(str(path), config.on)]
-    with telling_remains(lambda failure: describe_agents(config, here, failure), say):
+    with telling_remains(lambda failure: describe_agents(config, here, failure)):
         follow_and_report(
             launch, output, plain=plain, timeout_seconds=timeout, pending_seconds=pending_timeout
         )

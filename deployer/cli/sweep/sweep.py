@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.output.render import say, show, show_json, show_table, warn
 from deployer.cli.output.views import show_sweep, sweep_to_plain
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
@@ -79,15 +79,15 @@ def create(
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
     sweep = load_sweep(file, run_cap)
     for warning in sweep.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
-    check_script_first(config, request, say)
-    server = connect(config, say, bayes=request.is_bayes)
+    check_script_first(config, request)
+    server = connect(config, bayes=request.is_bayes)
     say(f"using {server.describe()}")
     now, draws = time.time(), request.draws
     made = make_sweep(server, sweep, config, file=file, continued=False, draws=draws, now=now)
     for warning in made.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     page = server.sweep_url(made.path)
     for line in server.page_lines(made.path):
         say(line)
@@ -107,7 +107,7 @@ def list_(
 ) -> None:
     """List sweeps, newest first: a project's, or without --project those of all projects."""
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
-    server = connect(config, say, reading=True)
+    server = connect(config, reading=True)
     owner = config.entity_for(None, server.viewer.entity)
     chosen = config.project or config.file_project
     names = (chosen,) if chosen else list_projects(server.client, owner)
@@ -163,7 +163,7 @@ def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
     try:
         return open_executor(config).list_agents(str(path))
     except DeployerError as error:
-        say(f"warning: its agents are not known: {error.message}")
+        warn(f"its agents are not known: {error.message}")
         return None
 
 

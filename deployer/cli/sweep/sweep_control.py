@@ -7,7 +7,7 @@ import time
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import say, show_json
+from deployer.cli.output.render import say, show_json, warn
 from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
     OnOption,
@@ -92,11 +92,11 @@ def cancel(
     """End the sweep now and kill its runs under way; its agents leave."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = _steer(sweep, config, "CANCELED", yes)
-    tell_which_runs_stop(server, path, say)
+    tell_which_runs_stop(server, path)
     try:
         dismiss_all(open_executor(config), path)
     except DeployerError as error:  # they leave by themselves
-        say(f"warning: a watcher may start its agents again after `heal`: {error.message}")
+        warn(f"a watcher may start its agents again after `heal`: {error.message}")
     show_state(path, "CANCELED", output)
 
 

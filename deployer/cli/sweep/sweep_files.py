@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deployer.cli.output.render import say, show
+from deployer.cli.output.render import say, show, warn
 from deployer.cli.shell.options import OnOption, WandbOption, pick_sweep, read_config
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
@@ -63,15 +63,15 @@ def import_(
     to = _check_to(to, file, YAML)
     found = load_sets(file)
     for warning in found.warnings:
-        say(f"warning: {warning}")
+        warn(warning)
     here = Path.cwd()
     if found.wrapped and file.resolve().parent != here.resolve():
         said = f"runs look for {file.name} in their working folder"
-        say(f"warning: {said}: cp {file} . in the folder of deployer.yaml")
+        warn(f"{said}: cp {file} . in the folder of deployer.yaml")
     if found.wrapped:
         say(f"runs get no flags: the script reads its set in {file.name}, by JOB_ID from 1")
     if not metric:
-        say("warning: nothing ranks the runs: --metric NAME, or add metric: to the sweep")
+        warn("nothing ranks the runs: --metric NAME, or add metric: to the sweep")
     script = program or _find_program(here)
     text = dump_config(build_sweep_config(found, file.name, script, metric, goal.value))
     parse_sweep(text, str(file))  # what cannot run is refused before it is written

@@ -81,14 +81,13 @@ class GkeExecutor(KubernetesExecutor):
         return done
 
     def _add_pool(self, refused: str) -> list[str]:
-        told: list[str] = []
         try:
-            pool = add_next_pool(self._gke, self._spec, self._found, told.append)
+            pool = add_next_pool(self._gke, self._spec, self._found)
         except CloudError as error:  # agents wait for what is there
             hint = f" ({error.hint})" if error.hint else ""
-            return [*told, f"{refused}: no other pool can be added now: {error.message}{hint}"]
+            return [f"{refused}: no other pool can be added now: {error.message}{hint}"]
         if pool is None:
-            return told
+            return []
         self._found = replace(self._found, pools=(*self._found.pools, pool))
         price = describe_pool(self._spec, self._found.location, pool.name, self._prices())
-        return [f"{refused}: pool {pool.name} is added", price, *told]
+        return [f"{refused}: pool {pool.name} is added", price]

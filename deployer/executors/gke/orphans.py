@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +27,8 @@ from deployer.gke.removal.inventory import (
 from deployer.gke.removal.teardown import Terms, remove_named
 from deployer.gke.specification.spec import CLUSTER_LABEL, OWNER_LABEL
 from deployer.text import format_usd
+
+LOG = logging.getLogger(__name__)
 
 OTHERS = "another owner's"
 IN_USE = "in use"
@@ -157,12 +160,12 @@ def remove_remains(gke: Gke, remains: Remains, waiter: Waiter, terms: Terms) -> 
     return remove_named(gke, remains.name, waiter, replace(terms, owner_id=owner_id))
 
 
-def tell_rest(name: str, left: Inventory, tell: Callable[[str], None], prices: Prices) -> None:
+def tell_rest(name: str, left: Inventory, prices: Prices) -> None:
     """Report the disks with results that stay, and that nothing else is left."""
     for disk in left.disks:
-        tell(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")
+        LOG.info(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")
     disks = "no other disk" if left.disks else "no disk"
-    tell(f"nothing of ours is left of {name}: no cluster, {disks}, no load balancer")
+    LOG.info(f"nothing of ours is left of {name}: no cluster, {disks}, no load balancer")
 
 
 def describe_results(disk: CloudDisk, prices: Prices) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from deployer.errors import BackendError, CloudError
 from deployer.executors.gke.idle_timer import DISK_DRIVER
 from deployer.executors.kubernetes.backend.removal import find_data
-from deployer.executors.target import Tell
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import CloudDisk, Compute
 from deployer.gke.api.model import CloudCluster
@@ -19,10 +19,12 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, VOLUME, Manifest
 from deployer.kube.names import BACKEND, build_labels
 
+LOG = logging.getLogger(__name__)
+
 ZONE_LABEL = "topology.gke.io/zone"
 
 
-def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest, tell: Tell) -> None:
+def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> None:
     """Bind the backend's claim, unless there is one, to the newest disk with its earlier results.
 
     A disk elsewhere is named and left alone. Raises KubeError, and BackendError for a disk that a
@@ -33,12 +35,14 @@ def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest, tel
     try:
         disks = _list_disks(gke, cluster, kube.namespace)
     except CloudError as error:
-        tell(f"whether a disk has results of an earlier cluster is not checked: {error.message}")
+        LOG.info(
+            f"whether a disk has results of an earlier cluster is not checked: {error.message}"
+        )
         return
     disk = choose_disk(cluster, disks)
     if disk is None:
         for one in disks:
-            tell(
+            LOG.info(
                 f"disk {one.name} has results of an earlier cluster {cluster.name}; they are read "
                 f"in {one.location} alone: location: {one.location} in the specification"
             )
@@ -54,7 +58,7 @@ def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest, tel
             VOLUME, disk.name, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
         )
     kube.create_once(bind_claim(claim, disk))
-    tell(f"the embedded backend gets disk {disk.name}, which has results of an earlier cluster")
+    LOG.info(f"the embedded backend gets disk {disk.name}, which has results of an earlier cluster")
 
 
 def choose_disk(cluster: CloudCluster, disks: Sequence[CloudDisk]) -> CloudDisk | None:

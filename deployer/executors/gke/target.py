@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from deployer.executors.kubernetes.backend.manifests import build_backend, load_
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import NOT_BUILT, KubernetesTarget
-from deployer.executors.target import Demand, Held, Limits, Removal, Saved, Tell
+from deployer.executors.target import Demand, Held, Limits, Removal, Saved
 from deployer.findings import Finding, right, unknown, wrong
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster, build_expiry
@@ -26,7 +27,7 @@ from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.creation import ensure_cluster, find_cluster, mark_expiry
 from deployer.gke.cluster.existing import describe_existing
-from deployer.gke.cluster.obstacles import find_obstacles
+from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
 from deployer.gke.pricing.estimate import Prices, estimate, estimate_disk_month, load_prices
 from deployer.gke.pricing.sentences import (
     describe_disk,
@@ -44,6 +45,8 @@ from deployer.images.image import check_bayes_modules, predict_image_labels
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
 from deployer.model import Plan
+
+LOG = logging.getLogger(__name__)
 
 NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
@@ -116,55 +119,55 @@ class GkeTarget(KubernetesTarget):
 
     def _examine_cloud(self, gke: Gke, subject: str) -> Iterator[Finding]:
         yield right("cloud", subject, f"is not there: `up` makes it in project {gke.project}")
-        told: list[str] = []
-        refusals = find_obstacles(gke, self.spec, told.append)
+        try:
+            refusals = find_obstacles(gke, self.spec)
+        except CloudError as error:
+            said = f"{NOT_CHECKED}: {error.message}"
+            yield unknown("cloud-quota", "Compute Engine", said)
+            return
         everywhere = len(refusals) >= len(self.spec.locations) * len(self.spec.gpus)
         for one in refusals:
             build = wrong if everywhere else unknown
             yield build("cloud-quota", one.location, one.sentence, one.hint)
-        for sentence in told:
-            yield unknown("cloud-quota", "Compute Engine", sentence)
-        if not refusals and not told:
+        if not refusals:
             yield right("cloud-quota", "Compute Engine", "quotas and machine types suffice")
 
     def _count_pods(self, limits: Limits) -> int | None:
         """Return how many pods the agents are at most."""
         return limits.agents and self.project.kubernetes.count_pods(limits.agents)
 
-    def provision(self, limits: Limits, tell: Tell) -> None:
+    def provision(self, limits: Limits) -> None:
         """Push the image, tell the price, and make the cluster with its drivers."""
-        super().provision(limits, tell)
+        super().provision(limits)
         for line in self._describe_cost(limits):
-            tell(line)
+            LOG.info(line)
         gke, spec = self._open_gke(), self._limit_nodes(limits)
         if limits.bayes and find_cluster(gke, spec) is None:
-            self._ask_built_image(tell)
+            self._ask_built_image()
         for line in check_role(gke, spec):
-            tell(line)
+            LOG.info(line)
         expires = ""
         if limits.max_seconds:
             expires = build_expiry(gke.get_time() + limits.max_seconds + NODE_SPARE_SECONDS)
-        cluster = ensure_cluster(
-            gke, spec, wait_seconds=limits.capacity_seconds, expires=expires, tell=tell
-        )
+        cluster = ensure_cluster(gke, spec, wait_seconds=limits.capacity_seconds, expires=expires)
         self._found = cluster
         try:
             mark_expiry(gke, cluster, expires)
         except CloudError as error:
-            tell(f"when the agents end is not written at the cluster: {error.message}")
+            LOG.info(f"when the agents end is not written at the cluster: {error.message}")
         place, pools = cluster.location, cluster.pool_names
         hours = _count_hours(limits)
         for line in describe_fallback(
             self.spec, place, pools, self.prices, self._count_pods(limits), hours
         ):
-            tell(line)
+            LOG.info(line)
         for line in set_timer(gke, self.spec, cluster):
-            tell(line)
+            LOG.info(line)
         if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
             # Ahead of the first node: the pool is empty until agents ask for it.
-            install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], tell)
+            install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"])
 
-    def _ask_built_image(self, tell: Tell) -> None:
+    def _ask_built_image(self) -> None:
         """Refuse an image that lacks what `method: bayes` needs, if a tool here holds it."""
         project, wanted = self.project, " and ".join(list_modules())
         if project.image.repository and not (project.backend.image or project.kubernetes.image):
@@ -172,7 +175,7 @@ class GkeTarget(KubernetesTarget):
             if check_bayes_modules(project.image, project.folder, project.environment, python):
                 return
         said = f"method bayes: whether the image has {wanted} cannot be checked here"
-        tell(f"{said}; a pod checks it once the cluster exists, before GPU nodes start")
+        LOG.info(f"{said}; a pod checks it once the cluster exists, before GPU nodes start")
 
     @property
     def _spot_pools(self) -> str:
@@ -186,21 +189,21 @@ class GkeTarget(KubernetesTarget):
         """Name also the GPUs of the specification for which the image has no kernels."""
         return [*super().list_warnings(plan), *warn_about_gpus(self.project, self.spec)]
 
-    def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
+    def preview(self, plan: Plan, now: float) -> Sequence[object]:
         """Return the manifests, and tell what a cluster for them would cost."""
         seconds = plan.deadline - now if plan.deadline else None
         for line in self._describe_cost(Limits(len(plan.agents), seconds)):
-            tell(line)
-        return super().preview(plan, now, tell)
+            LOG.info(line)
+        return super().preview(plan, now)
 
-    def prepare_backend(self, kube: Kube, tell: Tell) -> None:
+    def prepare_backend(self, kube: Kube) -> None:
         """Bind the backend's claim to the disk that an earlier cluster of the name has left."""
         if self._found is None:
             return
         section = replace(self.section, namespace=kube.namespace)
         section = section if section.image else replace(section, image=NOT_BUILT)
         claim, *_ = build_backend(load_backend_templates(), b"", self.project.backend, section)
-        reuse_disk(self._open_gke(), self._found, kube, claim, tell)
+        reuse_disk(self._open_gke(), self._found, kube, claim)
 
     def _limit_nodes(self, limits: Limits) -> ClusterSpec:
         """Return the specification whose nodes end after the agents, should they be lost."""
@@ -219,12 +222,12 @@ class GkeTarget(KubernetesTarget):
             usd = estimate_disk_month(DISK_TYPE, size_gb, wanted.region, self.prices)
             yield describe_disk(usd)
 
-    def save_results(self, tell: Tell) -> Saved | None:
+    def save_results(self) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
         found = find_cluster(self._open_gke(), self.spec)
         if found is None or not found.endpoint:  # nothing ever ran in it
             return None
-        return super().save_results(tell)
+        return super().save_results()
 
     def describe_bill(self) -> Sequence[str]:
         """Return what exists of the cluster and its price; raises CloudError."""
@@ -233,7 +236,7 @@ class GkeTarget(KubernetesTarget):
 
     def list_held(self, *, copied: bool) -> Sequence[Held]:
         """Return the clusters that the rule keeps; raises CloudError."""
-        terms, waiter = Terms(copied=copied), Waiter(lambda _: None)
+        terms, waiter = Terms(copied=copied), Waiter()
         found = list_held(self._open_gke(), self.spec.name, waiter, terms)
         return [Held(one.words, one.foreign) for one in found]
 
@@ -243,10 +246,10 @@ class GkeTarget(KubernetesTarget):
         found = list_inventory(gke, self.spec.name, gke.owner.id)
         return [describe_results(one, self.prices) for one in found.disks if one.holds_results]
 
-    def remove(self, tell: Tell, removal: Removal) -> None:
+    def remove(self, removal: Removal) -> None:
         """Delete the cluster and all that came with it; raises CloudError naming what stays."""
         terms = Terms(removal.sure, delete_data=removal.delete_data, copied=removal.copied)
-        remove_with_proof(self._open_gke(), self.spec, tell, terms, self.prices)
+        remove_with_proof(self._open_gke(), self.spec, terms, self.prices)
 
     def _open_gke(self) -> Gke:
         return open_gke(self.spec.project, self.project.environment, self.project.owner)
@@ -266,15 +269,13 @@ def _count_hours(limits: Limits) -> float | None:
     return limits.max_seconds / 3600 if limits.max_seconds else None
 
 
-def remove_with_proof(
-    gke: Gke, spec: ClusterSpec, tell: Tell, terms: Terms, prices: Prices
-) -> Inventory:
+def remove_with_proof(gke: Gke, spec: ClusterSpec, terms: Terms, prices: Prices) -> Inventory:
     """Delete a cluster and all that came with it; report that a list of the rest is empty.
 
     Disks with results stay unless `terms` give them up. Raises CloudError naming what else stays.
     """
-    left = remove_cluster(gke, spec, tell, terms=terms)
-    tell_rest(spec.name, left, tell, prices)
+    left = remove_cluster(gke, spec, terms=terms)
+    tell_rest(spec.name, left, prices)
     return left
 
 

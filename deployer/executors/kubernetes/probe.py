@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ from deployer.kube.kinds import JOB, POD, Manifest
 from deployer.kube.names import build_labels
 from deployer.kube.objects import find_container_state
 from deployer.waiting import waiting_for
+
+LOG = logging.getLogger(__name__)
 
 COMPONENT = "image-check"
 TTL_SECONDS = 60  # then it deletes itself, whoever has died meanwhile
@@ -74,7 +77,6 @@ def run_probe(
     kube: Kube,
     job: Manifest,
     grows: bool,
-    tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Answer:
     """Create the Job, wait until its pod has ended, and delete it; tell why the pod waits.
@@ -85,7 +87,7 @@ def run_probe(
     kube.create(job)
     try:
         with waiting_for(f"Job {name} in namespace {kube.namespace}"):
-            return _wait(kube, job, PendingPods(kube, grows), tell, sleep)
+            return _wait(kube, job, PendingPods(kube, grows), sleep)
     finally:
         kube.delete(JOB, name)
 
@@ -94,7 +96,6 @@ def _wait(
     kube: Kube,
     job: Manifest,
     pending: PendingPods,
-    tell: Callable[[str], None],
     sleep: Callable[[float], None],
 ) -> Answer:
     name, told = job["metadata"]["name"], {""}
@@ -109,5 +110,5 @@ def _wait(
             return Answer(reason=reason)
         if reason and reason.line not in told:
             told.add(reason.line)
-            tell(f"waiting for Job {name}: {reason.line}")
+            LOG.info(f"waiting for Job {name}: {reason.line}")
         sleep(POLL_SECONDS)

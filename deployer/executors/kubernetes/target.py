@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -63,7 +64,6 @@ from deployer.executors.target import (
     Saved,
     Surroundings,
     Target,
-    Tell,
 )
 from deployer.findings import Finding
 from deployer.images.backend_archive import build_backend_archive
@@ -76,6 +76,8 @@ from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import JOB, SECRET, Manifest, kind_of
 from deployer.kube.names import stamp_owner
 from deployer.model import Plan
+
+LOG = logging.getLogger(__name__)
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 NOT_BUILT = "not-built"  # stands for what is not built yet
@@ -128,12 +130,12 @@ class KubernetesTarget(Target):
         """Return the client of the cluster; a namespace counts more than deployer.yaml's."""
         return open_kubeconfig(self.project, None, namespace)
 
-    def open_backend(self, tell: Tell, *, make: bool = True) -> HostedBackend:
+    def open_backend(self, *, make: bool = True) -> HostedBackend:
         """Return the backend in the cluster, through a port that lasts as long as we do."""
         kube = self.open_kube()
         if make:
-            self.prepare_backend(kube, tell)
-            backend = ensure_backend(kube, self.project, self.name, tell)
+            self.prepare_backend(kube)
+            backend = ensure_backend(kube, self.project, self.name)
         else:
             backend = require_backend(kube, self.name)
         reached = open_forward(kube, backend).url
@@ -143,19 +145,21 @@ class KubernetesTarget(Target):
         cluster = identify_cluster(kube)
         return HostedBackend(backend.url, reached, pages, backend.key, source, note, cluster)
 
-    def check_bayes(self, tell: Tell) -> None:
+    def check_bayes(self) -> None:
         """Ask the image of a backend that is not made yet for the modules of `method: bayes`."""
         kube = self.open_kube()
         if is_made(kube):
             return  # it says itself what it lacks
         check_rights(kube, self.name)
-        tell(f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}")
-        if why := check_bayes_modules(kube, self.project, self.grows, tell):
-            tell(f"warning: it is not checked, and the backend reports what it lacks: {why}")
+        LOG.info(
+            f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}"
+        )
+        if why := check_bayes_modules(kube, self.project, self.grows):
+            LOG.warning(f"it is not checked, and the backend reports what it lacks: {why}")
 
-    def save_results(self, tell: Tell) -> Saved | None:
+    def save_results(self) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
-        return save_backend(self.open_kube(), self.project, self.name, tell)
+        return save_backend(self.open_kube(), self.project, self.name)
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
         """Return what the data set's Secret holds; raises DataError if there is none."""
@@ -163,24 +167,24 @@ class KubernetesTarget(Target):
             return None
         return read_secret(self.open_kube(), data.secret, data.url or "")
 
-    def open_outputs(self, tell: Tell) -> Store | None:
+    def open_outputs(self) -> Store | None:
         """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
         section = self.project.kubernetes
         template = self.project.folder / section.template if section.template else None
         volume = find_outputs(section, load_templates(template))
-        return self.open_data(volume, tell) if volume else None
+        return self.open_data(volume) if volume else None
 
-    def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
         """Return a data set's volume, behind a loader pod that ends when the store is closed."""
         kube, folder = self.open_kube(), self.project.folder
-        return open_volume(kube, self._find_loader_image(), data, folder, tell, size_bytes)
+        return open_volume(kube, self._find_loader_image(), data, folder, size_bytes)
 
-    def delete_data(self, data: DataSet, tell: Tell) -> bool:
+    def delete_data(self, data: DataSet) -> bool:
         """Delete the claim if we made it, else what is in the volume."""
         kube, claim = self.open_kube(), name_claim(data, self.project.folder)
         if data.nfs or not delete_claim(kube, claim):
-            return super().delete_data(data, tell)
-        tell(f"deleted PersistentVolumeClaim {claim} in namespace {kube.namespace}")
+            return super().delete_data(data)
+        LOG.info(f"deleted PersistentVolumeClaim {claim} in namespace {kube.namespace}")
         return True
 
     def check(self, plan: Plan, limits: Limits) -> None:
@@ -192,9 +196,9 @@ class KubernetesTarget(Target):
         """Return what is right and wrong with the cluster for these agents."""
         return Question("cluster", self.name, lambda: self._examine(demand)).examine()
 
-    def mend(self, finding: Finding, tell: Tell) -> bool:
+    def mend(self, finding: Finding) -> bool:
         """Make the namespace or the ServiceAccount if they are missing; tell what was made."""
-        return mend(self.open_kube(), finding, tell)
+        return mend(self.open_kube(), finding)
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
         project = self.project
@@ -228,15 +232,15 @@ class KubernetesTarget(Target):
             grows=self.grows,
         )
 
-    def provision(self, limits: Limits, tell: Tell) -> None:
+    def provision(self, limits: Limits) -> None:
         """Build and push the image of the section `image:`, unless the registry has it."""
         project = self.project
         if project.image.repository and not project.kubernetes.image:
-            push_image(project.image, project.folder, project.environment, tell)
+            push_image(project.image, project.folder, project.environment)
 
-    def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
+    def preview(self, plan: Plan, now: float) -> Sequence[object]:
         """Return the manifests; contacts nothing but the registry of `image:`."""
-        return self._build(plan, self._with_image(self._name_image(tell)), now)
+        return self._build(plan, self._with_image(self._name_image()), now)
 
     def read_surroundings(self) -> Surroundings:
         """Return the GPUs and drivers of the nodes; the image has the packages."""
@@ -315,7 +319,7 @@ class KubernetesTarget(Target):
         other = None if project.image.repository else find_template_image(section, project.folder)
         return replace(section, image=image if project.image.repository else other)
 
-    def _name_image(self, tell: Tell) -> str:
+    def _name_image(self) -> str:
         """Name the image that `up` would push, by its digest if the registry has it already."""
         settings, folder = self.project.image, self.project.folder
         if self.project.kubernetes.image or not settings.repository:
@@ -327,7 +331,7 @@ class KubernetesTarget(Target):
             image, why = None, error.message
         if image is None:
             image = f"{settings.repository}:{read_inputs(settings, folder).tag}"
-            tell(f"warning: {image} is named without its digest: {why}; deployer image push")
+            LOG.warning(f"{image} is named without its digest: {why}; deployer image push")
         return image
 
     def _build(self, plan: Plan, cluster: ClusterConfig, now: float) -> list[Manifest]:

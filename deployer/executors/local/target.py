@@ -16,7 +16,7 @@ from deployer.executors.local.run_environment import (
     list_dropped,
 )
 from deployer.executors.local.surroundings import read_surroundings
-from deployer.executors.target import Demand, Surroundings, Target, Tell
+from deployer.executors.target import Demand, Surroundings, Target
 from deployer.findings import Finding
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class LocalTarget(Target):
         places = {data.name: str(find_place(data, self.project.folder)) for data in sets}
         return (*list_variables(sets, places), *outputs)
 
-    def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""
         from deployer.data.folder_store import FolderStore
         from deployer.data.places import find_place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,8 @@ from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.model import CloudOperation
 from deployer.text import format_seconds
+
+LOG = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
@@ -29,9 +32,8 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Waiter:
-    """How to wait, and whom to tell: a line at a time."""
+    """How to wait."""
 
-    tell: Callable[[str], None]
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -60,7 +62,7 @@ def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> C
     """
     what, shown, told_at, heard_at = describe_operation(operation), "", 0.0, 0.0
     moved_at, state = 0.0, ("", "")
-    waiter.tell(what)
+    LOG.info(what)
     for elapsed in waiter.pauses():
         try:
             now = gke.get_operation(operation)
@@ -72,7 +74,7 @@ def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> C
         operation = now or replace(operation, status="DONE")  # forgotten, so over
         if operation.done:
             ended = "failed after" if operation.failed else "done after"
-            waiter.tell(f"{what}: {ended} {format_seconds(elapsed)}")
+            LOG.info(f"{what}: {ended} {format_seconds(elapsed)}")
             return operation
         if (operation.status, operation.progress) != state:
             moved_at, state = elapsed, (operation.status, operation.progress)
@@ -80,7 +82,7 @@ def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> C
             raise _explain_standstill(what, operation)
         if operation.progress != shown or elapsed - told_at > TELL_SECONDS:
             shown, told_at = operation.progress, elapsed
-            waiter.tell(f"{what}: {format_seconds(elapsed)}{f', {shown}' if shown else ''}")
+            LOG.info(f"{what}: {format_seconds(elapsed)}{f', {shown}' if shown else ''}")
     raise AssertionError("unreachable")
 
 

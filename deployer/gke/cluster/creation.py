@@ -5,6 +5,7 @@ It looks at what is there and does the next thing, over and over, so it can be k
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -19,11 +20,13 @@ from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_
 from deployer.gke.api.remedies import EMPTY_POOL
 from deployer.gke.cluster.deletion import begin_removal, remove_whole
 from deployer.gke.cluster.examination import gather_facts
-from deployer.gke.cluster.obstacles import find_obstacles
+from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
 from deployer.gke.cluster.pools import ensure_pool, list_differences
 from deployer.gke.cluster.rule import Facts, describe_owner, list_reasons
 from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_seconds
+
+LOG = logging.getLogger(__name__)
 
 PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
 DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up
@@ -35,7 +38,6 @@ def ensure_cluster(
     *,
     wait_seconds: float = 0.0,
     expires: str = "",
-    tell: Callable[[str], None],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CloudCluster:
@@ -46,7 +48,7 @@ def ensure_cluster(
     CloudError: with Google's sentences if all refuse, and for a cluster of
     that name that is not ours.
     """
-    return _Maker(gke, spec, Waiter(tell, now, sleep), expires).ensure(wait_seconds)
+    return _Maker(gke, spec, Waiter(now, sleep), expires).ensure(wait_seconds)
 
 
 def mark_expiry(gke: Gke, cluster: CloudCluster, expires: str) -> None:
@@ -121,7 +123,7 @@ class _Maker:
             pause = capacity.wait_seconds(passes, left)
             if pause is None:
                 raise self._explain()
-            self.waiter.tell(
+            LOG.info(
                 f"no room now; trying again in {format_seconds(pause)}, "
                 f"for {format_seconds(left)} at most"
             )
@@ -149,7 +151,12 @@ class _Maker:
 
     def _find_obstacles(self) -> tuple[Refusal, ...]:
         """Return what is known to be refused; raises CloudError if that is everything."""
-        self.obstacles = found = find_obstacles(self.gke, self.spec, self.waiter.tell)
+        try:
+            found = find_obstacles(self.gke, self.spec)
+        except CloudError as error:  # nothing counts as refused
+            LOG.info(f"{NOT_CHECKED}: {error.message}")
+            found = ()
+        self.obstacles = found
         if found and next_try(self.spec.locations, len(self.spec.gpus), found) is None:
             said = "\n".join(dict.fromkeys(one.sentence for one in found))
             hints = dict.fromkeys(one.hint for one in found)
@@ -159,7 +166,7 @@ class _Maker:
                 found[-1].reason,
             )
         for one in found:
-            self.waiter.tell(f"left out: {one.sentence}")
+            LOG.info(f"left out: {one.sentence}")
         return found
 
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
@@ -172,7 +179,7 @@ class _Maker:
             if cluster.status != "STOPPING":
                 if reasons := self._list_reasons(cluster):
                     raise self._explain_kept(cluster, reasons)
-                self.waiter.tell(f"{cluster.words} is {cluster.status}: it is deleted first")
+                LOG.info(f"{cluster.words} is {cluster.status}: it is deleted first")
             if cluster.location == location:
                 remove_whole(self.gke, cluster, self.waiter)
             elif cluster.status != "STOPPING":
@@ -191,7 +198,7 @@ class _Maker:
                 remove_whole(self.gke, cluster, self.waiter)
             except CloudError as error:
                 self.left = f"{cluster.words} is still there"
-                self.waiter.tell(f"{self.left}: {error.message}")
+                LOG.info(f"{self.left}: {error.message}")
 
     def _list_reasons(self, cluster: CloudCluster) -> tuple[str, ...]:
         facts = gather_facts(self.gke, cluster, self.waiter.sleep)
@@ -229,14 +236,14 @@ class _Maker:
             return
         if error.reason == EMPTY_POOL and not self.bare:
             self.bare = True
-            self.waiter.tell("no cluster with a pool without nodes here: the pool is made after it")
+            LOG.info("no cluster with a pool without nodes here: the pool is made after it")
             return
         self.doubts += 1
         unclear = error.reason == "ALREADY_EXISTS" or error.passing
         if not unclear or self.doubts > DOUBTS:
             raise error
         # It may be there all the same: then it is found, and nothing is made twice.
-        self.waiter.tell(f"{error.message}; looking what is there")
+        LOG.info(f"{error.message}; looking what is there")
         self.waiter.sleep(min(2.0 ** (self.doubts - 2), 10.0))
 
     def _join(self, cluster: CloudCluster) -> None:
@@ -245,7 +252,7 @@ class _Maker:
         if operation is not None:
             self._judge(operation)
             return
-        self.waiter.tell(f"waiting for {cluster.words}, which is {cluster.status}")
+        LOG.info(f"waiting for {cluster.words}, which is {cluster.status}")
         for elapsed in self.waiter.pauses():
             found = self.gke.get_cluster(cluster.location, cluster.name)
             if found is None or found.status != "PROVISIONING":
@@ -262,7 +269,7 @@ class _Maker:
         error = explain_operation(self.gke, operation)
         cluster = self.gke.get_cluster(operation.location, operation.cluster)
         if cluster is not None and cluster.usable:
-            self.waiter.tell(f"{error.message}; the cluster itself is kept")
+            LOG.info(f"{error.message}; the cluster itself is kept")
             return
         if not is_refusal(error.reason):
             raise error
@@ -273,15 +280,15 @@ class _Maker:
             and cluster.ours
             and not list_reasons(Facts(cluster.owner), self.gke.owner)
         ):
-            self.waiter.tell(f"{cluster.words} is deleted: its creation failed")
+            LOG.info(f"{cluster.words} is deleted: its creation failed")
             begin_removal(self.gke, cluster)
 
     def _complete(self, cluster: CloudCluster) -> CloudCluster | None:
         """Give a cluster its GPU pool if it has none yet; None if Google has no room for any."""
         if cluster.owner != self.gke.owner:
-            self.waiter.tell(f"{cluster.words} has {describe_owner(cluster.owner)}; it is shared")
+            LOG.info(f"{cluster.words} has {describe_owner(cluster.owner)}; it is shared")
         for line in list_differences(self.spec, cluster):
-            self.waiter.tell(line)
+            LOG.info(line)
         try:
             return ensure_pool(self.gke, self.spec, cluster, self.waiter)
         except CloudError as error:
@@ -299,7 +306,7 @@ class _Maker:
         pool, gpu = self.spec.pool_names[self.choice], self.spec.gpus[self.choice].accelerator
         line = f"no room in {location} for {pool}, {gpu} ({error.reason})"
         if line not in self.told:
-            self.waiter.tell(line)
+            LOG.info(line)
         self.told.add(line)
 
     def _explain_broken(self, cluster: CloudCluster) -> CloudError:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+
+LOG = logging.getLogger(__name__)
 
 TRIES = 6  # deletions that fail or are refused for a moment
 STOPPING_SECONDS = 1800.0  # for which a cluster may be STOPPING without an operation to be seen
@@ -23,7 +27,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
         ended = settle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:
             failure = explain_operation(gke, ended)
-            waiter.tell(f"the deletion of {cluster.words} failed ({failure.reason}): once more")
+            LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}): once more")
         found = gke.get_cluster(cluster.location, cluster.name)
         if found is None or not found.ours or found.owner_id != cluster.owner_id:
             return  # it is gone, and another one may have its name by now

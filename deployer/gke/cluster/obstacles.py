@@ -5,10 +5,9 @@ What is not known counts as there: Google refuses it itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from deployer.errors import CloudError
 from deployer.gke.api.capacity import NOT_OFFERED, TOO_LITTLE_QUOTA, Refusal
 from deployer.gke.api.client import Gke
 from deployer.gke.api.offers import (
@@ -28,6 +27,8 @@ from deployer.gke.specification.parts import (
     region_of,
 )
 from deployer.gke.specification.spec import ClusterSpec
+
+NOT_CHECKED = "quotas and machine types are not checked"
 
 # https://cloud.google.com/compute/resource-usage#gpu_quota. Newer kinds are not among the quotas
 # that a region lists.
@@ -56,17 +57,12 @@ class Offer:
     accelerators: Mapping[str, Offered] = field(default_factory=dict)
 
 
-def find_obstacles(gke: Gke, spec: ClusterSpec, tell: Callable[[str], None]) -> tuple[Refusal, ...]:
+def find_obstacles(gke: Gke, spec: ClusterSpec) -> tuple[Refusal, ...]:
     """Ask Compute Engine, and return what Google would refuse.
 
-    Who may not ask, or gets no answer, is told so in a line, and nothing counts as refused.
+    Raises CloudError if one may not ask, or gets no answer.
     """
-    try:
-        offer = _ask(gke, spec)
-    except CloudError as error:
-        tell(f"quotas and machine types are not checked: {error.message}")
-        return ()
-    return list_obstacles(spec, offer, gke.project)
+    return list_obstacles(spec, _ask(gke, spec), gke.project)
 
 
 def _ask(gke: Gke, spec: ClusterSpec) -> Offer:

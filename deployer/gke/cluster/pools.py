@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,8 @@ from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_
 from deployer.gke.cluster.rule import describe_owner
 from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_seconds
+
+LOG = logging.getLogger(__name__)
 
 BY_HAND = "gcloud container node-pools delete; or another name: in the specification"
 TRIES = 6  # answers that were lost or refused for a moment, before it is given up
@@ -72,7 +75,6 @@ def add_next_pool(
     gke: Gke,
     spec: ClusterSpec,
     cluster: CloudCluster,
-    tell: Callable[[str], None],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CloudPool | None:
@@ -81,7 +83,7 @@ def add_next_pool(
     Returns None if every choice is there already. Raises CloudError if none of those left can be
     had.
     """
-    return _add(gke, spec, cluster, Waiter(tell, now, sleep), stop_at_first=False)
+    return _add(gke, spec, cluster, Waiter(now, sleep), stop_at_first=False)
 
 
 def _add(
@@ -101,7 +103,7 @@ def _add(
         except CloudError as error:
             if not is_refusal(error.reason):
                 raise
-            waiter.tell(f"no room for pool {names[index]} of {cluster.words} ({error.reason})")
+            LOG.info(f"no room for pool {names[index]} of {cluster.words} ({error.reason})")
             refused = _join(refused, error)
         if found is not None and (made or stop_at_first):
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -11,6 +12,8 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, JOB, SERVICE, STATEFUL_SET, VOLUME, Kind, Manifest
 from deployer.kube.names import BACKEND, build_selector
 from deployer.text import format_seconds
+
+LOG = logging.getLogger(__name__)
 
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
 # What of ours holds claims; others' pods end with the cluster.
@@ -43,7 +46,7 @@ def empty_cluster(
         _delete_all(every, CLAIM, [one for one in claims if _name(one) not in names])
         _wait(every, waiter, patience_seconds, names)
     except DeployerError as error:
-        waiter.tell(f"going on without the cluster's Kubernetes: {error.message}")
+        LOG.info(f"going on without the cluster's Kubernetes: {error.message}")
 
 
 def _delete_all(kube: Kube, kind: Kind, items: Sequence[Manifest]) -> None:
@@ -58,13 +61,13 @@ def _wait(kube: Kube, waiter: Waiter, patience_seconds: float, kept: Set[str]) -
     for elapsed in waiter.pauses() if left else ():
         words = ", ".join(left)
         if words != shown:
-            waiter.tell(f"waiting for {words} to go")
+            LOG.info(f"waiting for {words} to go")
             shown = words
         left = _list_left(kube, kept)
         if not left:
             return
         if elapsed > patience_seconds:
-            waiter.tell(f"after {format_seconds(elapsed)} still there: {', '.join(left)}")
+            LOG.info(f"after {format_seconds(elapsed)} still there: {', '.join(left)}")
             return
 
 

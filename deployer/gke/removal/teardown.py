@@ -6,6 +6,7 @@ machine.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -37,6 +38,8 @@ from deployer.gke.removal.inventory import (
     list_unlabelled,
 )
 from deployer.gke.specification.spec import OWNER_LABEL, ClusterSpec, own_labels
+
+LOG = logging.getLogger(__name__)
 
 Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
 GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
@@ -91,7 +94,6 @@ class Terms:
 def remove_cluster(
     gke: Gke,
     spec: ClusterSpec,
-    tell: Callable[[str], None],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     terms: Terms = Terms(),
@@ -100,7 +102,7 @@ def remove_cluster(
 
     Returns the disks with results, which stay. Raises CloudError naming what else is left.
     """
-    return remove_named(gke, spec.name, Waiter(tell, now, sleep), terms)
+    return remove_named(gke, spec.name, Waiter(now, sleep), terms)
 
 
 def list_held(gke: Gke, name: str, waiter: Waiter, terms: Terms) -> list[Held]:
@@ -161,10 +163,10 @@ class _Remover:
         chosen = own or (theirs if self.terms.owner_id is None else [])
         for other in named:
             if not other.ours:
-                self.waiter.tell(f"{other.words} is not ours and stays: it lacks our labels")
+                LOG.info(f"{other.words} is not ours and stays: it lacks our labels")
             elif other not in chosen:
                 whose = describe_owner(other.owner)
-                self.waiter.tell(f"{other.words} has {whose} and stays")
+                LOG.info(f"{other.words} has {whose} and stays")
         return chosen
 
     def examine(self, cluster: CloudCluster) -> Held | None:
@@ -199,7 +201,7 @@ class _Remover:
             found = list_inventory(self.gke, self.name, owner_id)
             return drop_hidden(found, self.missing_zones)
         except CloudError as error:
-            self.waiter.tell(
+            LOG.info(
                 f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
             )
             return Inventory()
@@ -227,7 +229,7 @@ class _Remover:
             except CloudError as error:
                 if not error.passing:
                     refused.add(_key(thing))
-                self.waiter.tell(error.message)
+                LOG.info(error.message)
         for elapsed in self.waiter.pauses() if bare else ():
             known = {_key(one) for one in bare}
             disks = tuple(_pick(self.compute.list_disks(""), known)) if before.disks else ()
@@ -236,7 +238,7 @@ class _Remover:
             if elapsed > LABEL_SECONDS or all(_key(one) in refused for one in bare):
                 break
         for thing in bare:
-            self.waiter.tell(f"{thing.words} has no labels of ours: note its name until it is gone")
+            LOG.info(f"{thing.words} has no labels of ours: note its name until it is gone")
 
     def remove_balancers(self, found: Inventory) -> None:
         """Delete forwarding rules, then the target pools that they lead to."""
@@ -331,7 +333,7 @@ class _Remover:
                 if elapsed < asked.get(key, 0.0):
                     continue
                 if key not in asked:
-                    self.waiter.tell(f"deleting {what} {thing.name} in {key[0]}")
+                    LOG.info(f"deleting {what} {thing.name} in {key[0]}")
                 # One that is refused for good is not asked for again.
                 asked[key] = elapsed + AGAIN_SECONDS if self._ask(delete, thing) else math.inf
             if all(asked[_key(thing)] == math.inf for thing in left):
@@ -344,7 +346,7 @@ class _Remover:
         try:
             delete(thing)
         except CloudError as error:
-            self.waiter.tell(error.message)
+            LOG.info(error.message)
             return error.reason == "RESOURCE_IN_USE" or error.passing
         return True
 

@@ -14,7 +14,7 @@ from deployer.config import paths
 from deployer.config.project import Project
 from deployer.executors.checks import Question, examine_all
 from deployer.executors.registry import find_target
-from deployer.executors.target import Demand, Limits, Target, Tell
+from deployer.executors.target import Demand, Limits, Target
 from deployer.findings import Finding, right, wrong
 from deployer.launch.agents.planning import build_draft
 from deployer.launch.checks.check import list_checks, list_target_checks
@@ -39,10 +39,10 @@ def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
     return examine_all(questions)
 
 
-def mend(project: Project, findings: Sequence[Finding], tell: Tell) -> bool:
+def mend(project: Project, findings: Sequence[Finding]) -> bool:
     """Mend what is wrong where that is safe; tell each, and return whether anything was done."""
     target = find_target(project)
-    done = [target.mend(one, tell) for one in findings if one.is_error]
+    done = [target.mend(one) for one in findings if one.is_error]
     return any(done)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.checks import Question
 from deployer.executors.registry import find_target
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.findings import Finding, right, unknown
 from deployer.launch.request import Request
 from deployer.scripts.script_check import OF_WANDB, Report, Surroundings, check_script
@@ -22,6 +23,8 @@ from deployer.sweeps.examination import Finding as Complaint
 from deployer.sweeps.examination import locate
 from deployer.sweeps.metrics import metric_name
 from deployer.sweeps.problem import Problem, doubt
+
+LOG = logging.getLogger(__name__)
 
 METRIC_PATH = ("metric", "name")
 IN_IMAGE = "the code is in the image"
@@ -42,18 +45,18 @@ def begin_script_check(project: Project, request: Request) -> Future[Report]:
     return future
 
 
-def await_report(future: Future[Report], file: Path, tell: Tell, patience: float = 1.0) -> Report:
+def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> Report:
     """Return what the script says; tell what is waited for if it takes long."""
     try:
         return future.result(timeout=patience)
     except FutureTimeout:
-        tell(f"{file}: asking its script about its flags")
+        LOG.info(f"{file}: asking its script about its flags")
     return future.result()
 
 
-def check_script_first(project: Project, request: Request, tell: Tell) -> None:
+def check_script_first(project: Project, request: Request) -> None:
     """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
-    tell_report(ask_script(project, find_target(project), request), request, tell)
+    tell_report(ask_script(project, find_target(project), request), request)
 
 
 def ask_script(project: Project, target: Target, request: Request) -> Report:
@@ -81,12 +84,12 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Probl
         yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
 
 
-def tell_report(report: Report, request: Request, tell: Tell) -> None:
+def tell_report(report: Report, request: Request) -> None:
     """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
     for one in list_findings(report, request, "warning"):
-        tell(f"warning: {one.place}: {one.message} ({one.hint})")
+        LOG.warning(f"{one.place}: {one.message} ({one.hint})")
     if report.not_checked:
-        tell(f"{request.file}: the script is not checked: {report.not_checked}")
+        LOG.info(f"{request.file}: the script is not checked: {report.not_checked}")
     if errors := list_errors(report, request):
         raise ConfigError.join(errors)
 

@@ -11,7 +11,7 @@ from deployer.data.places import find_archive, find_place, open_kept
 from deployer.data.store import Store
 from deployer.errors import DataError
 from deployer.executors.registry import find_target
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.launch.data.data_sets import describe_kept, is_place
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
     return f"{seen}, and all of it in {describe_kept(data)}" if everywhere else seen
 
 
-def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> None:
+def delete(project: Project, data: DataSet, everywhere: bool) -> None:
     """Delete what runs of the target see; with `everywhere` also what is kept elsewhere.
 
     Raises DataError if there was nothing.
     """
     target = find_target(project)
-    found = _delete_place(target, data, tell)
+    found = _delete_place(target, data)
     credentials = target.read_credentials(data)
     kept = open_kept(data, project.folder, credentials) if everywhere else None
     if kept is not None and not is_place(target, data):
@@ -64,10 +64,10 @@ def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> Non
         raise _refuse_nothing(target, data, everywhere)
 
 
-def _delete_place(target: Target, data: DataSet, tell: Tell) -> bool:
+def _delete_place(target: Target, data: DataSet) -> bool:
     """Delete what runs see; tell whether there was anything."""
     try:
-        return target.delete_data(data, tell)
+        return target.delete_data(data)
     except DataError as error:
         if not error.missing:
             raise

@@ -22,7 +22,7 @@ from deployer.data.store import Store
 from deployer.data.tree import Entry
 from deployer.errors import ConfigError, DataError, Refusals
 from deployer.executors.registry import find_target
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
@@ -74,7 +74,6 @@ def put(
     data: DataSet,
     source: str,
     progress: Progress,
-    tell: Tell,
     unpacked: bool,
     overwrite: bool = False,
 ) -> Transfer:
@@ -83,7 +82,7 @@ def put(
     Files with other content there are lost with `overwrite` alone. Raises DeployerError.
     """
     archive = find_archive(data)
-    with open_source(source, archive, unpacked and data.unpack and not archive, tell) as origin:
+    with open_source(source, archive, unpacked and data.unpack and not archive) as origin:
         entries = origin.list_entries()
         if not entries:
             raise DataError(f"{source}: there is no file in it", "name what holds the data")
@@ -93,7 +92,7 @@ def put(
         if archive and data.unpack and isinstance(origin, FileStore):
             check_kind(origin, archive)
         size_bytes = sum(entry.size_bytes for entry in entries)
-        with _open_kept(project, data, tell, size_bytes) as target:
+        with _open_kept(project, data, size_bytes) as target:
             check_apart(origin, target)
             copied = copy(origin, target, progress, entries, overwrite=overwrite)
             return Transfer(data.name, source, str(target), copied)
@@ -104,11 +103,10 @@ def get(
     data: DataSet,
     folder: Path,
     progress: Progress,
-    tell: Tell,
     overwrite: bool = False,
 ) -> Transfer:
     """Copy a data set from where it is kept to a folder of this machine; see `put`."""
-    with _open_kept(project, data, tell) as origin:
+    with _open_kept(project, data) as origin:
         target = FolderStore(folder)
         check_apart(origin, target)
         kept = _list_kept(origin, data)
@@ -116,7 +114,7 @@ def get(
         return Transfer(data.name, str(origin), str(target), copied)
 
 
-def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Transfer:
+def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
     """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
     target = find_target(project)
     kept = open_kept(data, project.folder, target.read_credentials(data))
@@ -127,9 +125,9 @@ def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Tr
     with kept:
         found = _list_kept(kept, data)
         size_bytes = sum(entry.size_bytes for entry in found)
-        with target.open_data(data, tell, size_bytes) as place_store:
+        with target.open_data(data, size_bytes) as place_store:
             archive = find_archive(data) if data.unpack else ""
-            copied = preload(kept, found, place_store, archive, progress, tell)
+            copied = preload(kept, found, place_store, archive, progress)
             return Transfer(data.name, str(kept), str(place_store), copied)
 
 
@@ -150,7 +148,7 @@ def find_elsewhere(project: Project) -> list[DataSet]:
     return found
 
 
-def list_places(project: Project, tell: Tell, refusals: Refusals) -> Iterator[Listing]:
+def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
     """Yield each data set as runs of the target see it; one that cannot be read says why.
 
     Its error is noted in `refusals`.
@@ -159,7 +157,7 @@ def list_places(project: Project, tell: Tell, refusals: Refusals) -> Iterator[Li
     for data in project.data:
         kept_in = describe_kept(data)
         try:
-            with target.open_data(data, tell) as place:
+            with target.open_data(data) as place:
                 entries = place.list_entries()
                 whole = "whole" if entries else "missing"
                 yield Listing(
@@ -227,13 +225,11 @@ def is_place(target: Target, data: DataSet) -> bool:
 
 
 @contextmanager
-def _open_kept(
-    project: Project, data: DataSet, tell: Tell, size_bytes: int | None = None
-) -> Iterator[Store]:
+def _open_kept(project: Project, data: DataSet, size_bytes: int | None = None) -> Iterator[Store]:
     target = find_target(project)
     store = open_kept(data, project.folder, target.read_credentials(data))
     if store is None:
-        store = target.open_data(data, tell, size_bytes)
+        store = target.open_data(data, size_bytes)
     with store:
         yield store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Tell
 from deployer.images.code_archive import LOCK_END, begins_as_lock_file
 from deployer.images.code_state import restore_code
 from deployer.launch.lock.content import OTHER, DataState, Lock
@@ -26,6 +26,8 @@ from deployer.sweeps.results import Row, build_results
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import Snapshot
+
+LOG = logging.getLogger(__name__)
 
 BEST = "best"
 REPEATS = 3
@@ -48,9 +50,7 @@ class Again:
     logged: Mapping[str, float] = field(default_factory=dict)
 
 
-def prepare_again(
-    project: Project, run: str, text: str | None, tolerance: float | None, tell: Tell
-) -> Again:
+def prepare_again(project: Project, run: str, text: str | None, tolerance: float | None) -> Again:
     """Find a run and its lock file, and have its code and image again; checks the data.
 
     `run` is a run's id or `best`; `text` means a sweep or a lock file. One run if a tolerance is
@@ -62,10 +62,10 @@ def prepare_again(
     if row.value is None and (metric is not None or tolerance is not None):
         said = f"run {row.run_id} has no metric to compare"
         raise ConfigError(run, said, f"deployer results {lock.sweep}")
-    project = _restore(choice.config, project, lock, tell)
+    project = _restore(choice.config, project, lock)
     check_data(project, lock)
     for line in list_differences(project, lock):
-        tell(f"warning: {line}")
+        LOG.warning(line)
     config = _build_config(snapshot, row, REPEATS if metric and tolerance is None else 1)
     sweep = parse_sweep(dump_config(config), f"the repeat of {row.run_id}")
     place = Path(lock.file).with_name(f"{row.run_id}-again.yaml")
@@ -183,20 +183,20 @@ def _find_row(snapshot: Snapshot, run: str) -> Row:
     return named[0]
 
 
-def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
+def _restore(found: Project, asked: Project, lock: Lock) -> Project:
     """Return the project with executor, code and image as they were."""
     on = asked.on if asked.explicit_on else lock.on
     project = replace(found, on=on, replicas=asked.replicas, given_replicas=asked.given_replicas)
     if lock.image and not find_target(project).runs_here:
         project = project.with_image(lock.image)
         if "@sha256:" not in lock.image:
-            tell(f"warning: {lock.image} has no digest: it may be another image by now")
+            LOG.warning(f"{lock.image} has no digest: it may be another image by now")
     if not find_target(project).has_folder:
         return project
     apart = list_apart(project, Path(lock.file))
-    code = restore_code(lock.code, project.folder, project.environment, apart, tell)
+    code = restore_code(lock.code, project.folder, project.environment, apart)
     if code.folder != project.folder:
-        tell(f"code: commit {code.commit}, as it was, in {code.folder}")
+        LOG.info(f"code: commit {code.commit}, as it was, in {code.folder}")
     return replace(project, resolved_code=code)
 
 

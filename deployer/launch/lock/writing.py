@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.base import Executor
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.images.code_state import DIGITS, read_state
 from deployer.launch.lock.content import (
     DataState,
@@ -28,6 +29,8 @@ from deployer.wandb_api.server import Server
 
 if TYPE_CHECKING:  # its classes take long to make, and most projects name no data
     from deployer.config.sections.data import DataSet
+
+LOG = logging.getLogger(__name__)
 
 # Larger data sets are known by their files' names and sizes: reading them would take minutes.
 MOST_READ_BYTES = 1 << 30
@@ -47,7 +50,7 @@ class Planned:
     plan: Plan
 
 
-def write_lock(planned: Planned, tell: Tell) -> None:
+def write_lock(planned: Planned) -> None:
     """Write the lock file that is asked for; a sweep that goes on keeps its first one.
 
     What it held of another sweep stays in the state folder. Trouble is told, and stops nothing.
@@ -56,17 +59,17 @@ def write_lock(planned: Planned, tell: Tell) -> None:
     if place is None and not planned.request.words:
         return
     try:
-        text = _find_text(planned, tell)
+        text = _find_text(planned)
         if place is None:
             return
         there = place.read_text(encoding="utf-8", errors="replace") if place.exists() else ""
         if (other := find_sweep(there)) not in ("", path):
-            tell(f"{place} was {other}'s: deployer reproduce best {other} still knows it")
+            LOG.info(f"{place} was {other}'s: deployer reproduce best {other} still knows it")
         write_whole(place, text)
     except (DeployerError, OSError) as error:
-        tell(f"warning: no lock file {place or path}: {error}")
+        LOG.warning(f"no lock file {place or path}: {error}")
     else:
-        tell(f"lock file: {place}")
+        LOG.info(f"lock file: {place}")
 
 
 def describe_data(data: DataSet, folder: Path, *, runs_here: bool) -> DataState:
@@ -109,7 +112,7 @@ def list_data(project: Project, target: Target) -> tuple[DataState, ...]:
     return tuple(describe_data(one, project.folder, runs_here=here) for one in project.data)
 
 
-def _find_text(planned: Planned, tell: Tell) -> str:
+def _find_text(planned: Planned) -> str:
     """Return the lock file that the sweep has already, else a new one, which is kept, too."""
     path, server = str(planned.path), planned.server
     if kept := find_kept(path, server.name):
@@ -117,7 +120,7 @@ def _find_text(planned: Planned, tell: Tell) -> str:
     lock = _build(planned)
     if lock.code.left_out:
         what = "what is not in git" if lock.code.commit else "the code"
-        tell(f"warning: the lock file lacks {what}: it {lock.code.left_out}")
+        LOG.warning(f"the lock file lacks {what}: it {lock.code.left_out}")
     text = dump_lock(lock)
     keep_lock(text, path, server.name)
     return text

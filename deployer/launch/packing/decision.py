@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Target
 from deployer.launch.packing.packer import Packer, from_record
 from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.request import Packing, Request
@@ -16,6 +17,8 @@ from deployer.model import SweepPath
 from deployer.sweeps.records import Records
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
+
+LOG = logging.getLogger(__name__)
 
 MOST_IN_POD = 16  # as `agents_per_pod` has it
 # JAX takes three quarters of a GPU at its start unless told not to: then none could join it.
@@ -57,7 +60,6 @@ def settle_packing(
     packing: Packing | None,
     executor: Executor,
     path: SweepPath,
-    tell: Tell,
 ) -> tuple[Project, Packer | None]:
     """Return the project for as many agents as are to begin, and who measures them, if anybody.
 
@@ -70,25 +72,25 @@ def settle_packing(
         count = packing.agents * place.count
         return _with_agents(project, min(count, most or count)), None
     place = replace(place, count=min(place.count, most or place.count))
-    packer = _open_packer(executor, str(path), place, most, tell)
+    packer = _open_packer(executor, str(path), place, most)
     measurement = packer.measurement
     if measurement.over:
-        tell(f"as measured before: {measurement.sentence()}")
+        LOG.info(f"as measured before: {measurement.sentence()}")
         return _with_agents(project, packer.beginning), packer
     seconds = measurement.patience.level
-    tell(f"measuring how many agents {place.name} bears: {seconds:.0f} s or more with each number")
+    LOG.info(
+        f"measuring how many agents {place.name} bears: {seconds:.0f} s or more with each number"
+    )
     return _with_agents(project, packer.beginning), packer
 
 
-def _open_packer(
-    executor: Executor, path: str, place: Place, most: int | None, tell: Tell
-) -> Packer:
+def _open_packer(executor: Executor, path: str, place: Place, most: int | None) -> Packer:
     noted = (record.packing for record in Records.load().of(path) if record.packing)
     known = next(noted, {})
     if place.pod:
         fresh = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
-        return from_record(known, executor, path, fresh, tell, partial(PodPacker, total=most))
-    return from_record(known, executor, path, Measurement(place, most), tell)
+        return from_record(known, executor, path, fresh, partial(PodPacker, total=most))
+    return from_record(known, executor, path, Measurement(place, most))
 
 
 def _with_agents(project: Project, count: int) -> Project:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from deployer.executors.base import Executor
 from deployer.executors.memory import Memory
-from deployer.executors.target import Tell
 from deployer.sweeps.records import Records
 from deployer.watch.packing.levels import Level, choose_surplus
 from deployer.watch.packing.measurement import Measurement
 from deployer.watch.packing.rates import Rate, Unit
 from deployer.watch.status import Status
+
+LOG = logging.getLogger(__name__)
 
 MEMORY_SECONDS = 5.0  # reading it asks nvidia-smi and every process
 
@@ -29,7 +31,6 @@ class Packer:
     executor: Executor
     path: str
     measurement: Measurement
-    tell: Tell
     drained: set[str] = field(default_factory=set)
     said: bool = False
     _memory_at: float = 0.0
@@ -59,11 +60,11 @@ class Packer:
         known = len(self.measurement.levels)
         self.measurement.look(status, now, self._read_memory(now))
         for level in self.measurement.levels[known:]:
-            self.tell(self._describe(level))
+            LOG.info(self._describe(level))
             self._remember()
         if self.measurement.over and not self.said:
             self.said = True
-            self.tell(self.measurement.sentence())
+            LOG.info(self.measurement.sentence())
             self._drain()
             self._remember()
 
@@ -84,7 +85,7 @@ class Packer:
         if leaving:
             self.executor.drain(leaving)
             self.drained.update(leaving)
-            self.tell(f"{', '.join(leaving)}: leave after their runs")
+            LOG.info(f"{', '.join(leaving)}: leave after their runs")
 
     def _remember(self) -> None:
         Records.load().note(self.path, packing=to_record(self))
@@ -107,15 +108,14 @@ def from_record(
     executor: Executor,
     path: str,
     fresh: Measurement,
-    tell: Tell,
     build: Callable[..., Packer] = Packer,
 ) -> Packer:
     """Return who goes on with a measurement; with a `fresh` one if it was of another machine."""
     if record.get("place") != asdict(fresh.place):
-        return build(executor, path, fresh, tell)
+        return build(executor, path, fresh)
     levels = [
         Level(one["size"], Rate(**{**one["rate"], "unit": Unit(one["rate"]["unit"])}))
         for one in record["levels"]
     ]
     known = replace(fresh, levels=levels, over=record["over"], why=record["why"])
-    return build(executor, path, known, tell, set(record["drained"]), said=known.over)
+    return build(executor, path, known, set(record["drained"]), said=known.over)

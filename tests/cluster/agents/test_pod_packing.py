@@ -17,21 +17,18 @@ from tests.cluster.cluster import Cluster
 
 @pytest.mark.full
 def test_a_pod_with_more_agents_takes_the_place_of_the_first(
-    cluster: Cluster, namespace: str, server: Server, tmp_path: Path
+    cluster: Cluster, namespace: str, server: Server, tmp_path: Path, told: list[str]
 ) -> None:
     """Nobody is killed for it: each configuration has one attempt, and pods are of the sizes."""
     bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
     bed = bed.with_section(cpu="800m", memory="1Gi", grace_period="15s")
     path = bed.create_sweep([n / 10 for n in range(1, 13)], seconds=1)
     patience = Patience(level=2.0, few_runs=10.0, longest=600.0)
-    told: list[str] = []
     measurement = Measurement(Place(pod=True), 2, patience=patience)
-    packer = PodPacker(bed.executor, str(path), measurement, told.append)
+    packer = PodPacker(bed.executor, str(path), measurement)
     bed.start(path, packer.beginning)
     sizes = []
-    for status in watch_sweep(
-        bed.server, bed.executor, path, bed.folder, told.append, packer=packer
-    ):
+    for status in watch_sweep(bed.server, bed.executor, path, bed.folder, packer=packer):
         pods = {agent.pod for agent in status.agents if agent.state == "running"}
         sizes.append((len(pods), sum(agent.state == "running" for agent in status.agents)))
     assert measurement.levels[0].size == 1

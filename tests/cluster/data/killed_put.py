@@ -21,5 +21,5 @@ if __name__ == "__main__":
     file, namespace, section, source, size_bytes = sys.argv[1:]
     [data] = parse_data(json.loads(section))
     kube = open_client(Path(file), namespace)
-    with open_volume(kube, parse_cluster(SECTION), data, Path("/"), print, 1) as volume:
+    with open_volume(kube, parse_cluster(SECTION), data, Path("/"), 1) as volume:
         copy(FolderStore(Path(source)), volume, Death(int(size_bytes)))

@@ -66,18 +66,16 @@ def kube(tenant: Path, namespace: str) -> Kube:
     return open_client(tenant, namespace)
 
 
-def open_data(kube: Kube, section: dict[str, Any], told: list[str] | None = None) -> VolumeStore:
+def open_data(kube: Kube, section: dict[str, Any]) -> VolumeStore:
     [data] = parse_data(section)
-    tell = (told if told is not None else []).append
-    return open_volume(kube, parse_cluster(SECTION), data, Path("/"), tell, size_bytes=1)
+    return open_volume(kube, parse_cluster(SECTION), data, Path("/"), size_bytes=1)
 
 
 def test_a_tree_goes_to_a_claim_and_back(
-    kube: Kube, section: dict[str, Any], tmp_path: Path
+    kube: Kube, section: dict[str, Any], tmp_path: Path, told: list[str]
 ) -> None:
     content = make_tree(tmp_path / "from")
-    told: list[str] = []
-    with open_data(kube, section, told) as volume:
+    with open_data(kube, section) as volume:
         assert len(kube.list_objects(POD, LOADERS)) == 1
         copy(FolderStore(tmp_path / "from"), volume)
         assert read_tree(volume) == content
@@ -190,7 +188,7 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
     [data] = parse_data(section)
     missing = f"there is no PersistentVolumeClaim data in namespace {kube.namespace}"
     with pytest.raises(DataError, match=missing):
-        open_volume(kube, parse_cluster(SECTION), data, Path("/"), lambda _: None)
+        open_volume(kube, parse_cluster(SECTION), data, Path("/"))
     never = {"image": "missing.example/image:1", "image_pull_policy": "Never"}
     cases = {
         "the data loader ended: exit code 1": {"python": "/bin/false"},
@@ -199,7 +197,7 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
     for said, change in cases.items():
         cluster = parse_cluster({**SECTION, **change})
         with pytest.raises(DataError, match=said):
-            open_volume(kube, cluster, data, Path("/"), lambda _: None, size_bytes=1)
+            open_volume(kube, cluster, data, Path("/"), size_bytes=1)
 
 
 def test_an_nfs_folder_is_a_volume_and_a_claim_until_all_is_deleted(

@@ -123,7 +123,9 @@ def build_service(name: str, kind: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def test_a_cluster_is_emptied_of_what_would_stay(own: Cluster, place: str, kube: Kube) -> None:
+def test_a_cluster_is_emptied_of_what_would_stay(
+    own: Cluster, place: str, kube: Kube, told: list[str]
+) -> None:
     """Our Jobs, load balancers and claims go from all namespaces; volumes are waited for."""
     volume, claim = build_claim(f"{place}-data")
     kube.create(build_agent_job("demo-a1"))
@@ -133,8 +135,7 @@ def test_a_cluster_is_emptied_of_what_would_stay(own: Cluster, place: str, kube:
     kube.create(volume)
     kube.create(claim)
     own.wait_for(f"pvc/{place}-data", "jsonpath=.status.phase=Bound", place)
-    told: list[str] = []
-    empty_cluster(lambda: kube, Waiter(told.append), patience_seconds=2.0)
+    empty_cluster(lambda: kube, Waiter(), patience_seconds=2.0)
     assert [job["metadata"]["name"] for job in kube.list_objects(JOB)] == [FOREIGN]
     assert [one["metadata"]["name"] for one in kube.list_objects(SERVICE)] == ["inner"]
     assert kube.list_objects(CLAIM) == []
@@ -146,12 +147,11 @@ def test_a_cluster_is_emptied_of_what_would_stay(own: Cluster, place: str, kube:
     end(own, place)
 
 
-def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path, told: list[str]) -> None:
     """Its disks and load balancers are then looked for outside of it."""
     assert home
     access = build_access("http://127.0.0.1:9", b"", lambda: "token", "default")
-    told: list[str] = []
-    empty_cluster(lambda: Kube(access, sleep=lambda _: None), Waiter(told.append))
+    empty_cluster(lambda: Kube(access, sleep=lambda _: None), Waiter())
     [line] = told
     assert line.startswith("going on without the cluster's Kubernetes: cannot list Job")
 
@@ -179,6 +179,7 @@ def test_a_cluster_in_use_is_no_orphan(
     token: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    told: list[str],
 ) -> None:
     """It is asked for living agents; once there are none, it is left over, and goes."""
     with serve_cloud(tmp_path) as cloud:
@@ -186,8 +187,8 @@ def test_a_cluster_in_use_is_no_orphan(
         cloud.set_operation_seconds(0.05)
         for name, value in cloud.environment().items():
             monkeypatch.setenv(name, value)
-        gke, told = open_client(), list[str]()
-        ensure_cluster(gke, read_spec(tmp_path), tell=told.append)
+        gke = open_client()
+        ensure_cluster(gke, read_spec(tmp_path))
         kube.create(build_agent_job("demo-a1"))
         [busy] = find_remains(gke, 0, ())[0]
         assert (busy.use, busy.agents) == (IN_USE, 1)
@@ -204,12 +205,12 @@ def test_a_cluster_in_use_is_no_orphan(
         assert used.use == HELD
         assert any(f"Job of others: {place}/{FOREIGN}" in one for one in used.reasons)
         with pytest.raises(CloudError, match="of others"):
-            remove_remains(gke, used, Waiter(told.append), Terms())
+            remove_remains(gke, used, Waiter(), Terms())
         assert cloud.changes == ("CreateCluster",)
         end(own, place)
         [idle] = find_remains(gke, 0, ())[0]
         assert (idle.use, idle.agents, idle.reasons) == (LEFT_OVER, 0, ())
-        remove_remains(gke, idle, Waiter(told.append), Terms())
+        remove_remains(gke, idle, Waiter(), Terms())
         assert cloud.inventory().empty
         assert cloud.token not in "".join(told)
 

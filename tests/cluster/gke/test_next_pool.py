@@ -36,7 +36,7 @@ def test_a_pool_that_cannot_be_added_is_waited_for(
         monkeypatch.setenv(name, value)
     cloud.set_operation_seconds(0.03)
     gke, spec = rooms.open_client(), rooms.read_spec(tmp_path)
-    found = ensure_cluster(gke, spec, tell=lambda _: None)
+    found = ensure_cluster(gke, spec)
     section = parse_cluster({**SECTION, "namespace": namespace})
     executor = GkeExecutor(
         gke,

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -72,7 +72,6 @@ class Plugin:
     cluster: Cluster
     node: str
     kube: Kube
-    told: list[str] = field(default_factory=list)
 
     def sleep(self, _seconds: float) -> None:
         if list_running(self.kube.in_namespace(SYSTEM), build_selector()):
@@ -99,16 +98,14 @@ def nodes(cluster: Cluster, client: Kube) -> Iterator[dict[str, str]]:
     for kind, (labels, counts) in kinds.items():
         add_node(cluster, f"drivers-{kind}", labels, counts)
     yield {kind: f"drivers-{kind}" for kind in kinds}
-    remove_drivers(
-        client, [].append
-    )  # before the nodes, without which nobody ends pods for a while
+    remove_drivers(client)  # before the nodes, without which nobody ends pods for a while
     cluster.kubectl("delete", "node", *(f"drivers-{kind}" for kind in kinds))
 
 
 @pytest.fixture
 def clean(client: Kube) -> Iterator[None]:
     yield
-    remove_drivers(client, [].append)
+    remove_drivers(client)
 
 
 def read_counted(shell: Shell, nodes: dict[str, str]) -> dict[str, list[tuple[str, int, str]]]:
@@ -123,10 +120,10 @@ def read_counted(shell: Shell, nodes: dict[str, str]) -> dict[str, list[tuple[st
 
 @pytest.mark.full
 def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
-    cluster: Cluster, nodes: dict[str, str], client: Kube, tmp_path: Path
+    cluster: Cluster, nodes: dict[str, str], client: Kube, tmp_path: Path, told: list[str]
 ) -> None:
     plugin = Plugin(cluster, nodes["bare"], client)
-    report = ensure_drivers(client, wait_seconds=60, tell=plugin.told.append, sleep=plugin.sleep)
+    report = ensure_drivers(client, wait_seconds=60, sleep=plugin.sleep)
     assert report.installed == ("deployer-nvidia-driver-cos",)
     bare = next(node for node in report.nodes if node.name == nodes["bare"])
     assert (bare.driver, bare.plugin, bare.resources[0].allocatable) == (
@@ -134,14 +131,14 @@ def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
         "registered",
         2,
     )
-    said = "\n".join(plugin.told)
+    said = "\n".join(told)
     assert "GPU driver for cos nodes: DaemonSet deployer-nvidia-driver-cos" in said
     assert re.search(f"4 of 6 nodes count GPUs; .* on node {bare.name}", said)
 
     # Only the node that needs it has a pod, and a second time changes nothing.
     pods = client.in_namespace(SYSTEM).list_objects(POD, build_selector())
     assert [pod["spec"]["nodeName"] for pod in pods] == [bare.name]
-    again = ensure_drivers(client, wait_seconds=5, tell=plugin.told.append)
+    again = ensure_drivers(client, wait_seconds=5)
     assert again.installed == ()
 
     shell = Shell(tmp_path, {"KUBECONFIG": str(cluster.kubeconfig)})
@@ -162,9 +159,10 @@ def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
 
 
 @pytest.mark.usefixtures("clean")
-def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, client: Kube) -> None:
-    told: list[str] = []
-    names = install_drivers(client, ("cos", "ubuntu", "device-plugin"), told.append)
+def test_installed_ahead_of_nodes_and_failing_on_a_real_one(
+    cluster: Cluster, client: Kube, told: list[str]
+) -> None:
+    names = install_drivers(client, ("cos", "ubuntu", "device-plugin"))
     assert sorted(list_ours(client)) == sorted(names)
     assert len(told) == len(names) == 3
     chosen = load_manifest("device-plugin", {"gpu": "yes"})
@@ -181,9 +179,7 @@ def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, cl
 
     try:
         with pytest.raises(KubeError) as caught:
-            ensure_drivers(
-                client, wait_seconds=60, tell=told.append, sleep=lambda _: time.sleep(0.3), now=now
-            )
+            ensure_drivers(client, wait_seconds=60, sleep=lambda _: time.sleep(0.3), now=now)
     finally:
         cluster.kubectl("label", "node", "node-0", *(f"{name}-" for name in GKE))
     said = caught.value.message
@@ -195,7 +191,7 @@ def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, cl
 @pytest.mark.usefixtures("nodes")
 @pytest.mark.full
 def test_a_tenant_is_told_what_cannot_be_seen_and_whom_to_ask(
-    cluster: Cluster, namespace: str, tmp_path: Path
+    cluster: Cluster, namespace: str, tmp_path: Path, told: list[str]
 ) -> None:
     kubeconfig = make_tenant(cluster, namespace)
     kube = open_client(kubeconfig, namespace)
@@ -207,11 +203,10 @@ def test_a_tenant_is_told_what_cannot_be_seen_and_whom_to_ask(
     assert refused.returncode == 1
     assert "error: no GPU is known of here, and none was brought" in refused.stderr
     assert "hint: ask the cluster's administrator for NVIDIA's driver" in refused.stderr
-    told: list[str] = []
-    report = ensure_drivers(kube, wait_seconds=60, tell=told.append)
+    report = ensure_drivers(kube, wait_seconds=60)
     assert (report.installed, report.nodes, len(told)) == ((), (), 1)
     with pytest.raises(KubeError) as caught:
-        install_drivers(kube, ("cos",), told.append)
+        install_drivers(kube, ("cos",))
     assert caught.value.message.startswith("you may not install GPU drivers")
     assert list_ours(open_client(cluster.kubeconfig, namespace)) == []
     assert not survey_cluster(kube).complete

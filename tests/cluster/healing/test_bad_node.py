@@ -37,7 +37,9 @@ WATCH_SECONDS = 400.0
 
 
 @pytest.mark.full
-def test_a_bad_node_is_named_and_left(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+def test_a_bad_node_is_named_and_left(
+    make_cluster: Callable[..., Cluster], tmp_path: Path, told: list[str]
+) -> None:
     cluster = make_cluster(2)
     sick, sound = cluster.nodes[1], cluster.nodes[0]
     namespace = make_namespace(cluster, "sick")
@@ -53,9 +55,8 @@ def test_a_bad_node_is_named_and_left(make_cluster: Callable[..., Cluster], tmp_
             ),
             "an agent on each node",
         )
-        told: list[str] = []
         starter = AgentStarter(server, bed.executor, path, bed.folder)
-        reconciler = Reconciler(server, bed.executor, path, 2, starter, None, told.append)
+        reconciler = Reconciler(server, bed.executor, path, 2, starter, None)
         list(
             watch_status(
                 reconciler.read, time.time, time.sleep, WATCH_SECONDS, reconciler.reconcile

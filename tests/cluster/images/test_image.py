@@ -60,7 +60,7 @@ def settings(registry: RunningRegistry) -> ImageConfig:
 
 @pytest.fixture(scope="module")
 def pushed(project: Path, settings: ImageConfig, registry: RunningRegistry) -> str:
-    return push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append)
+    return push_image(settings, project, {**os.environ, **registry.environment})
 
 
 def test_second_push_does_nothing(
@@ -69,13 +69,11 @@ def test_second_push_does_nothing(
     assert pushed.startswith(f"{settings.repository}@sha256:")
     assert find_pushed(settings, project, registry.environment) == pushed
     writes = registry.read_log().count('"PUT ') + registry.read_log().count('"POST ')
-    assert (
-        push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append) == pushed
-    )
+    assert push_image(settings, project, {**os.environ, **registry.environment}) == pushed
     assert TOLD[-1].endswith("the registry has it already")
     log = registry.read_log()
     assert log.count('"PUT ') + log.count('"POST ') == writes
-    reference, _ = build_image(settings, project, os.environ, TOLD.append)
+    reference, _ = build_image(settings, project, os.environ)
     assert TOLD[-1] == f"{reference}: built already"
     assert PASSWORD not in "".join(TOLD)
 
@@ -86,7 +84,7 @@ def test_code_change_pushes_no_more_than_the_code(
     before = registry.count_stored_bytes()
     with (project / "deployer/executors/plan.py").open("a") as code:
         code.write("\n# A line more.\n")
-    changed = push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append)
+    changed = push_image(settings, project, {**os.environ, **registry.environment})
     assert changed != pushed
     uploaded = registry.count_stored_bytes() - before
     assert 0 < uploaded < 1.5 * MEBIBYTE, f"{uploaded:,} bytes"
@@ -96,7 +94,7 @@ def test_code_change_pushes_no_more_than_the_code(
 
 @pytest.mark.usefixtures("pushed")
 def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig) -> None:
-    image, _ = build_image(settings, project, os.environ, TOLD.append)
+    image, _ = build_image(settings, project, os.environ)
     assert workshop.run(image, "id", "-u") == "1000"
     code = (
         "import deployer, deployer.agent, deployer.backend.server.app, trainer, wandb, sys; "
@@ -118,7 +116,7 @@ def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig
 
 @pytest.mark.usefixtures("pushed")
 def test_what_bayes_lacks(project: Path, settings: ImageConfig) -> None:
-    tag, _ = build_image(settings, project, os.environ, TOLD.append)
+    tag, _ = build_image(settings, project, os.environ)
     with pytest.raises(ImageError, match=f"torch, scipy in the embedded backend's image, {tag}"):
         check_bayes_modules(settings, project, os.environ, "python3")
     assert not check_bayes_modules(settings, project, os.environ, "python2")
@@ -132,7 +130,7 @@ def test_failed_builds(tmp_path: Path) -> None:
     def fail(text: str) -> ImageError:
         dockerfile.write_text(text)
         with pytest.raises(ImageError) as raised:
-            build_image(ImageConfig(builder="buildah"), tmp_path, os.environ, TOLD.append)
+            build_image(ImageConfig(builder="buildah"), tmp_path, os.environ)
         return raised.value
 
     broken = fail(f"FROM {BASE}\nRUN echo 'error: train.py has no main' && false\n")
@@ -152,7 +150,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         storage.write_text(f'[storage]\ndriver = "vfs"\n{places}')
         monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
         with pytest.raises(ImageError, match="no space left on device") as raised:
-            build_image(ImageConfig(builder="buildah"), tmp_path, os.environ, TOLD.append)
+            build_image(ImageConfig(builder="buildah"), tmp_path, os.environ)
     assert raised.value.hint.startswith("free some: docker system prune")
 
 
@@ -164,13 +162,13 @@ def test_carried_to_a_cluster_without_any_other_registry(
     settings: ImageConfig,
     tmp_path: Path,
 ) -> None:
-    saved = save_image(settings, project, tmp_path / "trainer.tar", os.environ, TOLD.append)
+    saved = save_image(settings, project, tmp_path / "trainer.tar", os.environ)
     with serve_registry(tmp_path / "site", cluster.host) as site:
         there = ImageConfig(repository=f"{site.address}/site/trainer")
-        loaded = load_image(saved.path, there, site.environment, TOLD.append)
+        loaded = load_image(saved.path, there, site.environment)
         assert loaded.reference == f"{there.repository}@{saved.digest}"
         assert loaded.uploaded_bytes == loaded.size_bytes
-        assert load_image(saved.path, there, site.environment, TOLD.append).uploaded_bytes == 0
+        assert load_image(saved.path, there, site.environment).uploaded_bytes == 0
 
         trust_registry(cluster, site)
         make_pull_secret(cluster, namespace, site)

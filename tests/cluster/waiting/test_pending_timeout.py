@@ -21,6 +21,7 @@ from tests.cluster.bed import Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_job, build_pod
 from tests.cluster.tenants import make_tenant
+from tests.conftest import keep_told
 
 LIMITS = {
     "apiVersion": "v1",
@@ -40,13 +41,11 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
 
 def watch(bed: Bed, path: SweepPath, pending_seconds: float | None = None) -> list[str]:
     """Watch a sweep as `up` does, to its end; return what is told."""
-    told: list[str] = []
-    statuses = watch_sweep(
-        *(bed.server, bed.executor, path, bed.folder, told.append),
-        pending_seconds=pending_seconds,
-    )
-    for _ in statuses:
-        pass
+    with keep_told() as told:
+        for _ in watch_sweep(
+            bed.server, bed.executor, path, bed.folder, pending_seconds=pending_seconds
+        ):
+            pass
     return told
 
 

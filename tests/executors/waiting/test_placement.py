@@ -261,7 +261,7 @@ def test_what_nodes_say(
     found = explain(nodes, pods, pod)
     assert found
     assert (found.cause, found.line) == (cause, line)
-    assert is_listed(found)
+    assert is_listed(found.finding())
 
 
 @pytest.mark.parametrize("asked", [f"{GPU}s", SLICE])
@@ -283,7 +283,7 @@ def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:
     assert found
     said = "driver: pod pod: ErrImagePull: no such host on node a"
     assert (found.cause, found.sentence, found.remedy) == (Cause.DRIVER_MISSING, said, "")
-    assert is_listed(found)
+    assert is_listed(found.finding())
 
 
 def test_where_the_nodes_have_room_they_say_nothing() -> None:

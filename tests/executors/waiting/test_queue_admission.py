@@ -111,7 +111,7 @@ def test_a_queue_that_admits_nothing_is_told(
 ) -> None:
     found = explain(stopped=stopped)
     assert (found.cause, found.passes, found.sentence) == (cause, passes, said)
-    assert is_listed(found)
+    assert is_listed(found.finding())
 
 
 def test_a_priority_class_that_is_missing_is_told_where_classes_may_be_read() -> None:
@@ -125,5 +125,5 @@ def test_a_priority_class_that_is_missing_is_told_where_classes_may_be_read() ->
         "there is no WorkloadPriorityClass urgnt; there is idle, urgent (never passes): "
         "kubernetes: {queue_priority: urgent} in deployer.yaml"
     )
-    assert is_listed(found)
+    assert is_listed(found.finding())
     assert ask(None).cause is ask(frozenset({"urgnt"})).cause is Cause.QUEUED

@@ -88,7 +88,7 @@ CASES = [
 def test_each_refusal_is_told_apart(said: str, cause: Cause, passes: Passes, sentence: str) -> None:
     found = explain_refusal(START + said, "ns")
     assert (found.cause, found.passes, found.sentence) == (cause, passes, sentence)
-    assert is_listed(found)
+    assert is_listed(found.finding())
 
 
 def test_a_webhook_that_does_not_answer_may_do_so_later() -> None:

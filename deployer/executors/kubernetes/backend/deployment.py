@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from deployer.backend.db.users.accounts import new_key
@@ -28,8 +29,9 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, POD, SECRET, STATEFUL_SET, Manifest
 from deployer.kube.names import BACKEND, NO_OWNER, build_labels, build_selector, read_owner
 
+LOG = logging.getLogger(__name__)
+
 SELECTOR = build_selector(component=BACKEND)
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,7 @@ def is_made(kube: Kube) -> bool:
         return False
 
 
-def ensure_backend(
-    kube: Kube, project: Project, on: str, tell: Tell, *, anew: bool = False
-) -> ClusterBackend:
+def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False) -> ClusterBackend:
     """Return the backend, ready; made as deployer.yaml says if there is none.
 
     With `anew`, one that is there is brought in line with the file. Raises ConfigError, KubeError,
@@ -87,11 +87,11 @@ def ensure_backend(
     if found is None:
         check_rights(kube, on)
         _check_owner(kube)
-        _make(kube, project, tell)
-        tell(f"the embedded backend is made in namespace {kube.namespace}")
+        _make(kube, project)
+        LOG.info(f"the embedded backend is made in namespace {kube.namespace}")
         found = require_backend(kube, on)
     if not found.ready:
-        wait_until_up(kube, found.name, tell)
+        wait_until_up(kube, found.name)
     return replace(found, ready=True)
 
 
@@ -127,7 +127,7 @@ def _check_owner(kube: Kube) -> None:
             )
 
 
-def _make(kube: Kube, project: Project, tell: Tell) -> None:
+def _make(kube: Kube, project: Project) -> None:
     """Apply everything, the StatefulSet last: where that is, all is. Its claim and key stay."""
     cluster = replace(project.kubernetes, namespace=kube.namespace)
     settings = project.backend
@@ -145,7 +145,7 @@ def _make(kube: Kube, project: Project, tell: Tell) -> None:
         said = (
             f"no NetworkPolicy guards the embedded backend: you may not {describe_rights(missing)}"
         )
-        tell(f"{said} (docs/threats.md)")
+        LOG.info(f"{said} (docs/threats.md)")
     else:
         kube.apply(policy)
     for one in config_maps:

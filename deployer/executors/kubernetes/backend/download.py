@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
@@ -20,17 +21,19 @@ from deployer.executors.kubernetes.backend.deployment import (
     ensure_backend,
 )
 from deployer.executors.kubernetes.backend.tunnel import open_forward
-from deployer.executors.target import Saved, Tell
+from deployer.executors.target import Saved
 from deployer.kube.client import Kube
 from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import CLAIM
 from deployer.waiting import waiting_for
 
+LOG = logging.getLogger(__name__)
+
 TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
 TRIES = 3  # nobody may be there to type the command again
 
 
-def save_backend(kube: Kube, project: Project, on: str, tell: Tell) -> Saved | None:
+def save_backend(kube: Kube, project: Project, on: str) -> Saved | None:
     """Copy a cluster's backend to a folder of its own and prove it; None if there is no data.
 
     One that does not run is made to. Raises BackendError, KubeError.
@@ -38,7 +41,7 @@ def save_backend(kube: Kube, project: Project, on: str, tell: Tell) -> Saved | N
     claims = kube.list_objects(CLAIM, SELECTOR)
     if not claims:
         return None
-    backend = ensure_backend(kube, project, on, tell)
+    backend = ensure_backend(kube, project, on)
     # A cluster that is made anew under its old name has another backend.
     folder = copies_folder() / f"{on}-{claims[0]['metadata']['uid'][:13]}"
     for left in reversed(range(TRIES)):
@@ -48,8 +51,8 @@ def save_backend(kube: Kube, project: Project, on: str, tell: Tell) -> Saved | N
         except BackendError as error:
             if not left:
                 raise
-            tell(f"{error.message}; trying again")
-    tell(f"results are copied to {folder}: {copied.describe()}")
+            LOG.info(f"{error.message}; trying again")
+    LOG.info(f"results are copied to {folder}: {copied.describe()}")
     return Saved(folder, backend.url, identify_cluster(kube))
 
 

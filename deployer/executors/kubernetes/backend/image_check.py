@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from deployer.config.project import Project
@@ -16,9 +15,7 @@ from deployer.kube.client import Kube
 SECONDS = 300  # of the pod, its pull included, which the backend's pod is then spared
 
 
-def check_bayes_modules(
-    kube: Kube, project: Project, grows: bool, tell: Callable[[str], None]
-) -> str:
+def check_bayes_modules(kube: Kube, project: Project, grows: bool) -> str:
     """Return why the image could not be asked, empty if it has all that bayes needs.
 
     Raises ImageError if it lacks something, ConfigError if there is no image, KubeError.
@@ -32,7 +29,7 @@ def check_bayes_modules(
     question = build_question(container["command"][0])
     try:
         job = build_probe(pod, stateful_set["metadata"], question, SECONDS)
-        answer = run_probe(kube, job, grows, tell)
+        answer = run_probe(kube, job, grows)
     except KubeError as error:
         if not error.forbidden:
             raise

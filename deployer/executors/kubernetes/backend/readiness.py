@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from deployer.errors import BackendError
@@ -12,6 +12,8 @@ from deployer.executors.reason import Cause, Reason, edit
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, STATEFUL_SET, Manifest
 from deployer.kube.objects import find_condition
+
+LOG = logging.getLogger(__name__)
 
 START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
 POLL_SECONDS = 1.0
@@ -51,7 +53,7 @@ class Absence:
         return self.restarts >= HOPELESS_RESTARTS or bool(self.reason and self.reason.hopeless)
 
 
-def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
+def wait_until_up(kube: Kube, name: str) -> None:
     """Wait until the backend's StatefulSet is ready, and tell once each why it is not yet.
 
     Raises KubeError, and BackendError if it does not come up.
@@ -68,7 +70,7 @@ def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
             raise BackendError(f"{said}: {why.words}", choose_hint(kube, name, why))
         if why.words not in told:
             told.add(why.words)
-            tell(f"waiting for the embedded backend: {why.words}")
+            LOG.info(f"waiting for the embedded backend: {why.words}")
         time.sleep(POLL_SECONDS)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -34,7 +35,8 @@ from deployer.kube.names import LOADER, LOADER_LABEL, MADE_BY_ANNOTATION, build_
 from deployer.kube.objects import ENDED_PHASES, find_condition
 from deployer.kube.port_forward import Forward
 
-Tell = Callable[[str], None]
+LOG = logging.getLogger(__name__)
+
 START_SECONDS = 600.0  # pulling an image and getting a disk; a node may have to be made
 POLL_SECONDS = 0.3
 TELL_SECONDS = 3.0  # what takes less needs no words
@@ -44,7 +46,7 @@ END_SECONDS = 30.0
 
 @contextmanager
 def open_loader(
-    kube: Kube, cluster: ClusterConfig, source: Manifest, where: str, tell: Tell, folder: str = ""
+    kube: Kube, cluster: ClusterConfig, source: Manifest, where: str, folder: str = ""
 ) -> Iterator[LoaderClient]:
     """Run a loader on a volume (`source`, as a pod names it) until the block ends.
 
@@ -60,7 +62,7 @@ def open_loader(
     settings = replace(cluster, namespace=kube.namespace)
     job, program = build_loader(load_loader_templates(), task, settings, build_loader_zip())
     with _running(kube, job, program, mark):
-        pod = _wait_until_running(kube, mark, where, tell)
+        pod = _wait_until_running(kube, mark, where)
         with _prolonged(kube, pod), Forward(kube, pod["metadata"]["name"], PORT) as forward:
             client = LoaderClient(forward.url, token, where)
             client.wait_until_up(lambda: _check_life(kube, mark, where))
@@ -148,7 +150,7 @@ def _prolong(kube: Kube, name: str, age_seconds: float) -> None:
         kube.patch(JOB, name, {"spec": {"activeDeadlineSeconds": seconds}})
 
 
-def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manifest:
+def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
     """Return the loader's pod once it runs; tell why it does not yet. Raises DataError."""
     began, told, pending = time.monotonic(), {""}, PendingPods(kube)
     beat = began
@@ -164,7 +166,7 @@ def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manife
             why = _explain(kube, job, pod, pending, where, now - began > START_SECONDS)
             if why not in told:
                 told.add(why)
-                tell(f"waiting for the data loader of {where}: {why}")
+                LOG.info(f"waiting for the data loader of {where}: {why}")
         if now - beat > BEAT_SECONDS:
             beat = now
             _prolong(kube, job["metadata"]["name"], now - began)

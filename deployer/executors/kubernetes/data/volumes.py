@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.kube.client import Kube
 from deployer.kube.names import build_hash, build_name
 
-Tell = Callable[[str], None]
+LOG = logging.getLogger(__name__)
+
 INLINE_HINT = "nfs: {…, inline: true} in deployer.yaml, or ask an administrator for a claim"
 
 
@@ -29,7 +30,6 @@ def open_volume(
     cluster: ClusterConfig,
     data: DataSet,
     folder: Path,
-    tell: Tell,
     size_bytes: int | None = None,
 ) -> VolumeStore:
     """Return the volume of a data set; its loader runs until the store is closed.
@@ -43,11 +43,9 @@ def open_volume(
         claim = name_claim(data, folder)
         where, source = f"claim {claim}", {"persistentVolumeClaim": {"claimName": claim}}
         if ensure_claim(kube, claim, data, size_bytes):
-            tell(f"made PersistentVolumeClaim {claim} in namespace {kube.namespace}")
+            LOG.info(f"made PersistentVolumeClaim {claim} in namespace {kube.namespace}")
     with ExitStack() as stack:
-        client = stack.enter_context(
-            open_loader(kube, cluster, source, where, tell, data.sub_path or "")
-        )
+        client = stack.enter_context(open_loader(kube, cluster, source, where, data.sub_path or ""))
         return VolumeStore(client, where, stack.pop_all().close)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 from deployer.errors import KubeError
-from deployer.executors.target import Tell
 from deployer.findings import Finding
 from deployer.kube.client import Kube
 from deployer.kube.kinds import NAMESPACE, SERVICE_ACCOUNT, Kind
 
+LOG = logging.getLogger(__name__)
 
-def mend(kube: Kube, finding: Finding, tell: Tell) -> bool:
+
+def mend(kube: Kube, finding: Finding) -> bool:
     """Make a missing namespace or ServiceAccount; tell which, and return whether it was made.
 
     What the cluster refuses is told, too.
@@ -22,10 +25,10 @@ def mend(kube: Kube, finding: Finding, tell: Tell) -> bool:
     try:
         made = kube.create_once(_build(kind, name))
     except KubeError as error:
-        tell(error.message)
+        LOG.info(error.message)
         return False
     if made:
-        tell(f"created {finding.subject}")
+        LOG.info(f"created {finding.subject}")
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster, sur
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, Manifest
 from deployer.kube.names import NO_OWNER, build_selector, read_owner
+
+LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3.0
 REPEAT_SECONDS = 60.0  # so often it says that it still waits
@@ -60,7 +63,6 @@ def may_install(kube: Kube) -> bool:
 def install_drivers(
     kube: Kube,
     kinds: Iterable[str],
-    tell: Callable[[str], None],
     plugin_selector: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Apply the DaemonSets `cos`, `ubuntu` or `device-plugin`, also where no node needs them yet.
@@ -77,12 +79,12 @@ def install_drivers(
         manifest = load_manifest(kind, plugin_selector)
         found = there.get(manifest["metadata"]["name"])
         if found and not kube.owns(found):
-            tell(_describe_foreign(found))
+            LOG.info(_describe_foreign(found))
             continue
         system.apply(manifest)
         applied.append(manifest["metadata"]["name"])
         what = "device plugin" if kind == DEVICE_PLUGIN else f"GPU driver for {kind} nodes"
-        tell(f"{what}: DaemonSet {applied[-1]} in namespace {SYSTEM} applied")
+        LOG.info(f"{what}: DaemonSet {applied[-1]} in namespace {SYSTEM} applied")
     return tuple(applied)
 
 
@@ -107,7 +109,6 @@ def ensure_drivers(
     kube: Kube,
     *,
     wait_seconds: float,
-    tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> DriverReport:
@@ -120,22 +121,21 @@ def ensure_drivers(
     survey = survey_cluster(kube)
     if not survey.complete:
         note = f"GPU drivers cannot be checked: nodes may not be listed; if pods get no GPU, {ASK}"
-        tell(note)
+        LOG.info(note)
         return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
     kinds = sorted(filter(None, {_find_kind(node) for node in survey.nodes}))
     if kinds and not may_install(kube):
         names = ", ".join(node.name for node in survey.nodes if _find_kind(node))
         note = f"the GPU driver is missing on {names} and may not be installed by you; {ASK}"
-        tell(note)
+        LOG.info(note)
         return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
-    installed = install_drivers(kube, kinds, tell) if kinds else ()
-    report = _wait(kube, wait_seconds, tell, sleep, now)
+    installed = install_drivers(kube, kinds) if kinds else ()
+    report = _wait(kube, wait_seconds, sleep, now)
     return replace(report, installed=installed)
 
 
 def remove_drivers(
     kube: Kube,
-    tell: Callable[[str], None],
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> tuple[str, ...]:
@@ -151,11 +151,11 @@ def remove_drivers(
         for found in system.list_objects(DAEMON_SET, selector):
             name = found["metadata"]["name"]
             if not kube.owns(found):
-                tell(_describe_foreign(found))
+                LOG.info(_describe_foreign(found))
                 continue
             names.append(name)
             system.delete(DAEMON_SET, name)
-            tell(f"DaemonSet {name} in namespace {SYSTEM} deleted")
+            LOG.info(f"DaemonSet {name} in namespace {SYSTEM} deleted")
     deadline = now() + REMOVAL_SECONDS
     while left := [pod for s in selectors for pod in system.list_objects(POD, s) if kube.owns(pod)]:
         if now() > deadline:
@@ -179,7 +179,6 @@ def _find_kind(node: NodeGpus) -> str | None:
 def _wait(
     kube: Kube,
     wait_seconds: float,
-    tell: Callable[[str], None],
     sleep: Callable[[float], None],
     now: Callable[[], float],
 ) -> DriverReport:
@@ -190,10 +189,10 @@ def _wait(
         waiting = [node for node in nodes if _is_awaited(node)]
         seconds = now() - started
         if not waiting or seconds >= wait_seconds:
-            return _report(nodes, waiting, seconds, tell)
+            return _report(nodes, waiting, seconds)
         said = f"{_count_ready(nodes)}; {describe_gap(_foresee(waiting[0]))}"
         if said != told or now() - told_at >= REPEAT_SECONDS:
-            tell(f"GPU drivers: {said} ({seconds:.0f} s)")
+            LOG.info(f"GPU drivers: {said} ({seconds:.0f} s)")
             told, told_at = said, now()
         sleep(LOOK_SECONDS)
 
@@ -220,14 +219,13 @@ def _report(
     nodes: tuple[NodeGpus, ...],
     waiting: Sequence[NodeGpus],
     seconds: float,
-    tell: Callable[[str], None],
 ) -> DriverReport:
     notes = tuple(filter(None, map(describe_gap, nodes)))
     if waiting and not any(node.allocatable for node in nodes):
         said = f"no node counts a GPU after {seconds:.0f} s: {'; '.join(notes)}"
         raise KubeError(said, HINT)
     for note in notes:
-        tell(f"GPU drivers: {note}")
+        LOG.info(f"GPU drivers: {note}")
     if nodes:
-        tell(f"GPU drivers: {_count_ready(nodes)}")
+        LOG.info(f"GPU drivers: {_count_ready(nodes)}")
     return DriverReport(nodes=nodes, notes=notes)
