@@ -82,7 +82,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
 ) -> None:
     user, server = shell
     cluster.set_gpus("node-0", 2)
-    plan, up, status, drivers, down, orphans = read_recipe()
+    plan, up, clusters, drivers, down, orphans = read_recipe()
     assert "CreateCluster" in user.type(plan).stdout
     assert cloud.calls == ()
 
@@ -95,7 +95,8 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert cloud.inventory().clusters == ("us-central1-a/sweeps",)
     agents = json.loads(user.deployer("agents", "list", "-o", "json").stdout)
     assert [(a["state"], a["exit_code"]) for a in agents] == [("ended", 0)] * 2
-    assert "us-central1-a, project test-project: RUNNING" in user.type(status).stdout
+    listed = user.type(clusters).stdout
+    assert re.search(r"^ sweeps +us-central1-a +RUNNING .* gpu-1 RUNNING ", listed, re.MULTILINE)
     assert re.search(r"node-0 +Tesla-T4 .* 2 +0 ", user.type(drivers).stdout)
 
     changes = cloud.changes
