@@ -20,7 +20,6 @@ from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
-    ColdOption,
     MaxTimeOption,
     OneRunOption,
     OnOption,
@@ -76,7 +75,6 @@ def up(
     sweep: SweepArgument = None,
     replicas: ReplicasOption = None,
     one_run_per_job: OneRunOption = False,
-    cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     pending_timeout: PendingTimeoutOption = None,
     on: OnOption = None,
@@ -89,9 +87,7 @@ def up(
     A sweep that has ended needs none. Returns at once, or with --pending-timeout when the first
     agent works.
     """
-    config = read_config_of(
-        sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)
-    )
+    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on, profile=profile))
     _start(config, sweep, output, one_run_per_job, max_time, pending_timeout, replicas)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from deployer.cli.output.render import is_terminal, say, show_json, show_yaml, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
-    ColdOption,
     Documents,
     DocumentsOption,
     FileArgument,
@@ -48,7 +47,6 @@ def plan(
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
-    cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     no_check: NoCheckOption = False,
     on: OnOption = None,
@@ -64,9 +62,7 @@ def plan(
     Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
     Jobs.
     """
-    config = settle_code(
-        read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile))
-    )
+    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)))
     read = load_sweep(file, run_cap)
     for warning in read.warnings:
         warn(warning)

@@ -51,7 +51,6 @@ class Flags:
     project: str | None = None
     replicas: int | None = None
     on: str | None = None
-    cold: bool = False
     profile: str | None = None
     owner: str | None = None
 
@@ -276,7 +275,7 @@ def load_project(
         explicit_on=bool(flags.on or "on" in values),
         gke=values.get("gke"),
         polls=values.get("polls"),
-        warm=values.get("warm") is not False and not flags.cold,
+        warm=values.get("warm") is not False,
         warm_packages=tuple(warm) if isinstance(warm := values.get("warm"), list) else (),
         isolate=bool(values.get("isolate")),
         environment=environment,

@@ -65,7 +65,7 @@ def bench_packing(folder: Path) -> list[Figure]:
 
 def _find(bed: Bed) -> tuple[int, str]:
     """Return the number that is kept, and the line that says so."""
-    command = [DEPLOYER, "up", "sweep.yaml", "--packing", "auto", "--new", "--plain", "--no-lock"]
+    command = [DEPLOYER, "up", "sweep.yaml", "--packing", "auto", "--new", "--plain"]
     log = bed.folder / "auto.log"
     with (
         log.open("w") as output,
@@ -84,7 +84,7 @@ def _find(bed: Bed) -> tuple[int, str]:
 def _count(bed: Bed, agents: int) -> float:
     """Return the runs that so many agents finish in an hour, from a minute of them."""
     known = bed.sweeps()
-    bed.deployer("up", "sweep.yaml", "--replicas", str(agents), "--new", "--detach", "--no-lock")
+    bed.deployer("up", "sweep.yaml", "--replicas", str(agents), "--new", "--detach")
     sweep = bed.wait_for_sweep(known)
     path = SweepPath(bed.backend.entity, bed.client.project, sweep)
     client = Client(bed.backend.url, bed.backend.key)

@@ -49,9 +49,9 @@ def test_a_run_is_repeated_with_the_code_that_ran(project: Project, noise: str) 
     assert f"code: commit {commit}, as it was" in done.stderr
     if noise:
         check_another_value(project, noise)
-    project.write("mine.yaml", "mine: 1\n")
-    refused = project.run("up", "sweep.yaml", "--new", "--lock", "mine.yaml", code=2)
-    assert "mine.yaml: there is such a file, and it is no lock file" in refused.stderr
+    project.write("sweep.lock.yaml", "mine: 1\n")
+    refused = project.run("up", "sweep.yaml", "--new", code=2)
+    assert "sweep.lock.yaml: there is such a file, and it is no lock file" in refused.stderr
 
 
 def check_another_value(project: Project, noise: str) -> None:

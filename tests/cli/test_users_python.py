@@ -53,8 +53,9 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
     named = f"Python of the runs: {python} (VIRTUAL_ENV)"
     assert named in project.run("plan", "grid.yaml", **shell).stderr
     assert f"{python} (VIRTUAL_ENV), wandb" in project.run("doctor", "grid.yaml", **shell).stdout
-    for words in ((), ("--new", "--cold")):
-        done = project.run("up", "grid.yaml", *words, **shell)
+    for warm in ("true", "false"):
+        project.write("deployer.yaml", f"warm: {warm}\n")
+        done = project.run("up", "grid.yaml", "--new", **shell)
         assert named in done.stderr
         dropped = "WANDB_MODE, WANDB_RUN_GROUP, mode in W&B's settings file"
         assert f"runs do not get {dropped}" in done.stderr

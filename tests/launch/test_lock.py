@@ -11,6 +11,7 @@ import yaml
 from deployer.config.sections.data import DataSet
 from deployer.errors import ConfigError
 from deployer.executors.plan import build_plan
+from deployer.executors.registry import find_target
 from deployer.executors.target import Surroundings
 from deployer.images.code_state import CodeState
 from deployer.launch.lock.content import (
@@ -29,8 +30,14 @@ from deployer.launch.lock.file import (
     name_lock,
     write_whole,
 )
-from deployer.launch.lock.writing import describe_data
+from deployer.launch.lock.writing import Planned, describe_data, write_lock
+from deployer.launch.request import Request
+from deployer.sweeps.sweep_file import parse_sweep
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath, Viewer
+from deployer.wandb_api.server import Server
 from tests.executors.profiles import build_profile
+from tests.project_files import read_project
 
 SECRET = "hunter22-and-more"
 LOCK = Lock(
@@ -161,6 +168,26 @@ def test_a_lock_file_lies_beside_its_sweep_and_a_copy_in_the_state_folder(tmp_pa
     assert kept is not None
     assert kept.read_text() == "kept"
     assert find_kept(LOCK.sweep, "https://other.example") is None
+
+
+def test_a_lock_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+    sweep = parse_sweep("{program: a.py, method: grid, parameters: {lr: {values: [1]}}}", "x.yaml")
+    project = read_project(tmp_path)
+    target = find_target(project)
+    planned = Planned(
+        project,
+        Request(tmp_path / "x.yaml", sweep, lock=tmp_path / "a/b"),
+        Server(Client("http://127.0.0.1:9", "key"), Viewer("", ""), embedded=True),
+        target,
+        target.open(),
+        SweepPath(*LOCK.sweep.split("/")),
+        build_plan(LOCK.sweep, "http://127.0.0.1:9", str(tmp_path), 1),
+    )
+    keep_lock(WHOLE, LOCK.sweep, "embedded")
+    told: list[str] = []
+    write_lock(planned, told.append)
+    [line] = told
+    assert line.startswith(f"warning: no lock file {tmp_path}/a/b: ")
 
 
 def test_a_folder_of_data_is_known_by_what_is_in_it(tmp_path: Path) -> None:

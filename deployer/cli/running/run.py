@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,8 @@ def run(
         raise UsageError("--down-after: somebody has to see the end", "leave out --detach")
     words = context.meta[WORDS]
     file = Path(PLACE)
-    config = read_config(Flags(wandb, entity, project, 1, on, True, profile))
+    config = read_config(Flags(wandb, entity, project, 1, on, profile))
+    config = replace(config, warm=False)  # nothing is forked for a single run
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +18,6 @@ from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import can_ask
 from deployer.cli.shell.options import (
     CapacityOption,
-    ColdOption,
     EntityOption,
     FileArgument,
     MaxTimeOption,
@@ -76,13 +74,6 @@ NewOption = Annotated[
     bool,
     typer.Option("--new", help="Create a new sweep beside an earlier one."),
 ]
-LockOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--lock", metavar="PATH", help="Where the lock file is written; left out: beside FILE."
-    ),
-]
-NoLockOption = Annotated[bool, typer.Option("--no-lock", help="Write no lock file.")]
 ReuseOption = Annotated[
     str | None,
     typer.Option(
@@ -114,13 +105,10 @@ def up(
     seed: SeedOption = None,
     retries: RetriesOption = None,
     one_run_per_job: OneRunOption = False,
-    cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     pending_timeout: PendingTimeoutOption = None,
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
-    lock: LockOption = None,
-    no_lock: NoLockOption = False,
     no_check: NoCheckOption = False,
     on: OnOption = None,
     profile: ProfileOption = None,
@@ -136,9 +124,7 @@ def up(
     the first run failed, 4 if the rest was not started.
     """
     _check_words(detach, down_after, packing, probe)
-    if lock and no_lock:
-        raise ConfigError("--lock", "is the opposite of --no-lock", "leave one of them out")
-    config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
+    config = read_config(Flags(wandb, entity, project, replicas, on, profile))
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,
@@ -148,7 +134,7 @@ def up(
             one_run=one_run_per_job,
             max_seconds=max_time,
             capacity_seconds=wait_for_capacity or 0.0,
-            lock=None if no_lock else lock or name_lock(file),
+            lock=name_lock(file),
             check_script=not no_check,
             asks=can_ask() and not yes,
             packing=packing,

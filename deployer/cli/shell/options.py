@@ -142,13 +142,6 @@ PackingOption = Annotated[
         "it while they work: one, two, more, for a minute each.",
     ),
 ]
-ColdOption = Annotated[
-    bool,
-    typer.Option(
-        "--cold",
-        help="Start a new Python for each run instead of forking one that has imported modules.",
-    ),
-]
 MaxTimeOption = Annotated[
     float | None,
     typer.Option(

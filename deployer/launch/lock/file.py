@@ -22,13 +22,11 @@ def name_lock(file: Path) -> Path:
 
 
 def check_lock_place(place: Path | None) -> None:
-    """Refuse a missing folder, and a file that is no lock file; raises ConfigError."""
-    if place is not None and not place.parent.is_dir():
-        said = f"the folder {place.parent} does not exist"
-        raise ConfigError(str(place), said, f"mkdir -p {shlex.quote(str(place.parent))}")
+    """Refuse a file that is no lock file; raises ConfigError."""
     if place is not None and place.exists() and not begins_as_lock_file(place):
         said = "there is such a file, and it is no lock file"
-        raise ConfigError(str(place), said, "--lock PATH names another, --no-lock writes none")
+        name = shlex.quote(str(place))
+        raise ConfigError(str(place), said, f"give it another name: mv {name} {name}.other")
 
 
 def load_lock(path: Path) -> Lock:

@@ -51,7 +51,7 @@ class Planned:
 
 
 def write_lock(planned: Planned) -> None:
-    """Write the lock file that is asked for; a sweep that goes on keeps its first one.
+    """Write the lock file beside the sweep's file; a sweep that goes on keeps its first one.
 
     What it held of another sweep stays in the state folder. Trouble is told, and stops nothing.
     """
