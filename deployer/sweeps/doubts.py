@@ -23,7 +23,6 @@ def list_doubts(results: Results) -> tuple[str, ...]:
     return (
         *list_metric_doubts(results),
         *_doubt_exits(results),
-        *_doubt_lengths(results),
         *_doubt_processes(results),
         *_doubt_files(results),
         *_doubt_equal_curves(results),
@@ -67,17 +66,6 @@ def _doubt_exits(results: Results) -> Iterator[str]:
             f"{len(bad)} of {len(done)} finished runs ended with an exit code, first "
             f"{bad[0].run_id} with {bad[0].exit_code}: wandb calls a run finished that fails "
             "after run.finish(), or by raise SystemExit in place of sys.exit()"
-        )
-
-
-def _doubt_lengths(results: Results) -> Iterator[str]:
-    """Say who ended well and early, such as by a sys.exit(0) in the middle."""
-    if results.short_runs:
-        first = results.short_runs[0]
-        done = sum(row.state == "finished" for row in results.rows)
-        yield (
-            f"{len(results.short_runs)} of {done} finished runs ended before the others: "
-            f"{first.run_id} {first}"
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from deployer.model import Attempt, Run, Sweep
@@ -17,7 +17,6 @@ from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.endings import OWN_FAILURES, describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
-from deployer.sweeps.short_runs import ShortRun, find_short_runs
 from deployer.text import LONGEST_SECONDS
 
 ACTIVE_STATES = ("running", "pending", "preempting")
@@ -106,8 +105,7 @@ class Results:
     `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
     what the first finished run did log, `dropped` wandb's warning if it dropped rows of one without
-    the metric. `short_runs` ended well before the step of the others.
-    `equal_curves` are runs of different configurations with the same curve of the metric.
+    the metric. `equal_curves` are runs of different configurations with the same curve of it.
     """
 
     sweep_path: str
@@ -123,7 +121,6 @@ class Results:
     not_finite: int = 0
     logged: tuple[str, ...] = ()
     dropped: str = ""
-    short_runs: tuple[ShortRun, ...] = ()
     equal_curves: tuple[str, ...] = ()
 
     @property
@@ -138,12 +135,7 @@ def build_results(sweep: Sweep, runs: Sequence[Run], expected: int | None = None
     `expected` is used where the server does not say how many configurations there are.
     """
     names, listed = list_parameters(sweep.config), find_list_parameter(sweep.config)
-    unranked = [_build_row(sweep, run, names, listed) for run in runs]
-    short = _find_short(sweep, runs, unranked)
-    noted = {one.run_id: str(one) for one in short}
-    rows = rank_rows(
-        sweep, [replace(row, note=row.note or noted.get(row.run_id, "")) for row in unranked]
-    )
+    rows = rank_rows(sweep, [_build_row(sweep, run, names, listed) for run in runs])
     done = [row for row in rows if row.rank is not None]
     finished = [row for row in rows if is_done(sweep, row.state)] if sweep.metric_name else []
     first = min((run for run in runs if is_done(sweep, run.state)), key=_start_of, default=None)
@@ -160,15 +152,7 @@ def build_results(sweep: Sweep, runs: Sequence[Run], expected: int | None = None
         unlogged=sum(row.value is None for row in finished),
         not_finite=sum(row.value is not None and row.rank is None for row in finished),
         logged=list_logged(first.summary) if first else (),
-        short_runs=short,
     )
-
-
-def _find_short(sweep: Sweep, runs: Sequence[Run], rows: Sequence[Row]) -> tuple[ShortRun, ...]:
-    if sweep.config.get("early_terminate"):
-        return ()
-    finished = [run for run in runs if run.state == "finished"]
-    return find_short_runs(finished, {row.run_id: row.parameters for row in rows})
 
 
 def _start_of(run: Run) -> float:

@@ -32,9 +32,10 @@ from deployer.launch.lock.file import (
 )
 from deployer.launch.lock.writing import Planned, describe_data, write_lock
 from deployer.launch.request import Request
+from deployer.model import SweepPath
 from deployer.sweeps.sweep_file import parse_sweep
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import SweepPath, Viewer
+from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.server import Server
 from tests.executors.profiles import build_profile
 from tests.project_files import read_project
