@@ -171,7 +171,7 @@ def test_a_lock_file_lies_beside_its_sweep_and_a_copy_in_the_state_folder(tmp_pa
     assert find_kept(LOCK.sweep, "https://other.example") is None
 
 
-def test_a_lock_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_written_is_a_warning(tmp_path: Path, told: list[str]) -> None:
     sweep = parse_sweep("{program: a.py, method: grid, parameters: {lr: {values: [1]}}}", "x.yaml")
     project = read_project(tmp_path)
     target = find_target(project)
@@ -185,8 +185,7 @@ def test_a_lock_file_that_cannot_be_written_is_a_warning(tmp_path: Path) -> None
         build_plan(LOCK.sweep, "http://127.0.0.1:9", str(tmp_path), 1),
     )
     keep_lock(WHOLE, LOCK.sweep, "embedded")
-    told: list[str] = []
-    write_lock(planned, told.append)
+    write_lock(planned)
     [line] = told
     assert line.startswith(f"warning: no lock file {tmp_path}/a/b: ")
 
