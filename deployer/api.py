@@ -1,10 +1,11 @@
 """The public Python API: what the command line does, as functions that raise and print nothing.
 
-The whole way at once, as `deployer up`:
+What a command would tell is logged by `logging`, at INFO: `logging.basicConfig(level="INFO")` shows
+it. The whole way at once, as `deployer up`:
 
     from deployer.api import results, up, watch
 
-    launch = up("sweep.yaml", replicas=2, tell=print)
+    launch = up("sweep.yaml", replicas=2)
     for status in watch(launch.server, launch.sweep_path):
         ...
     best = results(launch.server, launch.sweep_path).best
