@@ -76,9 +76,9 @@ def test_a_log_file_keeps_what_is_told(folder: Path, capsys: pytest.CaptureFixtu
     assert run_command([*words, "--quiet"]) == 0
     assert run_command(["sweep", "export", "b.yaml", "--log-file", "x.log"]) == 2
     first, *_, last = (folder / "x.log").read_text().splitlines()
-    assert first.endswith("deployer.told 2 sets in sets.csv")
+    assert first.endswith("deployer.cli 2 sets in sets.csv")
     assert last.endswith(
-        "deployer.told hint: name a W&B sweep file; deployer init SCRIPT writes one"
+        "deployer.cli hint: name a W&B sweep file; deployer init SCRIPT writes one"
     )
     assert stat.S_IMODE((folder / "x.log").stat().st_mode) == 0o600
     assert run_command([*words[:-1], "no/such/folder"]) == 2

@@ -81,7 +81,7 @@ def test_complaints() -> None:
     assert raised.value.message == "deployer.yaml: backend.image: is missing"
     with pytest.raises(ConfigError) as several:
         parse_backend({"size": "much", "imgae": "a"})
-    assert [error.message for error in several.value.errors] == [
+    assert [one.text for one in several.value.findings] == [
         "deployer.yaml: backend.size: 'much' is not valid",
         "deployer.yaml: backend.imgae: unknown key",
     ]

@@ -28,7 +28,7 @@ import os
 from deployer.images.builders import Builder, Login
 from deployer.images.registry_credentials import Credentials, write_auth_file
 with write_auth_file(Credentials("carol", "s3cret", "the test"), "r.example", {}) as folder:
-    Builder("docker", dict(os.environ)).push("r.example/x:1", Login(folder), "r.example", print)
+    Builder("docker", dict(os.environ)).push("r.example/x:1", Login(folder), "r.example")
 """
 SECONDS = 30.0
 
