@@ -96,7 +96,7 @@ class Refusals:
         try:
             yield
         except DeployerError as error:
-            self._found.setdefault(error.message, error)
+            self._found.setdefault(str(error), error)
 
     def settle(self) -> None:
         """Raise what was noted: the error itself if there is one, else one that says all."""

@@ -29,11 +29,18 @@ WITH_VALUE = {LOG_FILE: "a path", "--owner": "a name"}  # and what their value i
 QUERY = re.compile(r"\?[^\s\"]+")
 
 
+def build_text(record: logging.LogRecord) -> str:
+    """Return a record as the user reads it."""
+    sign = "warning: " if record.levelno == logging.WARNING else ""
+    return sign + to_lines(record.getMessage())
+
+
 class _Redacting(logging.Formatter):
     """Formats a line without secrets."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return redact_text(QUERY.sub("?…", super().format(record)))
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = build_text(record)
+        return redact_text(QUERY.sub("?…", super().formatMessage(record)))
 
 
 class _Shown(logging.Handler):
@@ -41,8 +48,7 @@ class _Shown(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         COMMAND.printed = True
-        sign = "warning: " if record.levelno == logging.WARNING else ""
-        sys.stderr.write(f"{sign}{to_lines(record.getMessage())}\n")
+        sys.stderr.write(f"{build_text(record)}\n")
         sys.stderr.flush()
 
 

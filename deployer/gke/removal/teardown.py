@@ -125,6 +125,7 @@ def remove_named(
     """
     remover = _Remover(gke, name, waiter, terms)
     clusters = remover.choose_clusters()
+    remover.tell_others()
     held = [] if terms.sure else [remover.examine(one) for one in clusters]
     if kept := next(filter(None, held), None):
         raise CloudError(
@@ -150,6 +151,7 @@ class _Remover:
         self.gke, self.name, self.waiter, self.terms = gke, name, waiter, terms
         self.compute = Compute(gke)
         self.missing_zones: Sequence[str] = ()
+        self.others: Sequence[CloudCluster] = ()
         self.owner_id = gke.owner.id if terms.owner_id is None else terms.owner_id
 
     def choose_clusters(self) -> list[CloudCluster]:
@@ -161,13 +163,15 @@ class _Remover:
         own = [one for one in ours if one.owner_id == self.owner_id]
         theirs = [one for one in ours if one.owner_id == ours[0].owner_id]
         chosen = own or (theirs if self.terms.owner_id is None else [])
-        for other in named:
-            if not other.ours:
-                LOG.info(f"{other.words} is not ours and stays: it lacks our labels")
-            elif other not in chosen:
-                whose = describe_owner(other.owner)
-                LOG.info(f"{other.words} has {whose} and stays")
+        self.others = [one for one in named if one not in chosen]
         return chosen
+
+    def tell_others(self) -> None:
+        """Tell which clusters of the name stay, and why."""
+        for other in self.others:
+            why = f"has {describe_owner(other.owner)} and stays"
+            unlabelled = "is not ours and stays: it lacks our labels"
+            LOG.info(f"{other.words} {why if other.ours else unlabelled}")
 
     def examine(self, cluster: CloudCluster) -> Held | None:
         """Return what forbids the deletion of a cluster; None if nothing does."""
