@@ -19,10 +19,9 @@ def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
 
 
 # One for each way in which a command finds its sweep, and the others.
-SIX = """
+FIVE = """
 results
 down
-plan grid.yaml
 sweep pause
 agents logs
 agents logs --run r
@@ -46,7 +45,7 @@ agents scale 2
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "commands", [SIX, pytest.param(OTHERS, marks=pytest.mark.full)], ids=["six", "others"]
+    "commands", [FIVE, pytest.param(OTHERS, marks=pytest.mark.full)], ids=["five", "others"]
 )
 def test_every_command_says_that_there_is_no_such_sweep(
     project: Project, backend: ServedBackend, commands: str

@@ -119,14 +119,15 @@ def test_a_measurement_is_kept_with_its_sweep() -> None:
 
 
 @pytest.mark.slow(seconds=25)
-def test_a_sweep_is_measured_while_it_runs(backend: ServedBackend, tmp_path: Path) -> None:
+def test_a_sweep_is_measured_while_it_runs(
+    backend: ServedBackend, tmp_path: Path, told: list[str]
+) -> None:
     """With real agents: the one that does not pay leaves after its run, and nothing is lost."""
     folder = tmp_path / "project"
     grid = {"lr": {"values": list(range(12))}}
     file = write_project(folder, {"method": "grid", "parameters": grid})
     path = {"PATH": f"{BIN}:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": ""}
     project = read_project(folder, **backend.environment, **path)
-    said: list[str] = []
     request = Request(file, load_sweep(file), packing=Packing(None))
     launch = pipeline.up(project, request)
     packer = launch.packer
@@ -149,7 +150,7 @@ def test_a_sweep_is_measured_while_it_runs(backend: ServedBackend, tmp_path: Pat
     assert last.results.coverage.sentence().startswith(done)
     assert [level.size for level in packer.measurement.levels] == [1, 2]
     assert packer.measurement.best == 1
-    assert packer.measurement.sentence() in said
+    assert packer.measurement.sentence() in told
     [record] = Records.load().of(launch.sweep_path)
     assert record.packing["drained"] == sorted(packer.drained)
     agents = {agent.name: agent for agent in launch.executor.list_agents(launch.sweep_path)}
