@@ -15,7 +15,7 @@ from deployer.images.code_archive import TIME
 
 OURS = (
     *("__init__.py", "errors.py", "findings.py", "installation.py", "model.py", "text.py"),
-    "transience.py",
+    *("transience.py", "waiting.py"),
     *("analysis", "backend", "page", "sweeps", "wandb_api"),
 )
 PACKAGES = (

@@ -109,6 +109,16 @@ def test_bayes_needs_nothing_of_the_image_but_torch_and_scipy(tmp_path: Path) ->
                 ran += 1
 
 
+def test_what_every_room_shares_needs_the_standard_library_alone() -> None:
+    shared = ("errors", "findings", "model", "text", "waiting")
+    program = "import importlib, sys; sys.path.insert(0, sys.argv.pop())\n" + "\n".join(
+        f"importlib.import_module('deployer.{name}')" for name in shared
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program, root], check=False)
+    assert done.returncode == 0
+
+
 def test_the_archive_has_sources_alone_and_is_the_same_again() -> None:
     packed = build_backend_archive()
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
