@@ -1,7 +1,7 @@
 """The public Python API: what the command line does, as functions that raise and print nothing.
 
-What a command would tell is logged by `logging`, at INFO: `logging.basicConfig(level="INFO")` shows
-it. The whole way at once, as `deployer up`:
+Progress is logged at INFO, warnings at WARNING: `logging.basicConfig(level="INFO")` shows both. The
+whole way at once, as `deployer up`:
 
     from deployer.api import results, up, watch
 
@@ -24,6 +24,7 @@ or step by step:
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -64,6 +65,8 @@ __all__ = [
     "watch",
 ]
 
+logging.getLogger("deployer").addHandler(logging.NullHandler())  # else Python prints warnings
+
 
 def up(
     file: str | Path,
@@ -88,7 +91,7 @@ def up(
 
     What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
     each is read once. `lock` writes the lock file, `check_script` asks the script about
-    its flags. What the command would say is logged at INFO.
+    its flags. Progress is logged.
     Raises DeployerError, SweepEnded if the file's sweep has ended and `new` is not given; what can
     be refused is refused before anything is made.
     """

@@ -1,4 +1,4 @@
-"""Every error that a user can meet, and its exit code; each carries what was found.
+"""Every error that a user can meet, and its exit code; errors carry findings.
 
     DeployerError                       exit 1   something outside said no
     ├── ConfigError                     exit 2   a file or a flag is wrong; nothing was contacted
@@ -29,7 +29,7 @@ from typing import Self
 from deployer.findings import Finding
 from deployer.transience import OWN_VERDICT, PASSING_REASONS, is_passing
 
-FORBIDDEN = "forbidden"  # code of a finding about what the user may not do or see
+FORBIDDEN = "forbidden"  # code of findings about missing rights
 
 
 class ExitCode(IntEnum):
@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 class DeployerError(Exception):
-    """Say what was found and what to type or edit next; `message` and `hint` are the first's."""
+    """An error with its findings: what failed, and the command or edit that fixes it."""
 
     exit_code: ExitCode = ExitCode.REFUSED
     code = "error"
@@ -56,26 +56,26 @@ class DeployerError(Exception):
         )
 
     def __str__(self) -> str:
-        return "\n".join(one.text for one in self.findings if one.is_error)
+        return self.message
 
     @property
     def message(self) -> str:
-        """Return what failed, on which object or file."""
-        return self.findings[0].text
+        """Return what failed, on which object or file; a line for each finding."""
+        return "\n".join(one.text for one in self.findings if one.is_error)
 
     @property
     def hint(self) -> str:
-        """Return a command or an edit; empty if nobody knows one."""
+        """Return the fix of the first finding: a command or an edit, empty if unknown."""
         return self.findings[0].fix
 
     @property
     def passing(self) -> bool:
-        """Tell whether it may go well in a moment."""
+        """Return True if a retry may succeed."""
         return self.findings[0].transient is True
 
     @classmethod
     def join(cls, errors: Iterable[DeployerError], warnings: Iterable[Finding] = ()) -> Self:
-        """Return one error that says all that several say, and what is doubtful besides."""
+        """Return one error with the findings of several, and warnings."""
         joined = cls.__new__(cls)
         joined.findings = (*(one for e in errors for one in e.findings), *warnings)
         return joined
@@ -96,10 +96,10 @@ class Refusals:
         try:
             yield
         except DeployerError as error:
-            self._found.setdefault(str(error), error)
+            self._found.setdefault(error.message, error)
 
     def settle(self) -> None:
-        """Raise what was noted: the error itself if there is one, else one that says all."""
+        """Raise what was noted; several errors are joined."""
         errors = tuple(self._found.values())
         if errors:
             raise errors[0] if len(errors) == 1 else DeployerError.join(errors)
@@ -129,7 +129,7 @@ class ConfigError(DeployerError):
 
     @property
     def place(self) -> str:
-        """Return the file and line, or the flag, that is wrong first."""
+        """Return the file and line, or the flag, of the first finding."""
         return self.findings[0].subject
 
 
@@ -181,7 +181,7 @@ class KubeError(DeployerError):
 
     @property
     def forbidden(self) -> bool:
-        """Tell whether the user may not do or see it."""
+        """Return True if the user lacks the right."""
         return self.status == HTTPStatus.FORBIDDEN
 
 

@@ -1,7 +1,6 @@
-"""What was found out about one thing: whether all is well with it, and what mends it.
+"""A finding: the result of one check, with its severity and a fix.
 
-Settings, sweep files, scripts, clusters and clouds are all judged by it, and every error carries
-what was found.
+Checks of settings, sweep files, scripts, clusters and clouds return findings; errors carry them.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad it is. `unknown`: it could not be told, or it depends on others."""
+    """How bad a finding is; `unknown` if it could not be checked, or depends on others."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,10 +20,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found. `code` is stable, `subject` is what was looked at.
+    """The result of one check. `code` is stable; `subject` names the file, object or server.
 
-    `fix` is a command, or an edit such as `kubernetes: {gpu: 1} in deployer.yaml`. `transient` says
-    whether it passes by itself; None if nobody knows.
+    `fix` is a command, or an edit such as `kubernetes: {gpu: 1} in deployer.yaml`. `transient` is
+    None if it is unknown whether waiting helps.
     """
 
     code: str
@@ -36,25 +35,25 @@ class Finding:
 
     @property
     def is_error(self) -> bool:
-        """Tell whether nothing can go on as it is."""
+        """Return True if nothing can continue before it is fixed."""
         return self.severity is Severity.ERROR
 
     @property
     def text(self) -> str:
-        """Return the message with what it is about in front."""
+        """Return `SUBJECT: MESSAGE`."""
         return f"{self.subject}: {self.message}" if self.subject else self.message
 
 
 def right(code: str, subject: str, message: str) -> Finding:
-    """Return the finding that all is well."""
+    """Return a finding of severity `ok`."""
     return Finding(code, subject, message, severity=Severity.OK)
 
 
 def wrong(code: str, subject: str, message: str, fix: str = "") -> Finding:
-    """Return the finding that something has to be done."""
+    """Return a finding of severity `error`."""
     return Finding(code, subject, message, fix)
 
 
 def unknown(code: str, subject: str, message: str, fix: str = "") -> Finding:
-    """Return the finding that it cannot be told, or that it depends on others."""
+    """Return a finding of severity `unknown`."""
     return Finding(code, subject, message, fix, Severity.UNKNOWN)

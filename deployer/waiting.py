@@ -31,7 +31,7 @@ E = TypeVar("E", bound=Exception)
 
 
 class Waiting:
-    """All that a command waits for. The library tells nothing, and may wait without end.
+    """All that a command waits for. The library logs nothing, and may wait without end.
 
     One line about each slow system: at most one a minute, and one until it answers.
     """
@@ -46,13 +46,13 @@ class Waiting:
         self._unanswered: set[str] = set()
 
     def begin_command(self) -> None:
-        """Tell what is waited for, and limit what all requests without an answer take."""
+        """Log what is waited for, and limit what all requests without an answer take."""
         self._tells, self._endless, self._in_vain = True, False, {}
         self._all_seconds = ALL_SECONDS
         self._began_at, self.printed = time.monotonic(), False
 
     def end_command(self) -> None:
-        """Tell nothing from now on, and wait without limit, as the library does."""
+        """Log nothing from now on, and wait without limit, as the library does."""
         self._tells, self._endless = False, True
 
     def begin_examination(self) -> None:
@@ -80,7 +80,7 @@ class Waiting:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Tell `waiting for WHAT` if the block takes longer than the silence."""
+        """Log `waiting for WHAT` if the block takes longer than the silence."""
         if not self._tells:
             yield
             return
@@ -118,7 +118,7 @@ class Waiting:
 
 
 def double_wait(_failure: Exception, tries: int) -> float:
-    """Return half a second after the first try, then twice as long, not in step with others."""
+    """Return a pause that doubles with each try, from half a second, with jitter."""
     return float(FIRST_PAUSE_SECONDS * 2 ** (tries - 1) * (0.75 + os.urandom(1)[0] / 512))
 
 
@@ -130,16 +130,15 @@ def retry(
     choose_wait: Callable[[E, int], float] = double_wait,
     tries: int = TRIES,
 ) -> T:
-    """Return what `ask` does, which may be called again after a failure of this kind.
+    """Call `ask` until it succeeds, `tries` times at most, with a pause after each failure.
 
-    The last failure is raised: one that does not pass, that of the last try, or the one after
-    which the command has waited long enough.
+    Raises a failure for which `may_pass` is False, or that of the last try.
     """
     for tried in range(1, tries):
         try:
             return ask()
         except kind as failure:
-            if not may_pass(failure) or COMMAND.gives_up:
+            if not may_pass(failure):
                 raise
             sleep(choose_wait(failure, tried))
     return ask()

@@ -47,7 +47,6 @@ WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
 METRICS_VARIABLE = "DEPLOYER_METRICS"
 # With 1, each run works in a folder of its own (prologue/deployer_folder.py).
 ISOLATE_VARIABLE = "DEPLOYER_ISOLATE"
-# The sweep's commands, to ask a script about that only the pod has.
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 # The node of the agent's pod, which the server's page shows.

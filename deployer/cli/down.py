@@ -254,7 +254,7 @@ def _end_backend(data: _Data) -> None:
     for record in data.sweeps:
         if record.sweep_path in data.outputs and delete_here(_id_of(record)):
             say(f"deleted the outputs of {record.sweep_path}")
-        Records.load().forget(record.is_same)
+    Records.load().forget(lambda record: any(map(record.is_same, data.sweeps)))
 
 
 def _holds_data(folder: Path) -> bool:

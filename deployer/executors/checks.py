@@ -1,4 +1,4 @@
-"""What is asked before agents start: by `up`, which raises what a check says, and by `doctor`."""
+"""Checks before agents start: `up` raises their errors, `doctor` lists their findings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Question:
         try:
             return tuple(self.ask())
         except DeployerError as error:
-            return tuple(self._judge(one) for one in error.findings)
+            return tuple(self._judge(one) for one in error.findings if one.is_error)
 
     def _judge(self, found: Finding) -> Finding:
-        """Return what an error says as an answer: what one may not look at is unknown."""
+        """Turn an error's finding into this check's; a missing right makes it unknown."""
         build = unknown if found.code == FORBIDDEN else wrong
         return build(self.code, self.subject, found.text, found.fix)
 

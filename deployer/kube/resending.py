@@ -13,7 +13,7 @@ from deployer.errors import KubeError
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
 from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW
 from deployer.transience import BUSY_STATUSES
-from deployer.waiting import double_wait, retry, waiting_for
+from deployer.waiting import COMMAND, double_wait, retry, waiting_for
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Resender:
                 raise translate_error(error, attempt) from error
 
         def may_pass(failure: KubeError) -> bool:
-            if isinstance(failure.__cause__, ReadTimeoutError):
+            if COMMAND.gives_up or isinstance(failure.__cause__, ReadTimeoutError):
                 return False
             return failure.passing if repeatable else failure.status in BUSY_STATUSES
 

@@ -45,7 +45,7 @@ def connect(
     if reading and not project.known_data and not is_served(backend_folder()):
         raise BackendStopped("the embedded backend is stopped", "deployer backend up")
     backend = start_backend(project.known_data or backend_folder())
-    if trouble := backend.describe_trouble():
+    if not reading and (trouble := backend.describe_trouble()):
         LOG.warning(f"{trouble.message} ({trouble.hint})")
     key_file = f"{backend.data} (deployer backend)"
     client = Client(backend.url, read_key(backend.data), key_file, near=True)

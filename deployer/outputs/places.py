@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from deployer.config.project import Project
 from deployer.config.sections.outputs import OutputsConfig
@@ -76,13 +75,12 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
     before they went elsewhere is the last to look at, after the volume of a cluster.
     """
     family = list_family(server, path)
-    here = partial(open_run_here)
     objects, target = _find_objects(config.outputs), find_target(config)
     if target.runs_here:
-        yield Places(server.client, path, family, [here, *objects])
+        yield Places(server.client, path, family, [open_run_here, *objects])
         return
-    with SharedVolume(lambda: target.open_outputs()) as volume:
-        yield Places(server.client, path, family, objects, [volume.open_run, here])
+    with SharedVolume(target.open_outputs) as volume:
+        yield Places(server.client, path, family, objects, [volume.open_run, open_run_here])
 
 
 def _find_objects(outputs: OutputsConfig) -> list[Place]:

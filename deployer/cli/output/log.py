@@ -1,6 +1,6 @@
-"""What is told besides results: the library's log records, shown on stderr by one handler.
+"""The library's log records on stderr, by one handler, and in a file with --log-file.
 
-A file may keep all of it. Of a request it is method, address and status: no headers, no bodies, no
+Of a request it is method, address and status: no headers, no bodies, no
 query, and so no key.
 """
 
@@ -36,7 +36,7 @@ def build_text(record: logging.LogRecord) -> str:
 
 
 class _Redacting(logging.Formatter):
-    """Formats a line without secrets."""
+    """Removes secrets and the queries of addresses."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = build_text(record)
@@ -44,7 +44,7 @@ class _Redacting(logging.Formatter):
 
 
 class _Shown(logging.Handler):
-    """Puts a record on stderr, which is another one while a view is redrawn."""
+    """Writes to stderr as it is at the moment: a live view replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         COMMAND.printed = True
@@ -53,7 +53,7 @@ class _Shown(logging.Handler):
 
 
 def is_told(record: logging.LogRecord) -> bool:
-    """Tell whether a record is for the user of a command."""
+    """Return True for a record that the user of a command sees."""
     return not record.name.startswith(BACKEND)
 
 

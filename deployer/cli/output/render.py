@@ -14,7 +14,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from deployer.cli.output.log import ALWAYS, SHOWN
-from deployer.errors import DeployerError
+from deployer.errors import ConfigError, DeployerError
 from deployer.text import format_value, strip_colours, to_line, to_lines
 from deployer.waiting import COMMAND
 
@@ -106,9 +106,9 @@ def show_error(error: DeployerError, as_json: bool) -> None:
 
 def build_error(error: DeployerError) -> dict[str, Any]:
     """Return an error as `{"error": {"code", "message", "hint", …}}`."""
-    body: dict[str, Any] = {"code": error.code, "message": str(error), "hint": error.hint}
-    errors = [one for one in error.findings if one.is_error]
-    if len(errors) > 1:
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, ConfigError) or len(error.findings) > 1:
+        errors = (one for one in error.findings if one.is_error)
         body["errors"] = [{"message": one.text, "hint": one.fix} for one in errors]
     if warnings := _list_warnings(error):
         body["warnings"] = warnings
@@ -116,7 +116,7 @@ def build_error(error: DeployerError) -> dict[str, Any]:
 
 
 def _list_warnings(error: DeployerError) -> list[str]:
-    """Return what is doubtful beside what is wrong."""
+    """Return the warnings among an error's findings."""
     return [f"{one.text} ({one.fix})" for one in error.findings if not one.is_error]
 
 

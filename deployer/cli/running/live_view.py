@@ -129,7 +129,7 @@ def _report(
     if results.state == "PAUSED":
         raise SweepFailed(
             f"{path} is PAUSED and has no agents: {results.coverage.sentence()}",
-            f"deployer sweep resume {path}, then deployer agents up {path}",
+            f"deployer sweep resume {path}, then deployer agents up {path} --replicas N",
         )
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
