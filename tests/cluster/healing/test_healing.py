@@ -83,7 +83,7 @@ def test_pod_is_lost_only_after_its_time() -> None:
     assert judge_state(objects, end + 3600) == "starting"
 
 
-@pytest.mark.full  # a replacement may be placed on the node that is lost: not stable yet
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("lose", "give_back", "goes_on"),
     [
@@ -122,16 +122,21 @@ def test_every_fault_heals(
         kill_backend(data)
         servers.enter_context(serve_for_pods(broken, data))
 
-        bed.wait_for(lambda: bed.states(path).count("lost") == 2, "the loss of the node")
+        # More are lost if a replacement was scheduled to the node before it counted as lost.
+        bed.wait_for(lambda: bed.states(path).count("lost") >= 2, "the loss of the node")
         lost = [agent for agent in bed.executor.list_agents(str(path)) if agent.state == "lost"]
         assert {agent.reason for agent in lost} == {f"node {node} does not answer"}
         assert not any(agent.alive for agent in lost)
         told = bed.executor.heal()
-        assert len(told) == 2
+        assert len(told) == len(lost)
         assert all(f"node {node} is lost" in sentence for sentence in told)
-        bed.wait_for(
-            lambda: not {"lost", "starting"} & set(bed.states(path)), "agents in their place"
-        )
+
+        def is_replaced() -> bool:
+            replaced = not {"lost", "starting"} & set(bed.states(path))
+            bed.executor.heal()
+            return replaced
+
+        bed.wait_for(is_replaced, "agents in their place")
         if goes_on:
             logs = partial(read_node_logs, broken, node, namespace)
             bed.wait_for(lambda: "agent was not found" in logs(), "their refusal")
