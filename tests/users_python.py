@@ -55,6 +55,6 @@ def environment_with(*packages: str) -> Path:
     if not (folder / "whole").exists():
         run_uv("venv", "--clear", "--python", sys.executable, str(folder))
         run_uv("pip", "install", "--python", str(python), *packages)
-        install_wandb(python)
         (folder / "whole").touch()
+    install_wandb(python)  # ours may lie elsewhere than when the environment was made
     return python
