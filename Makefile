@@ -96,7 +96,7 @@ demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it st
 check: $(SETUP) ## lint, types, unit tests and one small sweep, in about 4 minutes on 2 cores
 	$(BESIDE) lint quick-tests
 
-test: $(SETUP) ## everything that needs no root, in about 12 minutes on 2 cores
+test: $(SETUP) ## everything that needs no root, in about 10 minutes on 2 cores
 	$(BESIDE) lint tests-with-torch tests-with-google other-tests
 	@$(DATA_NOTE)
 
