@@ -155,7 +155,7 @@ class Target(ABC):
         return examine_all([one.question() for one in self.open().list_checks(demand.plan)])
 
     def mend(self, finding: Finding) -> bool:
-        """Mend what is wrong where that is safe; tell what was done, and return whether it was."""
+        """Fix what a finding names where that is safe, log it, and return True if it was fixed."""
         return False
 
     def provision(self, limits: Limits) -> None:

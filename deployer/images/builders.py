@@ -81,7 +81,7 @@ class Builder:
     environment: Mapping[str, str] = field(repr=False)
 
     def build(self, build: Build) -> None:
-        """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
+        """Build and tag an image; log each step. Raises ImageError with the tool's last lines."""
         words = ["build", *BUILD_FLAGS[self.name], "--file", str(build.dockerfile)]
         words += ["--no-cache", PULL_FLAGS[self.name]] if build.anew else []
         words += ["--tag", build.reference, "--platform", build.platform]
@@ -163,7 +163,7 @@ class Builder:
         more: Mapping[str, str] | None = None,
         host: str = "",
     ) -> None:
-        """Run to the end; tell its steps; raise ImageError with its last lines if it fails.
+        """Run to the end and log its steps; raise ImageError with its last lines if it fails.
 
         The tool ends with us, however we do: else it would go on pushing with nobody to see it.
         """

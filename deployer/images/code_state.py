@@ -182,7 +182,7 @@ def _read_files(folder: Path, apart: Sequence[Path]) -> CodeState:
 def _check_files(state: CodeState, folder: Path) -> None:
     """Refuse files that are not as they were; others that are there by now are no matter.
 
-    Of what a run may have written it is told alone. Raises ConfigError.
+    Files that a run may have written are only logged. Raises ConfigError.
     """
     if state.left_out:
         said = f"the code that ran is not known: it {state.left_out}"

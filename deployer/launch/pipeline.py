@@ -1,7 +1,6 @@
 """The pipeline of `up`: resolve, check, provision, create, plan, apply, watch.
 
-The command line, `agents up` and the Python API call the same one. It prints nothing: `tell` gets
-sentences.
+The command line, `agents up` and the Python API call the same one. It prints nothing, and logs.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def get_metric_histories(
 ) -> dict[str, tuple[float, ...]]:
     """Return the values of a metric that each run has logged, by run id, in order.
 
-    Runs that have logged nothing at all are left out. `tell` gets how far it is; raises WandbError.
+    Runs that have logged nothing are left out. Raises WandbError.
     """
     runs = [run for run in snapshot.runs if run.summary]
     found: dict[str, tuple[float, ...]] = {}

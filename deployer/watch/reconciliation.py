@@ -80,7 +80,7 @@ class Packer(Protocol):
 class Reconciler:
     """Keeps the agents of a sweep at work that are not dismissed, and no more than were asked for.
 
-    `wanted` or `packer` say how many where the list of agents cannot. `tell` gets sentences.
+    `wanted` or `packer` say how many where the list of agents cannot.
     """
 
     server: Server

@@ -48,7 +48,7 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Tell the user what is doubtful, as `say` does."""
+    """Warn the user on stderr, as `say` does."""
     LOG.warning(text)
 
 

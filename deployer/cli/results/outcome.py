@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import logging
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,8 +27,6 @@ from deployer.sweeps.equal_curves import find_equal_curves
 from deployer.sweeps.results import Results
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
-
-LOG = logging.getLogger(__name__)
 
 SHOWN_FAILURES = 5
 EXPLAINED_FAILURES = 100  # in JSON; a request each

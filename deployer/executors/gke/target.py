@@ -190,7 +190,7 @@ class GkeTarget(KubernetesTarget):
         return [*super().list_warnings(plan), *warn_about_gpus(self.project, self.spec)]
 
     def preview(self, plan: Plan, now: float) -> Sequence[object]:
-        """Return the manifests, and tell what a cluster for them would cost."""
+        """Return the manifests, and log what a cluster for them would cost."""
         seconds = plan.deadline - now if plan.deadline else None
         for line in self._describe_cost(Limits(len(plan.agents), seconds)):
             LOG.info(line)

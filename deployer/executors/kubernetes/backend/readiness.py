@@ -54,7 +54,7 @@ class Absence:
 
 
 def wait_until_up(kube: Kube, name: str) -> None:
-    """Wait until the backend's StatefulSet is ready, and tell once each why it is not yet.
+    """Wait until the backend's StatefulSet is ready, and log each reason once.
 
     Raises KubeError, and BackendError if it does not come up.
     """

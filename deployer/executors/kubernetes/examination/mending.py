@@ -13,9 +13,9 @@ LOG = logging.getLogger(__name__)
 
 
 def mend(kube: Kube, finding: Finding) -> bool:
-    """Make a missing namespace or ServiceAccount; tell which, and return whether it was made.
+    """Create a missing namespace or ServiceAccount, and return True if it was created.
 
-    What the cluster refuses is told, too.
+    A refusal of the cluster is logged.
     """
     kinds = {"namespace": NAMESPACE, "service-account": SERVICE_ACCOUNT}
     kind = kinds.get(finding.code)
