@@ -1,7 +1,5 @@
-"""Rows as frozen records, and which versions of the file we read.
+"""Rows as frozen records.
 
-Only a process that holds the folder's lock, as a server does, brings an older file up to date: else
-tables would change under a running server of an older version. A newer file is refused.
 Other modules get an open connection from `Store` and write their own SQL; none opens the file.
 """
 
@@ -14,9 +12,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from deployer.backend.db.schema.schema import SCHEMA
-from deployer.errors import BackendError
 
 Connection = sqlite3.Connection
 DATABASE = "backend.sqlite"  # its name in the data folder
@@ -35,20 +30,6 @@ def read_only(path: Path) -> Iterator[Connection]:
         yield connection
     finally:
         connection.close()
-
-
-def check_schema(folder: Path, version: int, migrating: bool = False) -> None:
-    """Raise BackendError for a version other than ours; an older one passes if `migrating`."""
-    if version > SCHEMA:
-        raise BackendError(
-            f"{folder} was written by a newer deployer (schema {version}, this one's is {SCHEMA})",
-            "update this deployer to the version that serves the folder",
-        )
-    if 0 < version < SCHEMA and not migrating:
-        raise BackendError(
-            f"{folder} was written by an older deployer (schema {version}, this one's is {SCHEMA})",
-            "deployer backend down, then deployer backend up, which brings it up to date",
-        )
 
 
 @cache

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from deployer.backend.db.database import Connection, check_schema
-from deployer.backend.db.schema.schema import migrate, schema_of
+from deployer.backend.db.database import Connection
+from deployer.backend.db.schema import check_schema, migrate, schema_of
 from deployer.backend.refusal import is_full
 from deployer.errors import BackendError
 

@@ -127,8 +127,8 @@ def _look(data: Path, is_new: bool) -> Backend | None:
 
 
 def _check_version(data: Path) -> None:
-    from deployer.backend.db.database import DATABASE, check_schema, read_only
-    from deployer.backend.db.schema.schema import schema_of
+    from deployer.backend.db.database import DATABASE, read_only
+    from deployer.backend.db.schema import check_schema, schema_of
 
     with read_only(data / DATABASE) as db:
         check_schema(data, schema_of(db))

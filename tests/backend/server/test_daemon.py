@@ -18,8 +18,7 @@ from starlette.requests import Request
 
 from deployer.backend.data_folder import FolderLock, is_served, read_server_id
 from deployer.backend.db.database import DATABASE
-from deployer.backend.db.schema.migrations import MIGRATIONS
-from deployer.backend.db.schema.schema import SCHEMA
+from deployer.backend.db.schema import SCHEMA
 from deployer.backend.db.store import Store
 from deployer.backend.server.app import build_app
 from deployer.backend.server.daemon import (
@@ -72,18 +71,6 @@ def test_a_client_changes_nothing_under_a_server_of_another_version(
     assert status is not None
     assert (status.entity, status.health) == ("tester", Health.READY)
     assert read_schema(served.data) == version
-
-
-def test_only_a_server_brings_an_older_folder_up_to_date(tmp_path: Path) -> None:
-    connection = sqlite3.connect(tmp_path / DATABASE)
-    connection.executescript(MIGRATIONS[0] + "PRAGMA user_version=1;")
-    connection.close()
-    with pytest.raises(BackendError, match="older") as refused:
-        add_user(tmp_path, "ann", "a" * 40)
-    assert "deployer backend up" in refused.value.hint
-    assert read_schema(tmp_path) == 1
-    Store(tmp_path / DATABASE, migrating=True).close()
-    assert read_schema(tmp_path) == SCHEMA
 
 
 def test_a_newer_folder_is_not_served(tmp_path: Path) -> None:

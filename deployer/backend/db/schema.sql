@@ -1,0 +1,315 @@
+-- The tables of version 14. A time is in seconds since the epoch, a list or a mapping is JSON text.
+
+-- People -------------------------------------------------------------------------------------------
+
+CREATE TABLE users (
+    id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    created_at REAL NOT NULL
+);
+
+-- A user tells keys apart by their labels. An agent's key is of one sweep; `node` is where its pod
+-- is, which its supervisor tells before there is an agent.
+CREATE TABLE keys (
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL UNIQUE,
+    user_id INTEGER NOT NULL REFERENCES users,
+    label TEXT NOT NULL DEFAULT '',
+    own INTEGER NOT NULL DEFAULT 0,
+    sweep_id INTEGER REFERENCES sweeps,
+    agent_name TEXT,
+    node TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL
+);
+CREATE INDEX keys_agent ON keys (sweep_id, agent_name);
+
+-- Who is signed in to the page stays so when the server is started again.
+CREATE TABLE sessions (hash TEXT PRIMARY KEY, key_hash TEXT NOT NULL, ends_at REAL NOT NULL);
+
+-- Sweeps and runs ----------------------------------------------------------------------------------
+
+CREATE TABLE projects (
+    id INTEGER PRIMARY KEY,
+    entity TEXT NOT NULL,
+    name TEXT NOT NULL,
+    user_id INTEGER NOT NULL REFERENCES users,
+    created_at REAL NOT NULL,
+    UNIQUE (entity, name)
+);
+
+-- `revision` counts the changes of its runs, `removals` the runs that went. Below `first_free` every
+-- ordinal has a run.
+CREATE TABLE sweeps (
+    id INTEGER PRIMARY KEY,
+    project_id INTEGER NOT NULL REFERENCES projects,
+    user_id INTEGER NOT NULL REFERENCES users,
+    name TEXT NOT NULL,
+    display_name TEXT,
+    description TEXT,
+    config TEXT NOT NULL,
+    state TEXT NOT NULL,
+    seed TEXT NOT NULL,
+    expected INTEGER,
+    first_free INTEGER NOT NULL DEFAULT 0,
+    healed_retries INTEGER,
+    request_key TEXT NOT NULL,
+    stop_reason TEXT,
+    controller TEXT,
+    scheduler TEXT,
+    revision INTEGER NOT NULL DEFAULT 0,
+    removals INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    UNIQUE (project_id, name)
+);
+CREATE INDEX sweeps_request ON sweeps (request_key);
+
+CREATE TABLE agents (
+    id INTEGER PRIMARY KEY,
+    sweep_id INTEGER NOT NULL REFERENCES sweeps,
+    key_id INTEGER REFERENCES keys,
+    name TEXT NOT NULL,
+    host TEXT NOT NULL,
+    node TEXT NOT NULL DEFAULT '',
+    created_at REAL NOT NULL,
+    heartbeat_at REAL,
+    ended_at REAL
+);
+CREATE INDEX agents_sweep ON agents (sweep_id);
+
+-- `revision` is the sweep's when this run last changed: nobody reads ten thousand for the one that
+-- did. `interrupted` is of old versions, and nobody reads it any more. `undecided_lines` and
+-- `first_offset` are of a process that names a run with a history, which it may go on with or
+-- replace. `apart` names the runs of other processes that logged under this one's id.
+CREATE TABLE runs (
+    id INTEGER PRIMARY KEY,
+    project_id INTEGER NOT NULL REFERENCES projects,
+    user_id INTEGER NOT NULL REFERENCES users,
+    name TEXT NOT NULL,
+    sweep_id INTEGER REFERENCES sweeps,
+    ordinal INTEGER,
+    args TEXT,
+    state TEXT NOT NULL,
+    queued INTEGER NOT NULL DEFAULT 0,
+    stop_requested_at REAL,
+    preempting INTEGER NOT NULL DEFAULT 0,
+    interrupted INTEGER NOT NULL DEFAULT 0,
+    announced TEXT,
+    forgiven INTEGER NOT NULL DEFAULT 0,
+    agent_id INTEGER REFERENCES agents,
+    attempt INTEGER NOT NULL DEFAULT 1,
+    deliveries INTEGER NOT NULL DEFAULT 0,
+    reported INTEGER NOT NULL DEFAULT 0,
+    resuming INTEGER NOT NULL DEFAULT 0,
+    undecided_lines INTEGER,
+    first_offset INTEGER NOT NULL DEFAULT 0,
+    apart TEXT NOT NULL DEFAULT '[]',
+    revision INTEGER NOT NULL DEFAULT 0,
+    started_at REAL,
+    vanished_at REAL,
+    ended_at REAL,
+    exit_code INTEGER,
+    config TEXT NOT NULL DEFAULT '{}',
+    summary TEXT NOT NULL DEFAULT '{}',
+    tags TEXT NOT NULL DEFAULT '[]',
+    display_name TEXT,
+    group_name TEXT,
+    job_type TEXT,
+    commit_hash TEXT,
+    host TEXT,
+    program TEXT,
+    description TEXT,
+    notes TEXT,
+    created_at REAL NOT NULL,
+    heartbeat_at REAL,
+    UNIQUE (project_id, name)
+);
+CREATE UNIQUE INDEX runs_ordinal ON runs (sweep_id, ordinal) WHERE ordinal IS NOT NULL;
+-- What is asked at each heartbeat and each request for work does not grow with the runs.
+CREATE INDEX runs_agent ON runs (agent_id, state);
+CREATE INDEX runs_sweep ON runs (sweep_id, state);
+CREATE INDEX runs_queued ON runs (sweep_id) WHERE queued = 1;
+CREATE INDEX runs_active ON runs (state) WHERE state IN ('pending', 'running', 'preempting');
+CREATE INDEX runs_of_sweep ON runs (sweep_id, created_at);
+CREATE INDEX runs_of_project ON runs (project_id, created_at);
+CREATE INDEX runs_revised ON runs (sweep_id, revision);
+
+CREATE TRIGGER run_deleted AFTER DELETE ON runs WHEN OLD.ordinal IS NOT NULL
+    BEGIN UPDATE sweeps SET first_free = MIN(first_free, OLD.ordinal)
+        WHERE id = OLD.sweep_id; END;
+CREATE TRIGGER run_renumbered AFTER UPDATE OF sweep_id, ordinal ON runs
+    WHEN OLD.ordinal IS NOT NULL
+    BEGIN UPDATE sweeps SET first_free = MIN(first_free, OLD.ordinal)
+        WHERE id = OLD.sweep_id; END;
+CREATE TRIGGER run_made AFTER INSERT ON runs WHEN NEW.sweep_id IS NOT NULL
+    BEGIN
+        UPDATE sweeps SET revision = revision + 1 WHERE id = NEW.sweep_id;
+        UPDATE runs SET revision = (SELECT revision FROM sweeps WHERE id = NEW.sweep_id)
+            WHERE id = NEW.id;
+    END;
+CREATE TRIGGER run_changed AFTER UPDATE OF sweep_id, args, state, stop_requested_at, attempt,
+        started_at, config, summary, heartbeat_at ON runs WHEN NEW.sweep_id IS NOT NULL
+    BEGIN
+        UPDATE sweeps SET revision = revision + 1 WHERE id = NEW.sweep_id;
+        UPDATE runs SET revision = (SELECT revision FROM sweeps WHERE id = NEW.sweep_id)
+            WHERE id = NEW.id;
+    END;
+CREATE TRIGGER run_left AFTER UPDATE OF sweep_id ON runs
+    WHEN OLD.sweep_id IS NOT NULL AND OLD.sweep_id IS NOT NEW.sweep_id
+    BEGIN UPDATE sweeps SET removals = removals + 1 WHERE id = OLD.sweep_id; END;
+CREATE TRIGGER run_gone AFTER DELETE ON runs WHEN OLD.sweep_id IS NOT NULL
+    BEGIN UPDATE sweeps SET removals = removals + 1 WHERE id = OLD.sweep_id; END;
+
+-- `last_step` is how far an attempt came: one that is killed at the same step each time is given up.
+CREATE TABLE attempts (
+    run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    agent_id INTEGER REFERENCES agents,
+    assigned_at REAL NOT NULL,
+    ended_at REAL,
+    cause TEXT,
+    exit_code INTEGER,
+    process_exit_code INTEGER,
+    output TEXT,
+    last_step REAL,
+    PRIMARY KEY (run_id, number)
+) WITHOUT ROWID;
+
+-- History, events and console.
+CREATE TABLE lines (
+    run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    stream TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (run_id, stream, number)
+) WITHOUT ROWID;
+
+-- Files and artifacts ------------------------------------------------------------------------------
+
+-- The bytes of files: those of the same content share them.
+CREATE TABLE blobs (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    user_id INTEGER NOT NULL REFERENCES users,
+    md5 TEXT NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    created_at REAL NOT NULL
+);
+CREATE INDEX blobs_content ON blobs (user_id, md5);
+
+CREATE TABLE run_files (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    blob_id INTEGER REFERENCES blobs,
+    uploaded_at REAL,
+    UNIQUE (run_id, name)
+);
+CREATE INDEX run_files_blob ON run_files (blob_id);
+CREATE VIEW files AS SELECT run_files.*, blobs.md5, blobs.size_bytes
+    FROM run_files LEFT JOIN blobs ON blobs.id = run_files.blob_id;
+
+-- A type outlives its last collection.
+CREATE TABLE artifact_types (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    project_id INTEGER NOT NULL REFERENCES projects,
+    name TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    UNIQUE (project_id, name)
+);
+
+CREATE TABLE artifact_collections (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    project_id INTEGER NOT NULL REFERENCES projects,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    description TEXT,
+    tags TEXT NOT NULL DEFAULT '[]',
+    next_version INTEGER NOT NULL DEFAULT 0,
+    client_id TEXT,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    UNIQUE (project_id, name)
+);
+CREATE TRIGGER collection_made AFTER INSERT ON artifact_collections
+    BEGIN INSERT OR IGNORE INTO artifact_types (project_id, name, created_at)
+        VALUES (NEW.project_id, NEW.type, NEW.created_at); END;
+CREATE TRIGGER collection_moved AFTER UPDATE OF type ON artifact_collections
+    BEGIN INSERT OR IGNORE INTO artifact_types (project_id, name, created_at)
+        VALUES (NEW.project_id, NEW.type, NEW.updated_at); END;
+
+-- A version that is not committed has no number.
+CREATE TABLE artifacts (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    collection_id INTEGER NOT NULL REFERENCES artifact_collections ON DELETE CASCADE,
+    user_id INTEGER NOT NULL REFERENCES users,
+    run_id INTEGER REFERENCES runs ON DELETE SET NULL,
+    version INTEGER,
+    digest TEXT NOT NULL,
+    description TEXT,
+    metadata TEXT,
+    tags TEXT NOT NULL DEFAULT '[]',
+    wanted_aliases TEXT NOT NULL DEFAULT '[]',
+    client_id TEXT,
+    manifest_type TEXT NOT NULL DEFAULT 'FULL',
+    manifest_md5 TEXT,
+    manifest_blob_id INTEGER REFERENCES blobs,
+    base_id INTEGER,
+    history_step INTEGER,
+    size_bytes INTEGER NOT NULL DEFAULT 0,
+    file_count INTEGER NOT NULL DEFAULT 0,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    UNIQUE (collection_id, version)
+);
+CREATE INDEX artifacts_digest ON artifacts (collection_id, digest);
+CREATE INDEX artifacts_client ON artifacts (client_id);
+CREATE INDEX artifacts_pending ON artifacts (updated_at) WHERE version IS NULL;
+CREATE INDEX artifacts_run ON artifacts (run_id);
+CREATE INDEX artifacts_manifest ON artifacts (manifest_blob_id);
+
+CREATE TABLE artifact_files (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size_bytes INTEGER,
+    reference TEXT,
+    blob_id INTEGER REFERENCES blobs,
+    UNIQUE (artifact_id, name)
+);
+CREATE INDEX artifact_files_blob ON artifact_files (blob_id);
+
+CREATE TABLE artifact_aliases (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    collection_id INTEGER NOT NULL REFERENCES artifact_collections ON DELETE CASCADE,
+    artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
+    alias TEXT NOT NULL,
+    UNIQUE (collection_id, alias)
+);
+CREATE INDEX artifact_aliases_artifact ON artifact_aliases (artifact_id);
+
+CREATE TABLE artifact_runs (
+    run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
+    role TEXT NOT NULL,
+    PRIMARY KEY (run_id, artifact_id, role)
+) WITHOUT ROWID;
+CREATE INDEX artifact_runs_artifact ON artifact_runs (artifact_id);
+
+-- Bytes that something has let go. Triggers note them, since it can happen in several ways.
+CREATE TABLE released_blobs (blob_id INTEGER PRIMARY KEY);
+CREATE TRIGGER run_file_deleted AFTER DELETE ON run_files WHEN OLD.blob_id IS NOT NULL
+    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+CREATE TRIGGER run_file_replaced AFTER UPDATE OF blob_id ON run_files
+    WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
+    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+CREATE TRIGGER artifact_file_deleted AFTER DELETE ON artifact_files WHEN OLD.blob_id IS NOT NULL
+    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+CREATE TRIGGER artifact_file_replaced AFTER UPDATE OF blob_id ON artifact_files
+    WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
+    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+CREATE TRIGGER artifact_deleted AFTER DELETE ON artifacts WHEN OLD.manifest_blob_id IS NOT NULL
+    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;
+CREATE TRIGGER manifest_replaced AFTER UPDATE OF manifest_blob_id ON artifacts
+    WHEN OLD.manifest_blob_id IS NOT NULL AND OLD.manifest_blob_id IS NOT NEW.manifest_blob_id
+    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;
