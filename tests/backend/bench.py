@@ -8,10 +8,11 @@ from typing import Any
 import yaml
 
 from deployer.backend.db.agents import create_agent
-from deployer.backend.db.projects import ensure_project, project_by_id
-from deployer.backend.db.runs.attempts import list_attempts
-from deployer.backend.db.runs.runs import Run, change_run, find_run
-from deployer.backend.db.sweeps import Sweep, create_sweep, sweep_by_id
+from deployer.backend.db.attempts import list_attempts
+from deployer.backend.db.projects import Project, ensure_project
+from deployer.backend.db.rows import change, find, get
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import Sweep, create_sweep
 from deployer.backend.db.users.accounts import Caller, create_agent_key, create_user, find_caller
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
@@ -70,13 +71,13 @@ class Bench:
         name: str = command["run_id"]
         with self.backend.store.transaction() as db:
             now = self.seconds
-            change_run(db, self.run(name), state="running", started_at=now, heartbeat_at=now)
+            change(db, self.run(name), state="running", started_at=now, heartbeat_at=now)
         self.backend.presence.seen("run", self.run(name).id)
         return name
 
     def run(self, name: str) -> Run:
         with self.backend.store.transaction() as db:
-            run = find_run(db, project_by_id(db, 1), name)
+            run = find(db, Run, project_id=get(db, Project, 1).id, name=name)
         assert run is not None
         return run
 
@@ -90,5 +91,5 @@ class Bench:
 
     def state(self, sweep: Sweep) -> tuple[str, str | None]:
         with self.backend.store.transaction() as db:
-            found = sweep_by_id(db, sweep.id)
+            found = get(db, Sweep, sweep.id)
         return found.state, found.stop_reason

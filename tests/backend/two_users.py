@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection
 from deployer.backend.server.users import add_user, identify
 from tests.backend.artifact_client import MANIFEST, ArtifactClient, md5_of, put
 from tests.backend.client import Client, grid

@@ -17,10 +17,10 @@ import requests  # noqa: TID251 - a benchmark is a client of its own
 
 from deployer.backend.data_folder import write_key
 from deployer.backend.db.agents import create_agent
-from deployer.backend.db.runs.attempts import assign_run, settle_attempt
-from deployer.backend.db.runs.lines import write_lines
-from deployer.backend.db.runs.runs import change_run
-from deployer.backend.db.sweeps import Sweep, sweep_by_id
+from deployer.backend.db.attempts import assign_run, settle_attempt
+from deployer.backend.db.lines import write_lines
+from deployer.backend.db.rows import change, get
+from deployer.backend.db.sweeps import Sweep
 from tests.backend.bench import KEY, Bench
 from tests.backend.pages_browser import log_in
 from tests.bench.figures import Figure
@@ -135,7 +135,7 @@ def fill_sweep(folder: Path, runs: int) -> Sweep:
             for number in range(begin, min(runs, begin + 500)):
                 _add_run(db, sweep, agents[number % AGENTS], number)
     with bench.backend.store.transaction() as db:
-        found = sweep_by_id(db, sweep.id)
+        found = get(db, Sweep, sweep.id)
     bench.backend.close()
     return found
 
@@ -148,7 +148,7 @@ def _add_run(db: Any, sweep: Sweep, agent: Any, number: int) -> None:
     summary = {**summary, "loss": args["p0"] ** 2 + noise.random(), "_step": STEPS, "_runtime": 60}
     now = 1060.0 + number
     changes = {"started_at": now - 50, "ended_at": now, "heartbeat_at": now, "exit_code": 0}
-    change_run(db, run, state="finished", summary=json.dumps(summary), **changes)
+    change(db, run, state="finished", summary=json.dumps(summary), **changes)
     settle_attempt(db, run, "finished", 0, now)
     if number < CURVES:
         rows = [json.dumps({"_step": n, "loss": 1 / (n + 1)}) for n in range(STEPS)]

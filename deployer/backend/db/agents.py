@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from deployer.backend.db.database import Connection, insert, select, select_one
+from deployer.backend.db.rows import Connection, Row, insert, select
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller
-from deployer.backend.refusal import not_found
 
 
 @dataclass(frozen=True)
-class Agent:
+class Agent(Row):
     """An agent; `name` is the one its own key was made for, else its host's.
 
     `node` is where its pod is, if its supervisor has told.
     """
 
-    id: int
+    table: ClassVar = "agents"
+    noun: ClassVar = "agent"
+
     sweep_id: int
     key_id: int | None
     name: str
@@ -36,9 +38,9 @@ class Agent:
 def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
     """Add an agent; a repeated request adds another one, which never gets a run."""
     key = db.execute("SELECT node FROM keys WHERE id = ?", (caller.key_id,)).fetchone()
-    row_id = insert(
+    return insert(
         db,
-        "agents",
+        Agent,
         sweep_id=sweep.id,
         key_id=caller.key_id if caller.agent_name else None,
         name=caller.agent_name or host,
@@ -46,21 +48,6 @@ def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: f
         created_at=now,
         node=key["node"] if key else "",
     )
-    return agent_by_id(db, row_id)
-
-
-def agent_by_id(db: Connection, agent_id: int) -> Agent:
-    """Return an agent; refuse with 404 if there is none."""
-    agent = select_one(db, Agent, "agents WHERE id = ?", agent_id)
-    if agent is None:
-        raise not_found("agent")
-    return agent
-
-
-def find_agent(db: Connection, sweep: Sweep, name: str) -> Agent | None:
-    """Return a sweep's newest agent of that name."""
-    tail = "agents WHERE sweep_id = ? AND name = ? ORDER BY id DESC"
-    return select_one(db, Agent, tail, sweep.id, name)
 
 
 def end_agents(db: Connection, sweep_id: int, name: str, now: float) -> None:
@@ -74,5 +61,5 @@ def end_agents(db: Connection, sweep_id: int, name: str, now: float) -> None:
 
 def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:
     """Return a sweep's agents that have reported at least once, oldest first."""
-    tail = "agents WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"
-    return select(db, Agent, tail, [sweep.id])
+    tail = "WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"
+    return select(db, Agent, tail, sweep.id)

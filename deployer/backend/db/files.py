@@ -1,33 +1,82 @@
-"""Files of a run: promised by `createRunFiles`, sent by PUT to a signed address."""
+"""Files of runs, of artifacts, and manifests: promised first, then sent to a signed address.
+
+Their bytes are blobs, a row for each content of one user; `storage.blob_folder` keeps the bytes.
+"""
 
 from __future__ import annotations
 
 import mimetypes
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from deployer.backend.db.blobs import Blob
-from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.db.artifacts import PATCH, Artifact
+from deployer.backend.db.rows import (
+    Connection,
+    Row,
+    change,
+    find,
+    find_all,
+    insert,
+    select,
+    select_one,
+)
+from deployer.backend.refusal import Refusal
 
 LONGEST_NAME = 1024
+MANIFEST_NAME = "wandb_manifest.json"
 
 
 @dataclass(frozen=True)
-class File:
-    """A run's file; one that was promised and not uploaded has no `blob_id`."""
+class Blob(Row):
+    """Bytes of one user; `md5` is base64, as W&B writes digests.
 
-    id: int
-    run_id: int
+    Look it up with its user always: a digest gives no access to another user's bytes.
+    """
+
+    table: ClassVar = "blobs"
+    noun: ClassVar = "file"
+
+    user_id: int
+    md5: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class File(Row):
+    """A file of a run or of an artifact's version, or with `manifest` the list of its files.
+
+    Without a `blob_id` its bytes are missing, or a `reference` tells where they are. `digest` is
+    base64 MD5, or whatever the referenced store uses as one; a run's file has none until it came.
+    """
+
+    table: ClassVar = "files"
+    noun: ClassVar = "file"
+
+    run_id: int | None
+    artifact_id: int | None
+    manifest: int
     name: str
+    digest: str | None
+    size_bytes: int | None
+    reference: str | None
     blob_id: int | None
     uploaded_at: float | None
-    md5: str | None
-    size_bytes: int | None
 
     @property
     def mimetype(self) -> str:
         """Guess the media type from the name."""
         return guess_mimetype(self.name)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of a manifest; `digest` is base64 MD5 unless there is a `reference`."""
+
+    name: str
+    digest: str
+    size_bytes: int | None
+    reference: str | None
 
 
 def guess_mimetype(name: str) -> str:
@@ -45,39 +94,92 @@ def check_name(name: str) -> str:
 
 
 def promise_file(db: Connection, run_id: int, name: str) -> File:
-    """Return the row of a file that is about to come, the same one if asked again."""
-    tail = "files WHERE run_id = ? AND name = ?"
-    found = select_one(db, File, tail, run_id, check_name(name))
-    if found:
+    """Return the row of a run's file that is about to come, the same one if asked again."""
+    place = {"run_id": run_id, "name": check_name(name)}
+    return find(db, File, **place) or insert(db, File, **place)
+
+
+def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) -> File:
+    """Return the row of a file that is about to come, with its bytes if they are here already.
+
+    Refuse with 400 a file that a committed version lacks.
+    """
+    place = {"artifact_id": row.id, "manifest": 0, "name": check_name(name)}
+    found = find(db, File, **place)
+    if row.committed:
+        if found is None or found.digest != md5:
+            raise Refusal(400, "artifact is committed: its files cannot change")
         return found
-    return file_by_id(db, insert(db, "run_files", run_id=run_id, name=name))
+    blob = find(db, Blob, user_id=row.user_id, md5=md5)
+    content = {"digest": md5, "blob_id": blob.id if blob else None}
+    return change(db, found, **content) if found else insert(db, File, **place, **content)
 
 
-def file_by_id(db: Connection, file_id: int) -> File:
-    """Return a file, promised or uploaded; refuse with 404 if there is none."""
-    file = select_one(db, File, "files WHERE id = ?", file_id)
-    if file is None:
-        raise not_found("file")
-    return file
-
-
-def find_file(db: Connection, run_id: int, name: str) -> File | None:
-    """Return an uploaded file."""
-    tail = "files WHERE run_id = ? AND name = ? AND blob_id IS NOT NULL"
-    return select_one(db, File, tail, run_id, name)
-
-
-def list_files(db: Connection, run_id: int) -> list[File]:
-    """Return the uploaded files, by name."""
-    tail = "files WHERE run_id = ? AND blob_id IS NOT NULL ORDER BY name"
-    return select(db, File, tail, [run_id])
+def promise_manifest(db: Connection, row: Artifact, md5: str | None = None) -> File:
+    """Return the row of a version's manifest; the client may say its digest later."""
+    place = {"artifact_id": row.id, "manifest": 1}
+    found = find(db, File, **place) or insert(db, File, **place, name=MANIFEST_NAME)
+    return change(db, found, digest=md5) if md5 else found
 
 
 def set_content(db: Connection, file: File, blob: Blob, now: float) -> None:
-    """Attach these bytes to a file."""
-    update(db, "run_files", file.id, blob_id=blob.id, uploaded_at=now)
+    """Attach these bytes to a file; the digest of a manifest stays what its client has said."""
+    digest = file.digest if file.manifest else blob.md5
+    size = blob.size_bytes
+    change(db, file, blob_id=blob.id, digest=digest, size_bytes=size, uploaded_at=now)
 
 
-def delete_file(db: Connection, file_id: int) -> None:
-    """Delete a file; its bytes are deleted once nothing else uses them."""
-    delete(db, "run_files", file_id)
+def list_run_files(db: Connection, run_id: int) -> list[File]:
+    """Return a run's uploaded files, by name."""
+    return select(db, File, "WHERE run_id = ? AND blob_id IS NOT NULL ORDER BY name", run_id)
+
+
+def list_artifact_files(db: Connection, row: Artifact) -> list[File]:
+    """Return a version's files, by path."""
+    return find_all(db, File, "name", artifact_id=row.id, manifest=0)
+
+
+def list_patches(db: Connection, row: Artifact) -> list[tuple[Artifact, str]]:
+    """Return what runs have added to a version that they write together, oldest first.
+
+    Each comes with its manifest's digest. One without was begun, and nothing was written after all.
+    """
+    columns = {"collection_id": row.collection_id, "base_id": row.id, "manifest_type": PATCH}
+    patches = find_all(db, Artifact, **columns)
+    found = [(one, find(db, File, artifact_id=one.id, manifest=1)) for one in patches]
+    return [(one, file.digest) for one, file in found if file and file.digest]
+
+
+def find_by_digest(db: Connection, collection_id: int, md5: str) -> File | None:
+    """Return a file of this content in any version of a collection."""
+    tail = (
+        "WHERE digest = ? AND blob_id IS NOT NULL AND manifest = 0 AND artifact_id IN"
+        " (SELECT id FROM artifacts WHERE collection_id = ?)"
+    )
+    return select_one(db, File, tail, md5, collection_id)
+
+
+def write_entries(db: Connection, row: Artifact, entries: Sequence[Entry]) -> None:
+    """Replace promises by what the manifest lists; refuse with 400 if any bytes are missing."""
+    values = []
+    missing = []
+    for entry in entries:
+        known = None if entry.reference else find(db, Blob, user_id=row.user_id, md5=entry.digest)
+        if known is None and entry.reference is None:
+            missing.append(entry.name)
+        size, blob_id = (known.size_bytes, known.id) if known else (entry.size_bytes, None)
+        values.append((row.id, entry.name, entry.digest, size, entry.reference, blob_id))
+    if missing:
+        shown = ", ".join(missing[:5])
+        raise Refusal(400, f"artifact is incomplete: {len(missing)} files were not sent: {shown}")
+    listed = {entry.name for entry in entries}
+    unlisted = [(file.id,) for file in list_artifact_files(db, row) if file.name not in listed]
+    db.executemany("DELETE FROM files WHERE id = ?", unlisted)
+    # The rows stay, since another run may still be sending the same files to their addresses.
+    db.executemany(
+        "INSERT INTO files (artifact_id, name, digest, size_bytes, reference, blob_id)"
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (artifact_id, manifest, name) DO UPDATE SET"
+        " digest = excluded.digest, size_bytes = excluded.size_bytes,"
+        " reference = excluded.reference, blob_id = excluded.blob_id",
+        values,
+    )

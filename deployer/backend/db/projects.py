@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from deployer.backend.db.database import Connection, insert, select, select_one
+from deployer.backend.db.rows import Connection, Row, find, find_all, get, insert
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal, not_found
 
@@ -12,10 +13,12 @@ DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody na
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Row):
     """A folder of sweeps and runs under one entity."""
 
-    id: int
+    table: ClassVar = "projects"
+    noun: ClassVar = "project"
+
     entity: str
     name: str
     user_id: int
@@ -26,10 +29,9 @@ def find_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None
 ) -> Project | None:
     """Return a project, or None if it is not there or not this caller's."""
-    if (entity or caller.user.name) != caller.user.name:
-        return None
-    wanted = (caller.user.name, name or DEFAULT_PROJECT)
-    return select_one(db, Project, "projects WHERE entity = ? AND name = ?", *wanted)
+    own = caller.user.name
+    wanted = name or DEFAULT_PROJECT
+    return find(db, Project, entity=own, name=wanted) if (entity or own) == own else None
 
 
 def get_project(db: Connection, caller: Caller, entity: str | None, name: str | None) -> Project:
@@ -47,39 +49,24 @@ def ensure_project(
 
     Refuse with 403 another user's entity, and an agent that would make a project.
     """
-    if entity and entity != caller.user.name:
-        raise Refusal(403, f"permission denied: entity {entity} is not {caller.user.name}'s")
+    own = caller.user
+    if entity and entity != own.name:
+        raise Refusal(403, f"permission denied: entity {entity} is not {own.name}'s")
     project = find_project(db, caller, entity, name)
     if project:
         return project
     if caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot make projects")
-    insert(
-        db,
-        "projects",
-        entity=caller.user.name,
-        name=name or DEFAULT_PROJECT,
-        user_id=caller.user.id,
-        created_at=now,
-    )
-    return get_project(db, caller, entity, name)
-
-
-def project_by_id(db: Connection, project_id: int) -> Project:
-    """Return the project that a row of another table points to."""
-    project = select_one(db, Project, "projects WHERE id = ?", project_id)
-    if project is None:
-        raise not_found("project")
-    return project
+    columns = {"name": name or DEFAULT_PROJECT, "created_at": now}
+    return insert(db, Project, entity=own.name, user_id=own.id, **columns)
 
 
 def owns_project(db: Connection, caller: Caller, project_id: int) -> bool:
     """Tell whether the project that a row points to is the caller's own."""
-    return project_by_id(db, project_id).entity == caller.user.name
+    return get(db, Project, project_id).entity == caller.user.name
 
 
 def list_projects(db: Connection, caller: Caller, entity: str | None) -> list[Project]:
     """Return a caller's projects, newest first."""
-    if (entity or caller.user.name) != caller.user.name:
-        return []
-    return select(db, Project, "projects WHERE entity = ? ORDER BY id DESC", [caller.user.name])
+    own = caller.user.name
+    return find_all(db, Project, "id DESC", entity=own) if (entity or own) == own else []

@@ -13,7 +13,47 @@ from deployer.errors import BackendError
 
 SCHEMA_FILE = Path(__file__).with_name("schema.sql")  # the newest tables
 OLDEST = 14  # the version that the first step below starts from
-MIGRATIONS: tuple[str, ...] = ()  # SQL from each version to the next; none is ever edited
+# SQL from each version to the next; none is ever edited.
+MIGRATIONS = (
+    # One table for the files of runs, those of artifacts, and manifests. Nobody reads what goes.
+    """
+    DROP VIEW files;
+    CREATE TABLE files (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        run_id INTEGER REFERENCES runs ON DELETE CASCADE,
+        artifact_id INTEGER REFERENCES artifacts ON DELETE CASCADE,
+        manifest INTEGER NOT NULL DEFAULT 0,
+        name TEXT NOT NULL,
+        digest TEXT,
+        size_bytes INTEGER,
+        reference TEXT,
+        blob_id INTEGER REFERENCES blobs,
+        uploaded_at REAL,
+        CHECK ((run_id IS NULL) != (artifact_id IS NULL)),
+        UNIQUE (run_id, name),
+        UNIQUE (artifact_id, manifest, name)
+    );
+    INSERT INTO files (id, run_id, name, digest, size_bytes, blob_id, uploaded_at)
+        SELECT run_files.id, run_id, name, md5, size_bytes, blob_id, uploaded_at
+        FROM run_files LEFT JOIN blobs ON blobs.id = blob_id;
+    INSERT INTO files (artifact_id, name, digest, size_bytes, reference, blob_id)
+        SELECT artifact_id, name, digest, size_bytes, reference, blob_id FROM artifact_files;
+    INSERT INTO files (artifact_id, manifest, name, digest, size_bytes, blob_id)
+        SELECT artifacts.id, 1, 'wandb_manifest.json', manifest_md5, blobs.size_bytes, blobs.id
+        FROM artifacts LEFT JOIN blobs ON blobs.id = manifest_blob_id
+        WHERE manifest_blob_id IS NOT NULL OR manifest_md5 IS NOT NULL;
+    CREATE INDEX files_blob ON files (blob_id);
+    DROP TABLE run_files;
+    DROP TABLE artifact_files;
+    DROP TRIGGER artifact_deleted;
+    DROP TRIGGER manifest_replaced;
+    DROP TABLE released_blobs;
+    DROP INDEX artifacts_manifest;
+    ALTER TABLE runs DROP COLUMN interrupted;
+    ALTER TABLE artifacts DROP COLUMN manifest_md5;
+    ALTER TABLE artifacts DROP COLUMN manifest_blob_id;
+    """,
+)
 SCHEMA = OLDEST + len(MIGRATIONS)
 
 

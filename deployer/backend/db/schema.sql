@@ -1,4 +1,4 @@
--- The tables of version 14. A time is in seconds since the epoch, a list or a mapping is JSON text.
+-- The newest tables. A time is in seconds since the epoch, a list or a mapping is JSON text.
 
 -- People -------------------------------------------------------------------------------------------
 
@@ -78,9 +78,8 @@ CREATE TABLE agents (
 CREATE INDEX agents_sweep ON agents (sweep_id);
 
 -- `revision` is the sweep's when this run last changed: nobody reads ten thousand for the one that
--- did. `interrupted` is of old versions, and nobody reads it any more. `undecided_lines` and
--- `first_offset` are of a process that names a run with a history, which it may go on with or
--- replace. `apart` names the runs of other processes that logged under this one's id.
+-- did. `undecided_lines` and `first_offset` are of a process that names a run with a history, which
+-- it may go on with or replace. `apart` names the runs of other processes that logged under this one's id.
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
     project_id INTEGER NOT NULL REFERENCES projects,
@@ -93,7 +92,6 @@ CREATE TABLE runs (
     queued INTEGER NOT NULL DEFAULT 0,
     stop_requested_at REAL,
     preempting INTEGER NOT NULL DEFAULT 0,
-    interrupted INTEGER NOT NULL DEFAULT 0,
     announced TEXT,
     forgiven INTEGER NOT NULL DEFAULT 0,
     agent_id INTEGER REFERENCES agents,
@@ -196,17 +194,23 @@ CREATE TABLE blobs (
 );
 CREATE INDEX blobs_content ON blobs (user_id, md5);
 
-CREATE TABLE run_files (
+-- Of a run, of an artifact's version, or with `manifest` a version's manifest.
+CREATE TABLE files (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+    run_id INTEGER REFERENCES runs ON DELETE CASCADE,
+    artifact_id INTEGER REFERENCES artifacts ON DELETE CASCADE,
+    manifest INTEGER NOT NULL DEFAULT 0,
     name TEXT NOT NULL,
+    digest TEXT,
+    size_bytes INTEGER,
+    reference TEXT,
     blob_id INTEGER REFERENCES blobs,
     uploaded_at REAL,
-    UNIQUE (run_id, name)
+    CHECK ((run_id IS NULL) != (artifact_id IS NULL)),
+    UNIQUE (run_id, name),
+    UNIQUE (artifact_id, manifest, name)
 );
-CREATE INDEX run_files_blob ON run_files (blob_id);
-CREATE VIEW files AS SELECT run_files.*, blobs.md5, blobs.size_bytes
-    FROM run_files LEFT JOIN blobs ON blobs.id = run_files.blob_id;
+CREATE INDEX files_blob ON files (blob_id);
 
 -- A type outlives its last collection.
 CREATE TABLE artifact_types (
@@ -251,8 +255,6 @@ CREATE TABLE artifacts (
     wanted_aliases TEXT NOT NULL DEFAULT '[]',
     client_id TEXT,
     manifest_type TEXT NOT NULL DEFAULT 'FULL',
-    manifest_md5 TEXT,
-    manifest_blob_id INTEGER REFERENCES blobs,
     base_id INTEGER,
     history_step INTEGER,
     size_bytes INTEGER NOT NULL DEFAULT 0,
@@ -265,19 +267,6 @@ CREATE INDEX artifacts_digest ON artifacts (collection_id, digest);
 CREATE INDEX artifacts_client ON artifacts (client_id);
 CREATE INDEX artifacts_pending ON artifacts (updated_at) WHERE version IS NULL;
 CREATE INDEX artifacts_run ON artifacts (run_id);
-CREATE INDEX artifacts_manifest ON artifacts (manifest_blob_id);
-
-CREATE TABLE artifact_files (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
-    name TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    size_bytes INTEGER,
-    reference TEXT,
-    blob_id INTEGER REFERENCES blobs,
-    UNIQUE (artifact_id, name)
-);
-CREATE INDEX artifact_files_blob ON artifact_files (blob_id);
 
 CREATE TABLE artifact_aliases (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -295,21 +284,3 @@ CREATE TABLE artifact_runs (
     PRIMARY KEY (run_id, artifact_id, role)
 ) WITHOUT ROWID;
 CREATE INDEX artifact_runs_artifact ON artifact_runs (artifact_id);
-
--- Bytes that something has let go. Triggers note them, since it can happen in several ways.
-CREATE TABLE released_blobs (blob_id INTEGER PRIMARY KEY);
-CREATE TRIGGER run_file_deleted AFTER DELETE ON run_files WHEN OLD.blob_id IS NOT NULL
-    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
-CREATE TRIGGER run_file_replaced AFTER UPDATE OF blob_id ON run_files
-    WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
-    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
-CREATE TRIGGER artifact_file_deleted AFTER DELETE ON artifact_files WHEN OLD.blob_id IS NOT NULL
-    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
-CREATE TRIGGER artifact_file_replaced AFTER UPDATE OF blob_id ON artifact_files
-    WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
-    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
-CREATE TRIGGER artifact_deleted AFTER DELETE ON artifacts WHEN OLD.manifest_blob_id IS NOT NULL
-    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;
-CREATE TRIGGER manifest_replaced AFTER UPDATE OF manifest_blob_id ON artifacts
-    WHEN OLD.manifest_blob_id IS NOT NULL AND OLD.manifest_blob_id IS NOT NEW.manifest_blob_id
-    BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;

@@ -19,13 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.schema import check_schema, migrate, schema_of
 from deployer.backend.refusal import is_full
 from deployer.errors import BackendError
 
 Result = TypeVar("Result")
 
+DATABASE = "backend.sqlite"  # its name in the data folder
 BUSY_TIMEOUT_SECONDS = 30
 FULL_SECONDS = 1.0  # so long after a write that found no room, the disk counts as full
 MOST_TOGETHER = 500  # changes in one commit
@@ -204,6 +205,16 @@ class Store:
     def _note_full(self, error: BaseException) -> None:
         if is_full(error):
             self._full_at = time.monotonic()
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[Connection]:
+    """Yield a connection that changes nothing, to a file of any version, served or not."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def _connect(path: Path) -> Connection:

@@ -8,15 +8,15 @@ import string
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
-from deployer.backend.db.database import Connection, insert, select, select_one, update
 from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import Connection, Row, change, find, insert, select, select_one
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.parsing import LARGEST_INT, MOST_LEVELS, repair
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal
 from deployer.sweeps.metrics import metric_goal, metric_name
 from deployer.sweeps.parameters.counting import expected_count
 from deployer.sweeps.validation.scheduler import has_local_scheduler
@@ -37,7 +37,7 @@ ENDED = ("FINISHED", "CANCELED", DELETED)
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Row):
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
     Below `first_free` every configuration has a run; a run that goes sets it back.
@@ -45,7 +45,9 @@ class Sweep:
     why the server itself stopped it before its end.
     """
 
-    id: int
+    table: ClassVar = "sweeps"
+    noun: ClassVar = "sweep"
+
     project_id: int
     user_id: int
     name: str
@@ -180,9 +182,9 @@ def create_sweep(
         return earlier
     settings = parse_config(config)
     name = _short_id(db, project)
-    row_id = insert(
+    return insert(
         db,
-        "sweeps",
+        Sweep,
         project_id=project.id,
         user_id=caller.user.id,
         name=name,
@@ -195,7 +197,6 @@ def create_sweep(
         updated_at=now,
         **columns,
     )
-    return sweep_by_id(db, row_id)
 
 
 def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Sweep | None:
@@ -205,7 +206,7 @@ def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Swee
         else "NOT EXISTS (SELECT 1 FROM agents WHERE agents.sweep_id = sweeps.id)"
         f" AND created_at > {now - REPEAT_WINDOW_SECONDS}"
     )
-    tail = f"sweeps WHERE request_key = ? AND state != '{DELETED}' AND {fresh} ORDER BY id DESC"
+    tail = f"WHERE request_key = ? AND state != '{DELETED}' AND {fresh} ORDER BY id DESC"
     return select_one(db, Sweep, tail, request_key)
 
 
@@ -213,8 +214,7 @@ def _short_id(db: Connection, project: Project) -> str:
     alphabet = string.ascii_lowercase + string.digits
     while True:
         name = "".join(secrets.choice(alphabet) for _ in range(8))
-        taken = "sweeps WHERE project_id = ? AND name = ?"
-        if not select_one(db, Sweep, taken, project.id, name):
+        if not find(db, Sweep, project_id=project.id, name=name):
             return name
 
 
@@ -223,25 +223,16 @@ def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sw
     if "config" in changes:
         changes["expected"] = _expected(parse_config(changes["config"]))
         changes["healed_retries"] = None
-    update(db, "sweeps", sweep.id, updated_at=now, **changes)
-    return sweep_by_id(db, sweep.id)
-
-
-def sweep_by_id(db: Connection, sweep_id: int) -> Sweep:
-    """Return the sweep that a row of another table points to."""
-    sweep = select_one(db, Sweep, "sweeps WHERE id = ?", sweep_id)
-    if sweep is None:
-        raise not_found("sweep")
-    return sweep
+    return change(db, sweep, updated_at=now, **changes)
 
 
 def find_sweep(db: Connection, project: Project, name: str) -> Sweep | None:
     """Return a project's sweep by its short id."""
-    tail = f"sweeps WHERE project_id = ? AND name = ? AND state != '{DELETED}'"
-    return select_one(db, Sweep, tail, project.id, name)
+    found = find(db, Sweep, project_id=project.id, name=name)
+    return None if found and found.state == DELETED else found
 
 
 def list_sweeps(db: Connection, project: Project) -> list[Sweep]:
     """Return a project's sweeps, newest first."""
-    tail = f"sweeps WHERE project_id = ? AND state != '{DELETED}' ORDER BY id DESC"
-    return select(db, Sweep, tail, [project.id])
+    tail = f"WHERE project_id = ? AND state != '{DELETED}' ORDER BY id DESC"
+    return select(db, Sweep, tail, project.id)

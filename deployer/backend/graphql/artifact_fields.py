@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.backend.db.artifacts.collections import Collection
-from deployer.backend.db.artifacts.versions import Artifact
+from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.graphql.fields import Fields
 from deployer.backend.parsing import read_object
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.parsing import read_object
 from deployer.backend.refusal import Refusal

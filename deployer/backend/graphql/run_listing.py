@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.runs import Run, list_runs
+from deployer.backend.db.rows import Connection, select
+from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
 from deployer.backend.db.users.accounts import list_users
 from deployer.backend.graphql.fields import Fields, run_fields
@@ -76,9 +76,13 @@ def count_of_sweep(db: Connection, sweep: Sweep) -> int:
 def filter_runs(db: Connection, project: Project, filters: str | None) -> list[Run]:
     """Return a project's runs that pass a filter, oldest first."""
     if where := _where(db, project, filters):
-        return list_runs(db, f"{where.sql} ORDER BY id", where.value)
+        return select(db, Run, f"WHERE {where.sql} ORDER BY id", where.value)
     passes = parse_filter(filters, fields_of_runs(db, project))
-    return [run for run in list_runs(db, "project_id = ? ORDER BY id", project.id) if passes(run)]
+    return [
+        run
+        for run in select(db, Run, "WHERE project_id = ? ORDER BY id", project.id)
+        if passes(run)
+    ]
 
 
 def fields_of_runs(db: Connection, project: Project) -> Fields[Run]:
@@ -114,9 +118,10 @@ def _page_by_birth(
     if after:
         rest = f" AND (created_at, id) {'<' if descending else '>'} (?, ?)"
         values += parse_birth(after)
-    found = list_runs(
+    found = select(
         db,
-        f"{where.sql}{rest} ORDER BY created_at {way}, id {way} LIMIT ?",
+        Run,
+        f"WHERE {where.sql}{rest} ORDER BY created_at {way}, id {way} LIMIT ?",
         *values,
         size if size < 0 else size + 1,
     )

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.changes import Mark, changed_since, mark_of
+from deployer.backend.db.rows import Connection
+from deployer.backend.db.runs import Mark, changed_since, mark_of
 from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep
 

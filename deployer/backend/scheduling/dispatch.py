@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.agents import Agent, agent_by_id
-from deployer.backend.db.database import Connection, select, update
-from deployer.backend.db.runs.attempts import (
+from deployer.backend.db.agents import Agent
+from deployer.backend.db.attempts import (
     assign_run,
     has_process_ended,
     last_attempt,
     reassign_run,
     repeat_attempt,
 )
-from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs
-from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.runs import IS_ACTIVE, Run
+from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     LOST_REPLY_SECONDS,
@@ -53,8 +53,6 @@ KILLED_AGAIN = (
 )
 LAST = f"({FAILED_ONCE} OR {KILLED_AGAIN})"
 FIRST = f"NOT {LAST}"
-# Without those that are kept apart, whose names no agent knows.
-OWNED = f"agent_id = ? AND sweep_id IS NOT NULL AND {IS_ACTIVE} ORDER BY id"
 
 
 def heartbeat(
@@ -65,8 +63,8 @@ def heartbeat(
     Raise NotReady if it has to wait for a model; it is then called again with what it has waited.
     """
     with backend.store.transaction() as db:
-        agent = agent_by_id(db, agent_id)
-        update(db, "agents", agent.id, heartbeat_at=backend.now(), ended_at=None)
+        agent = get(db, Agent, agent_id)
+        change(db, agent, heartbeat_at=backend.now(), ended_at=None)
         backend.presence.seen("agent", agent.id)
         _note_alive(backend, db, agent, alive)
         commands = _standing_commands(backend, db, agent, alive)
@@ -75,11 +73,17 @@ def heartbeat(
         return _next_run(backend, db, agent, waited_seconds)
 
 
+def _owned(db: Connection, agent: Agent) -> list[Run]:
+    """Return an agent's runs, without those that are kept apart, whose names it does not know."""
+    tail = f"WHERE agent_id = ? AND sweep_id IS NOT NULL AND {IS_ACTIVE} ORDER BY id"
+    return select(db, Run, tail, agent.id)
+
+
 def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> None:
     now = backend.now()
-    for run in list_runs(db, OWNED, agent.id):
+    for run in _owned(db, agent):
         if run.name in alive:
-            change_run(db, run, reported=1, vanished_at=None)
+            change(db, run, reported=1, vanished_at=None)
             backend.presence.seen("run", run.id)
         elif run.reported or run.started_at:
             _note_vanished(backend, db, run, now)
@@ -87,7 +91,7 @@ def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str])
 
 def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> None:
     if run.vanished_at is None:
-        run = change_run(db, run, vanished_at=now)
+        run = change(db, run, vanished_at=now)
         backend.presence.seen("run", run.id)
     waited = backend.presence.silence_seconds("run", run.id)
     if not run.started_at or waited >= backend.patience.exit_record_seconds:
@@ -98,11 +102,11 @@ def _standing_commands(
     backend: Backend, db: Connection, agent: Agent, alive: set[str]
 ) -> list[Command] | None:
     """Return what there is to say without a new run, or None if the agent may have one."""
-    sweep = sweep_by_id(db, agent.sweep_id)
+    sweep = get(db, Sweep, agent.sweep_id)
     if sweep.state in ("CANCELED", DELETED):
         return _dismiss(backend, db, agent, alive)
     if alive:
-        return [_stop(run) for run in list_runs(db, OWNED, agent.id) if _is_stubborn(backend, run)]
+        return [_stop(run) for run in _owned(db, agent) if _is_stubborn(backend, run)]
     if sweep.state == "PAUSED":
         return []
     if sweep.ended:
@@ -112,7 +116,7 @@ def _standing_commands(
 
 def _dismiss(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> list[Command]:
     """Let the agent's runs stop by themselves, as they were asked to, and send it home then."""
-    owned = list_runs(db, OWNED, agent.id)
+    owned = _owned(db, agent)
     if any(run.name in alive and not _is_stubborn(backend, run) for run in owned):
         return []
     for run in owned:
@@ -130,7 +134,7 @@ def _is_stubborn(backend: Backend, run: Run) -> bool:
 
 
 def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
-    update(db, "agents", agent.id, ended_at=backend.now())
+    change(db, agent, ended_at=backend.now())
     return [EXIT]
 
 
@@ -138,7 +142,7 @@ def _next_run(
     backend: Backend, db: Connection, agent: Agent, waited_seconds: float
 ) -> list[Command]:
     """Find work: what the agent never received, what came back, what is new, what fails."""
-    sweep = sweep_by_id(db, agent.sweep_id)
+    sweep = get(db, Sweep, agent.sweep_id)
     ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
     run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
     if run is None and ordinal is None:
@@ -162,7 +166,9 @@ def _next_run(
 
 
 def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
-    for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
+    for run in _owned(db, agent):
+        if run.reported or run.started_at is not None:
+            continue
         quick = backend.presence.silence_seconds("run", run.id) < LOST_REPLY_SECONDS
         quick = quick and not has_process_ended(db, run)
         if run.deliveries >= MAX_DELIVERIES or (run.deliveries and not quick):
@@ -174,9 +180,8 @@ def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
 
 def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run | None:
     """Return the oldest run that waits to be handed out again, now this agent's."""
-    for run in list_runs(
-        db, f"sweep_id = ? AND queued = 1 AND {turn} ORDER BY ordinal", agent.sweep_id
-    ):
+    tail = f"WHERE sweep_id = ? AND queued = 1 AND {turn} ORDER BY ordinal"
+    for run in select(db, Run, tail, agent.sweep_id):
         silence = backend.presence.silence_seconds("run", run.id)
         rested = silence >= backend.patience.unstarted_wait_seconds
         if rested or last_attempt(db, run).cause not in ("never started", "no server"):
@@ -191,16 +196,16 @@ def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None
     """
     if not agent.supervised:
         return
-    earlier = "agents WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL AND id < ?"
-    for gone in select(db, Agent, earlier, (agent.sweep_id, agent.name, agent.id)):
+    earlier = "WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL AND id < ?"
+    for gone in select(db, Agent, earlier, agent.sweep_id, agent.name, agent.id):
         if gone.ended_at is None:
-            update(db, "agents", gone.id, ended_at=backend.now())
-        for run in list_runs(db, OWNED, gone.id):
+            change(db, gone, ended_at=backend.now())
+        for run in _owned(db, gone):
             end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=False))
 
 
 def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
-    change_run(db, run, deliveries=run.deliveries + 1)
+    change(db, run, deliveries=run.deliveries + 1)
     backend.presence.seen("run", run.id)
     if sweep.state == "PENDING":
         update_sweep(db, sweep, backend.now(), state="RUNNING")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 
-from deployer.backend.db.database import Connection, select
-from deployer.backend.db.runs.changes import Mark, changed_since, mark_of
-from deployer.backend.db.runs.lines import read_lines
-from deployer.backend.db.runs.runs import change_run, run_by_id
+from deployer.backend.db.lines import read_lines
+from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.runs import Mark, Run, changed_since, mark_of
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.parsing import read_object
 from deployer.backend.scheduling.context import Backend
@@ -46,16 +44,16 @@ class EarlyTermination:
     def stop_poor_runs(self) -> None:
         """Ask poor runs of all running sweeps to stop; called every few seconds."""
         with self._backend.store.snapshot() as db:
-            running = "sweeps WHERE state = 'RUNNING' AND config LIKE '%early_terminate%'"
+            running = "WHERE state = 'RUNNING' AND config LIKE '%early_terminate%'"
             sweeps = {sweep.id: sweep for sweep in select(db, Sweep, running)}
             poor = [run for sweep in sweeps.values() for run in self._find(db, sweep)]
         self._watched = {n: one for n, one in self._watched.items() if n in sweeps}
         if not poor:
             return
         with self._backend.store.transaction() as db:
-            for run in map(partial(run_by_id, db), poor):
+            for run in (get(db, Run, number) for number in poor):
                 if run.stop_requested_at is None:
-                    change_run(db, run, stop_requested_at=self._backend.now())
+                    change(db, run, stop_requested_at=self._backend.now())
 
     def _find(self, db: Connection, sweep: Sweep) -> Iterable[int]:
         """Return the runs of a sweep that are poor and were not asked yet."""

@@ -6,10 +6,10 @@ Of a run that has not come to `wandb.init`, nobody else tells an exit code or wh
 from __future__ import annotations
 
 from deployer.backend.db.agents import end_agents
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import find_attempt, note_process_end, reopen_attempt
-from deployer.backend.db.runs.lines import clear_lines, write_lines
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.attempts import find_attempt, note_process_end, reopen_attempt
+from deployer.backend.db.lines import clear_lines, write_lines
+from deployer.backend.db.rows import Connection
+from deployer.backend.db.runs import Run
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Outcome

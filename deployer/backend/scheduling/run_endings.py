@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import (
+from deployer.backend.db.attempts import (
     count_early_kills,
     count_stalled_kills,
     last_attempt,
     settle_attempt,
 )
-from deployer.backend.db.runs.history import complete_summary
-from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
-from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.db.history import complete_summary
+from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.runs import IS_ACTIVE, Run
+from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.parsing import read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
@@ -60,7 +59,7 @@ def end_run(
         outcome = judge_unassigned(outcome, exit_code)
     queued = False
     if run.sweep_id is not None:
-        sweep = sweep_by_id(db, run.sweep_id)
+        sweep = get(db, Sweep, run.sweep_id)
         if not sweep.ended and run.args is not None:
             outcome = judge_failure(outcome, count_failures(db, run), sweep.retries)
             kills = count_causes(db, run, (outcome.cause,))
@@ -69,7 +68,7 @@ def end_run(
             known = run.started_at is not None and (exit_code is None or bool(run.announced))
             outcome = judge_kills(outcome, kills, stalled, known)
         queued = outcome.queued and sweep.state != DELETED
-    ended = change_run(
+    ended = change(
         db,
         run,
         state=outcome.state,
@@ -81,9 +80,9 @@ def end_run(
     )
     if run.sweep_id is not None:
         if sweep.state == DELETED:
-            return change_run(db, ended, sweep_id=None, ordinal=None)
+            return change(db, ended, sweep_id=None, ordinal=None)
         break_if_broken(backend, db, sweep)
-        backend.suggestions.prepare(finish_if_complete(backend, db, sweep_by_id(db, sweep.id)))
+        backend.suggestions.prepare(finish_if_complete(backend, db, get(db, Sweep, sweep.id)))
     return ended
 
 
@@ -117,14 +116,14 @@ def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
     one = "SELECT 1 FROM runs WHERE sweep_id = ? AND state = 'finished' LIMIT 1"
     if sweep.ended or db.execute(one, (sweep.id,)).fetchone():
         return
-    runs = list_runs(db, "sweep_id = ? AND args IS NOT NULL", sweep.id)
+    runs = select(db, Run, "WHERE sweep_id = ? AND args IS NOT NULL", sweep.id)
     failed = [run for run in runs if count_causes(db, run, OWN_FAILURES) > run.forgiven]
     if len(failed) >= BREAKER_FAILURES:
         reason = f"{len(failed)} configurations failed before any finished"
         update_sweep(db, sweep, backend.now(), state="FINISHED", stop_reason=reason)
         for run in failed:
             if run.queued:
-                change_run(db, run, state="failed", queued=0)
+                change(db, run, state="failed", queued=0)
 
 
 def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
@@ -151,7 +150,7 @@ def _has_open_runs(db: Connection, sweep: Sweep) -> bool:
 
 def end_waiting(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """End the runs of an ended sweep that were enqueued and that no agent has had."""
-    for run in list_runs(db, "sweep_id = ? AND state = 'pending' AND queued = 1", sweep.id):
+    for run in select(db, Run, "WHERE sweep_id = ? AND state = 'pending' AND queued = 1", sweep.id):
         end_run(backend, db, run, Outcome("killed", "stopped"))
 
 
@@ -159,7 +158,7 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
     """End a sweep early once a run's summary has reached `metric.target`."""
     if run.sweep_id is None:
         return
-    sweep = sweep_by_id(db, run.sweep_id)
+    sweep = get(db, Sweep, run.sweep_id)
     metric = sweep.settings.get("metric")
     if sweep.ended or not isinstance(metric, dict) or metric.get("target") is None:
         return
@@ -179,11 +178,13 @@ def end_silent_runs(backend: Backend) -> None:
         if backend.now() - heard_at > kept_seconds:
             backend.rivals.pop(rival, None)
     with backend.store.snapshot() as db:
-        silent = [run.id for run in list_runs(db, IS_ACTIVE) if _is_silent(backend, run)]
+        silent = [
+            run.id for run in select(db, Run, f"WHERE {IS_ACTIVE}") if _is_silent(backend, run)
+        ]
     if not silent:
         return
     with backend.store.transaction() as db:
-        for run in map(partial(run_by_id, db), silent):
+        for run in (get(db, Run, number) for number in silent):
             if not _is_silent(backend, run):
                 continue
             if run.state == "pending":
@@ -207,10 +208,11 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
     A sweep to which nothing is missing stays as it is.
     """
     early = "" if "early_terminate" in sweep.settings else ", 'killed'"
-    runs = list_runs(db, "sweep_id = ?", sweep.id)
-    failed = list_runs(
+    runs = select(db, Run, "WHERE sweep_id = ?", sweep.id)
+    failed = select(
         db,
-        "sweep_id = ? AND args IS NOT NULL AND queued = 0"
+        Run,
+        "WHERE sweep_id = ? AND args IS NOT NULL AND queued = 0"
         f" AND state IN ('failed', 'crashed'{early})",
         sweep.id,
     )
@@ -221,6 +223,6 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
     if missing:
         for run in failed:
             forgiven = run.forgiven + count_failures(db, run)
-            change_run(db, run, state="preempted", queued=1, forgiven=forgiven)
+            change(db, run, state="preempted", queued=1, forgiven=forgiven)
         update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
     return missing

@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection, get
 from deployer.backend.db.store import Store
-from deployer.backend.db.sweeps import Sweep, sweep_by_id
+from deployer.backend.db.sweeps import Sweep
 from deployer.backend.parsing import read_object
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.numbering import free_ordinal
@@ -232,6 +232,6 @@ class Suggestions:
         with self._store.transaction():
             pass
         with self._store.snapshot() as db:
-            sweep = sweep_by_id(db, sweep_id)
+            sweep = get(db, Sweep, sweep_id)
             ordinal = None if sweep.ended else free_ordinal(db, sweep)
             return None if ordinal is None else self.ask_question(db, sweep, ordinal)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.runs import Run, change_run, insert_enqueued, list_runs
-from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.runs import Run, insert_enqueued
+from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
@@ -29,14 +29,14 @@ def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any)
         end_waiting(backend, db, changed)
     if "config" in changes:
         renumber(db, changed)
-    return sweep_by_id(db, sweep.id)
+    return get(db, Sweep, sweep.id)
 
 
 def stop_runs(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """Ask a sweep's runs to stop."""
     active = "sweep_id = ? AND state IN ('pending', 'running', 'preempting')"
-    for run in list_runs(db, f"{active} AND stop_requested_at IS NULL", sweep.id):
-        change_run(db, run, stop_requested_at=backend.now())
+    for run in select(db, Run, f"WHERE {active} AND stop_requested_at IS NULL", sweep.id):
+        change(db, run, stop_requested_at=backend.now())
 
 
 def delete_sweep(backend: Backend, db: Connection, sweep: Sweep) -> None:
@@ -46,9 +46,9 @@ def delete_sweep(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """
     stop_runs(backend, db, sweep)
     end_waiting(backend, db, update_sweep(db, sweep, backend.now(), state=DELETED))
-    for run in list_runs(db, "sweep_id = ?", sweep.id):
+    for run in select(db, Run, "WHERE sweep_id = ?", sweep.id):
         if not run.active:
-            change_run(db, run, sweep_id=None, ordinal=None, queued=0)
+            change(db, run, sweep_id=None, ordinal=None, queued=0)
 
 
 def enqueue_run(
@@ -74,7 +74,7 @@ def adopt_prior_runs(db: Connection, sweep: Sweep, runs: Sequence[Run]) -> None:
         if run.sweep_id is None:
             finished = sweep.method == "grid" and run.state == "finished"
             ordinal = grid_place(db, sweep, run.arguments) if finished else None
-            change_run(db, run, sweep_id=sweep.id, ordinal=ordinal)
+            change(db, run, sweep_id=sweep.id, ordinal=ordinal)
 
 
 def _plain_values(text: str) -> dict[str, Any]:

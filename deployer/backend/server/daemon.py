@@ -127,8 +127,8 @@ def _look(data: Path, is_new: bool) -> Backend | None:
 
 
 def _check_version(data: Path) -> None:
-    from deployer.backend.db.database import DATABASE, read_only
     from deployer.backend.db.schema import check_schema, schema_of
+    from deployer.backend.db.store import DATABASE, read_only
 
     with read_only(data / DATABASE) as db:
         check_schema(data, schema_of(db))
@@ -243,7 +243,7 @@ def _wait_until_free(data: Path) -> bool:
 
 def _own_entity(data: Path) -> str:
     """Return whose the folder's key is, from a database of any version."""
-    from deployer.backend.db.database import DATABASE, read_only
+    from deployer.backend.db.store import DATABASE, read_only
     from deployer.backend.db.users.accounts import hash_key
 
     question = "SELECT name FROM users JOIN keys ON keys.user_id = users.id WHERE keys.hash = ?"

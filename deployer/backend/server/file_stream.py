@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import last_attempt, reopen_attempt
-from deployer.backend.db.runs.history import complete_summary, write_history
-from deployer.backend.db.runs.lines import FILE_STREAMS, write_lines
-from deployer.backend.db.runs.runs import Run, change_run
+from deployer.backend.db.attempts import last_attempt, reopen_attempt
+from deployer.backend.db.history import complete_summary, write_history
+from deployer.backend.db.lines import FILE_STREAMS, write_lines
+from deployer.backend.db.rows import Connection, change
+from deployer.backend.db.runs import Run
 from deployer.backend.parsing import LARGEST_INT, parse_object
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
@@ -84,7 +84,7 @@ def apply_chunk(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> dic
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
     backend.presence.seen("process", run.id)
-    run = change_run(db, run, heartbeat_at=backend.now(), vanished_at=None)
+    run = change(db, run, heartbeat_at=backend.now(), vanished_at=None)
     run = _revived(db, run, chunk.said_end, bool(chunk.interrupted))
     for name, (offset, lines) in chunk.files.items():
         run = _apply_file(backend, db, run, name, offset, lines)
@@ -104,7 +104,7 @@ def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
     nobody_has_it = run.queued or (run.args is None and run.state == "crashed")
     if nobody_has_it and run.exit_code is None and last_attempt(db, run).cause in believed:
         reopen_attempt(db, run)
-        return change_run(db, run, state="running", queued=0, ended_at=None)
+        return change(db, run, state="running", queued=0, ended_at=None)
     return run
 
 
@@ -117,9 +117,9 @@ def _apply_file(
     elif stream:
         write_lines(db, run.id, stream, offset, lines)
     elif name == SUMMARY_FILE and lines:
-        run = change_run(db, run, summary=lines[-1])
+        run = change(db, run, summary=lines[-1])
         if run.ended_at:
-            run = change_run(db, run, summary=complete_summary(db, run))
+            run = change(db, run, summary=complete_summary(db, run))
         finish_if_target_reached(backend, db, run)
     return run
 
@@ -127,7 +127,7 @@ def _apply_file(
 def _apply_state(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> Run:
     if chunk.preempting:
         announced = run.announced or judge_announcement(chunk.interrupted)
-        run = change_run(db, run, preempting=1, announced=announced, state="preempting")
+        run = change(db, run, preempting=1, announced=announced, state="preempting")
     if not chunk.complete:
         return run
     cause = judge_exit(chunk.exit_code, marks_of(run), chunk.exit_seen)

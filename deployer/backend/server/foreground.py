@@ -33,13 +33,8 @@ from deployer.backend.data_folder import (
     write_key,
     write_private,
 )
-from deployer.backend.db.artifacts.versions import delete_abandoned
-from deployer.backend.db.users.accounts import (
-    create_user,
-    find_caller,
-    list_present_users,
-    new_key,
-)
+from deployer.backend.db.artifacts import delete_abandoned
+from deployer.backend.db.users.accounts import create_user, find_caller, list_present_users, new_key
 from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
 from deployer.backend.scheduling.context import Backend

@@ -16,28 +16,16 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from deployer.backend.db.artifacts.collections import find_collection
-from deployer.backend.db.artifacts.files import (
-    artifact_file_by_id,
-    find_by_digest,
-    set_artifact_content,
-)
-from deployer.backend.db.artifacts.versions import artifact_by_id, change_artifact
-from deployer.backend.db.database import Connection
-from deployer.backend.db.files import file_by_id, find_file, guess_mimetype, set_content
+from deployer.backend.db.artifacts import Artifact, Collection
+from deployer.backend.db.files import File, find_by_digest, guess_mimetype, set_content
 from deployer.backend.db.projects import get_project
-from deployer.backend.db.runs.runs import get_run, run_by_id
+from deployer.backend.db.rows import change, find, get
+from deployer.backend.db.runs import Run, get_run
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.storage.blob_folder import Received, keep
-from deployer.backend.storage.signed_urls import (
-    ARTIFACT_FILES,
-    MANIFESTS,
-    RUN_FILES,
-    Action,
-    Target,
-)
+from deployer.backend.storage.signed_urls import Action
 
 FindCaller = Callable[[HttpRequest], Caller]
 
@@ -47,7 +35,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "private, no-store",
 }
-# What an address can stand for; `artifacts` is the manifest of one.
 
 
 def build_transfer_routes(backend: Backend, find_caller: FindCaller) -> list[Route]:
@@ -83,58 +70,39 @@ class Transfers:
 
     async def upload(self, http: HttpRequest) -> Response:
         """Receive a file; it counts once all of it has come."""
-        target = self._signed(http, "upload")
+        file_id = self._signed(http, "upload")
         announced = http.headers.get("content-length", "0")
         size = int(announced) if announced.isdigit() else 0
         received = await self.backend.blobs.receive(http.stream(), size)
         try:
-            await run_in_threadpool(self._store, target, received)
+            await run_in_threadpool(self._store, file_id, received)
         finally:
             received.path.unlink(missing_ok=True)
         return Response(status_code=200)
 
-    def _store(self, target: Target, received: Received) -> None:
+    def _store(self, file_id: int, received: Received) -> None:
+        now = self.backend.now()
         with self.backend.store.transaction() as db:
-            {
-                RUN_FILES: self._store_run_file,
-                ARTIFACT_FILES: self._store_artifact_file,
-                MANIFESTS: self._store_manifest,
-            }[target.table](db, target.row_id, received)
-
-    def _store_run_file(self, db: Connection, row_id: int, received: Received) -> None:
-        file = file_by_id(db, row_id)
-        owner = run_by_id(db, file.run_id).user_id
-        now = self.backend.now()
-        set_content(db, file, keep(db, self.backend.blobs, owner, received, now), now)
-
-    def _store_artifact_file(self, db: Connection, row_id: int, received: Received) -> None:
-        file = artifact_file_by_id(db, row_id)
-        row = artifact_by_id(db, file.artifact_id)
-        _check_digest(file.name, file.digest, received)
-        now = self.backend.now()
-        change_artifact(db, row, now)
-        blob = keep(db, self.backend.blobs, row.user_id, received, now)
-        set_artifact_content(db, file, blob)
-
-    def _store_manifest(self, db: Connection, row_id: int, received: Received) -> None:
-        row = artifact_by_id(db, row_id)
-        if row.committed:  # by another run that logged the same: this one has nothing to add
-            return
-        now = self.backend.now()
-        blob = keep(db, self.backend.blobs, row.user_id, received, now)
-        change_artifact(db, row, now, manifest_blob_id=blob.id)
+            file = get(db, File, file_id)
+            if file.run_id is not None:
+                owner = get(db, Run, file.run_id).user_id
+            else:
+                row = get(db, Artifact, file.artifact_id)
+                if file.manifest and row.committed:  # by another run that logged the same
+                    return
+                if not file.manifest and file.digest not in (None, received.md5):
+                    said = f"file {file.name} was received damaged: its MD5 is {received.md5}"
+                    raise Refusal(400, said)
+                change(db, row, updated_at=now)
+                owner = row.user_id
+            set_content(db, file, keep(db, self.backend.blobs, owner, received, now), now)
 
     def download(self, http: HttpRequest) -> Response:
         """Send what a signed address stands for."""
-        target = self._signed(http, "download")
+        file_id = self._signed(http, "download")
         with self.backend.store.snapshot() as db:
-            if target.table == RUN_FILES:
-                blob_id = file_by_id(db, target.row_id).blob_id
-            elif target.table == ARTIFACT_FILES:
-                blob_id = artifact_file_by_id(db, target.row_id).blob_id
-            else:
-                blob_id = artifact_by_id(db, target.row_id).manifest_blob_id
-        return self._send(blob_id, target.name)
+            blob_id = get(db, File, file_id).blob_id
+        return self._send(blob_id, http.path_params.get("name", ""))
 
     def download_run_file(self, http: HttpRequest) -> Response:
         """Send a file of a run to whoever has a key for it."""
@@ -143,7 +111,7 @@ class Transfers:
         with self.backend.store.snapshot() as db:
             project = get_project(db, caller, place["entity"], place["project"])
             run = get_run(db, project, place["run"])
-            file = find_file(db, run.id, place["name"])
+            file = find(db, File, run_id=run.id, name=place["name"])
         if file is None:
             raise not_found(f"file {place['name']}")
         return self._send(file.blob_id, file.name)
@@ -154,7 +122,7 @@ class Transfers:
         caller = self.find_caller(http)
         with self.backend.store.snapshot() as db:
             project = get_project(db, caller, place["entity"], place["project"])
-            collection = find_collection(db, project, place["collection"])
+            collection = find(db, Collection, project_id=project.id, name=place["collection"])
             md5 = _base64_digest(place["digest"])
             file = find_by_digest(db, collection.id, md5) if collection else None
         if file is None:
@@ -171,17 +139,12 @@ class Transfers:
             headers=HEADERS,
         )
 
-    def _signed(self, http: HttpRequest, action: Action) -> Target:
-        place: dict[str, Any] = http.path_params
-        target = Target(place["table"], place["row"], place.get("name", ""))
-        signer, now = self.backend.signer, self.backend.now()
-        signer.check(action, target, place["expires"], place["signature"], now)
-        return target
-
-
-def _check_digest(name: str, promised: str | None, received: Received) -> None:
-    if promised and promised != received.md5:
-        raise Refusal(400, f"file {name} was received damaged: its MD5 is {received.md5}")
+    def _signed(self, http: HttpRequest, action: Action) -> int:
+        """Return which file an address stands for."""
+        part: dict[str, Any] = http.path_params
+        place, now = f"{part['table']}/{part['row']}", self.backend.now()
+        self.backend.signer.check(action, place, part["expires"], part["signature"], now)
+        return int(part["row"])
 
 
 def _base64_digest(text: str) -> str:

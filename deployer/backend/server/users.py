@@ -14,19 +14,20 @@ from deployer.backend.data_folder import (
     read_key,
     write_key,
 )
-from deployer.backend.db.database import DATABASE, Connection
-from deployer.backend.db.store import Store
+from deployer.backend.db.rows import Connection
+from deployer.backend.db.store import DATABASE, Store
 from deployer.backend.db.users import keys as user_keys
 from deployer.backend.db.users.accounts import (
+    Key,
     create_user,
     find_caller,
     get_user,
     hash_key,
+    key_id_of,
     list_present_users,
     new_key,
     remove_user,
 )
-from deployer.backend.db.users.keys import UserKey, key_id_of
 from deployer.errors import BackendError
 
 __all__ = ["new_key"]
@@ -46,7 +47,7 @@ def add_user(data: Path, name: str, key: str) -> None:
         create_user(db, name, key, time.time())
 
 
-def add_user_key(data: Path, name: str, key: str, only: bool, label: str = "") -> UserKey:
+def add_user_key(data: Path, name: str, key: str, only: bool, label: str = "") -> Key:
     """Give a user one more key; with `only`, the others end.
 
     Raises BackendError for an unknown user, or a key that no SDK would accept or somebody has.
@@ -60,7 +61,7 @@ def add_user_key(data: Path, name: str, key: str, only: bool, label: str = "") -
     return added
 
 
-def list_user_keys(data: Path, name: str) -> list[UserKey]:
+def list_user_keys(data: Path, name: str) -> list[Key]:
     """Return what is known of a user's keys, oldest first.
 
     Raises BackendError for an unknown user.
@@ -69,7 +70,7 @@ def list_user_keys(data: Path, name: str) -> list[UserKey]:
         return user_keys.list_keys(db, get_user(db, name))
 
 
-def rotate_user_key(data: Path, name: str, key_id: str, key: str) -> UserKey:
+def rotate_user_key(data: Path, name: str, key_id: str, key: str) -> Key:
     """Put a new key in the place of an old one, also of the one that deployer works with.
 
     Raises BackendError for an unknown user or key id, or a key that cannot be.

@@ -1,31 +1,32 @@
-"""Commits a pending version of an artifact if all of its files are there."""
+"""Commits a pending version of an artifact if all of its files are there.
+
+Its manifest says which: W&B's client writes it (JSON, version 1). An entry is either bytes that the
+server keeps, found by their MD5, or a reference to something elsewhere that the server never sees.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from functools import reduce
+from typing import Any
 
-from deployer.backend.db.artifacts.aliases import LATEST, set_aliases
-from deployer.backend.db.artifacts.collections import collection_by_id, take_version
-from deployer.backend.db.artifacts.files import write_entries
-from deployer.backend.db.artifacts.manifest import (
-    Document,
-    list_entries,
-    merge_manifests,
-    parse_manifest,
-)
-from deployer.backend.db.artifacts.versions import (
-    Artifact,
-    artifact_by_id,
-    change_artifact,
-    delete_artifact,
+from deployer.backend.db.artifacts import LATEST, Artifact, set_aliases, take_version
+from deployer.backend.db.files import (
+    Entry,
+    File,
+    check_name,
     list_patches,
+    promise_manifest,
+    set_content,
+    write_entries,
 )
-from deployer.backend.db.blobs import blob_by_id
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection, change, delete, find, get
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal
 from deployer.backend.storage.blob_folder import BlobFolder, keep
+
+Document = dict[str, Any]
 
 
 def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: float) -> Artifact:
@@ -35,31 +36,29 @@ def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: floa
     """
     if row.committed:
         return row
-    patches = list_patches(db, row)
+    patches = [patch for patch, _ in list_patches(db, row)]
     parts = patches or [row]
     if row.manifest_type == "INCREMENTAL" and row.base_id is not None:
-        parts = [artifact_by_id(db, row.base_id), row]
-    manifest = reduce(merge_manifests, [read_manifest(db, folder, one) for one in parts])
+        parts = [get(db, Artifact, row.base_id), row]
+    manifest = reduce(_merge, [read_manifest(db, folder, one) for one in parts])
     if parts != [row]:
         content = json.dumps(manifest).encode()
         blob = keep(db, folder, row.user_id, folder.write(content), now)
-        row = change_artifact(db, row, now, manifest_blob_id=blob.id)
+        set_content(db, promise_manifest(db, row), blob, now)
     if patches:  # the digest is that of the first run's files alone
         digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        row = change_artifact(db, row, now, digest=digest, client_id=None)
+        row = change(db, row, digest=digest, client_id=None, updated_at=now)
         for one in patches:
-            delete_artifact(db, one)
-    entries = list_entries(manifest)
+            delete(db, one)
+    entries = _list_entries(manifest)
     write_entries(db, row, entries)
-    collection = collection_by_id(db, row.collection_id)
-    version = take_version(db, collection)
-    row = change_artifact(
+    row = change(
         db,
         row,
-        now,
-        version=version,
+        version=take_version(db, row.collection_id),
         size_bytes=sum(entry.size_bytes or 0 for entry in entries),
         file_count=len(entries),
+        updated_at=now,
     )
     set_aliases(db, row, dict.fromkeys([*json.loads(row.wanted_aliases), LATEST]))
     return row
@@ -67,10 +66,45 @@ def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: floa
 
 def read_manifest(db: Connection, folder: BlobFolder, row: Artifact) -> Document:
     """Return a version's manifest; refuse with 400 if it has not come."""
-    blob = blob_by_id(db, row.manifest_blob_id)
-    if blob is None:
+    file = find(db, File, artifact_id=row.id, manifest=1)
+    if file is None or file.blob_id is None:
         raise Refusal(400, "artifact is incomplete: its manifest was not sent")
-    return parse_manifest(folder.path(blob.id).read_bytes())
+    return _parse(folder.path(file.blob_id).read_bytes())
+
+
+def _parse(content: bytes) -> Document:
+    """Parse a manifest; refuse with 400 what is not one."""
+    try:
+        document = parse_object(content.decode(), "the manifest")
+        contents = document["contents"]
+    except (ValueError, KeyError, Refusal) as error:
+        raise Refusal(400, f"the artifact's manifest cannot be read: {error!r}") from error
+    if not isinstance(contents, dict) or not all(map(_is_entry, contents.values())):
+        raise Refusal(400, "the artifact's manifest has no list of files")
+    return dict(document)
+
+
+def _is_entry(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("digest"), str)
+        and isinstance(value.get("ref"), str | None)
+        and isinstance(size := value.get("size"), int | None)
+        and -(2**63) <= (size or 0) < 2**63
+    )
+
+
+def _list_entries(document: Document) -> list[Entry]:
+    """Return a manifest's files; refuse with 400 a name that leads out of a folder."""
+    return [
+        Entry(check_name(name), part["digest"], part.get("size"), part.get("ref"))
+        for name, part in document["contents"].items()
+    ]
+
+
+def _merge(base: Document, changes: Document) -> Document:
+    """Return `base` with the files of `changes` added or replaced."""
+    return {**base, **changes, "contents": {**base["contents"], **changes["contents"]}}
 
 
 def commit_hash(row: Artifact) -> str:

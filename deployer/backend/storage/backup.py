@@ -28,8 +28,8 @@ from deployer.backend.data_folder import (
     read_key,
     write_key,
 )
-from deployer.backend.db.database import DATABASE, Connection, read_only
-from deployer.backend.db.store import Store
+from deployer.backend.db.rows import Connection
+from deployer.backend.db.store import DATABASE, Store, read_only
 from deployer.backend.db.users.accounts import find_caller, new_key
 from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full

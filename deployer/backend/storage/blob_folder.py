@@ -21,8 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from deployer.backend.db.blobs import Blob, find_blob
-from deployer.backend.db.database import Connection, insert
+from deployer.backend.db.files import Blob
+from deployer.backend.db.rows import Connection, find, insert
 from deployer.backend.db.store import Store
 from deployer.backend.refusal import NoSpace
 
@@ -38,11 +38,7 @@ WRITERS = 8
 CHECKED_BYTES = 16 * 1024 * 1024  # of a file whose size nobody said, after which space is checked
 
 INCOMING_FOLDER = "incoming"
-REFERRERS = (
-    ("run_files", "blob_id"),
-    ("artifact_files", "blob_id"),
-    ("artifacts", "manifest_blob_id"),
-)
+UNUSED = "FROM blobs WHERE NOT EXISTS (SELECT 1 FROM files WHERE blob_id = blobs.id)"
 
 
 @dataclass(frozen=True)
@@ -134,14 +130,13 @@ class BlobFolder:
 
 def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float) -> Blob:
     """Take received bytes into the store; the same content is kept once."""
-    found = find_blob(db, user_id, received.md5)
+    found = find(db, Blob, user_id=user_id, md5=received.md5)
     if found and folder.path(found.id).exists():
         received.path.unlink()
         return found
     if found is None:
         columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
-        blob_id = insert(db, "blobs", user_id=user_id, **columns)
-        found = Blob(blob_id, user_id, received.md5, received.size_bytes)
+        found = insert(db, Blob, user_id=user_id, **columns)
     # A file under a new row's id is of a transaction that was undone: SQLite reuses its ids.
     os.replace(received.path, folder.path(found.id))
     _sync_names(folder.content)
@@ -170,19 +165,13 @@ def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
     if not folder.collecting.acquire(blocking=False):
         return
     try:
+        with store.snapshot() as db:
+            if not db.execute(f"SELECT 1 {UNUSED} LIMIT 1").fetchone():
+                return
         with store.transaction() as db:
-            released = [row[0] for row in db.execute("SELECT blob_id FROM released_blobs")]
-            gone = [blob_id for blob_id in released if not _is_referenced(db, blob_id)]
-            db.executemany("DELETE FROM blobs WHERE id = ?", [(blob_id,) for blob_id in gone])
-            db.execute("DELETE FROM released_blobs")
+            gone = [row[0] for row in db.execute(f"SELECT id {UNUSED}")]
+            db.execute(f"DELETE {UNUSED}")
         for blob_id in gone:
             folder.path(blob_id).unlink(missing_ok=True)
     finally:
         folder.collecting.release()
-
-
-def _is_referenced(db: Connection, blob_id: int) -> bool:
-    return any(
-        db.execute(f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1", (blob_id,)).fetchone()
-        for table, column in REFERRERS
-    )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployer.backend.db.database import DATABASE, read_only
+from deployer.backend.db.store import DATABASE, read_only
 from deployer.errors import BackendError
 from deployer.text import format_bytes, format_count
 

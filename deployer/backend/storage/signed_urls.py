@@ -18,21 +18,10 @@ from deployer.backend.data_folder import write_private
 from deployer.backend.refusal import Refusal
 
 Action = Literal["upload", "download"]
-# The tables whose rows have addresses.
-RUN_FILES, ARTIFACT_FILES, MANIFESTS = "run_files", "artifact_files", "artifacts"
 
 SIGNING_KEY_FILE = "signing.key"
 # An upload waits in the SDK's queue through an outage; a download begins when it is asked for.
 SECONDS: dict[Action, int] = {"upload": 24 * 3600, "download": 3600}
-
-
-@dataclass(frozen=True)
-class Target:
-    """What an address stands for: a table's row, and the name a download is saved under."""
-
-    table: str
-    row_id: int
-    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,23 +30,25 @@ class Signer:
 
     key: bytes
 
-    def path(self, action: Action, target: Target, now: float) -> str:
-        """Return the address's path, good for a day (uploads) or an hour (downloads)."""
-        expires = int(now) + SECONDS[action]
-        signature = self._signature(action, target.table, target.row_id, expires)
-        place = f"/{action}/{target.table}/{target.row_id}/{expires}/{signature}"
-        return f"{place}/{quote(target.name)}" if target.name else place
+    def path(self, action: Action, file_id: int, now: float, name: str = "") -> str:
+        """Return a file's path, good for a day (uploads) or an hour (downloads).
 
-    def check(self, action: Action, target: Target, expires: int, given: str, now: float) -> None:
+        A download is saved under the name.
+        """
+        place, expires = f"files/{file_id}", int(now) + SECONDS[action]
+        path = f"/{action}/{place}/{expires}/{self._signature(action, place, expires)}"
+        return f"{path}/{quote(name)}" if name else path
+
+    def check(self, action: Action, place: str, expires: int, given: str, now: float) -> None:
         """Refuse with 403 an address that was not made here, or whose time is over."""
-        signature = self._signature(action, target.table, target.row_id, expires)
+        signature = self._signature(action, place, expires)
         if not hmac.compare_digest(signature.encode(), given.encode()):
             raise Refusal(403, "permission denied: the address is not signed by this server")
         if now > expires:
             raise Refusal(403, "permission denied: the address has expired; ask for a new one")
 
-    def _signature(self, action: Action, table: str, row_id: int, expires: int) -> str:
-        text = f"{action}/{table}/{row_id}/{expires}"
+    def _signature(self, action: Action, place: str, expires: int) -> str:
+        text = f"{action}/{place}/{expires}"
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()[:40]
 
 

@@ -6,27 +6,22 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.backend.db.artifacts.aliases import LATEST, list_aliases, list_collection_aliases
-from deployer.backend.db.artifacts.collections import (
-    Collection,
-    collection_by_id,
-    find_collection,
-    list_collections,
-)
-from deployer.backend.db.artifacts.files import list_artifact_files
-from deployer.backend.db.artifacts.versions import (
+from deployer.backend.db.artifacts import (
+    LATEST,
+    Alias,
     Artifact,
+    Collection,
     Role,
     find_version,
     latest_version,
     list_artifacts_of,
-    list_makers,
-    list_users,
+    list_runs_of,
     list_versions,
 )
-from deployer.backend.db.database import Connection
-from deployer.backend.db.projects import Project, get_project, project_by_id
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.files import list_artifact_files
+from deployer.backend.db.projects import Project, get_project
+from deployer.backend.db.rows import Connection, find, find_all, get
+from deployer.backend.db.runs import Run
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
 from deployer.sweeps.configurations import flatten_configuration
@@ -42,11 +37,11 @@ def find_artifact_of(
     """Return the version of an address, by number or alias; without one, the newest."""
     project = get_project(db, caller, place["entity"], place["project"])
     name, version = place["collection"], place.get("version", LATEST)
-    collection = find_collection(db, project, name)
+    collection = find(db, Collection, project_id=project.id, name=name)
     if collection is None or collection.type != place["type"]:
         raise not_found(f"artifact {project.entity}/{project.name}/{name}")
     named = "version" in place
-    row = find_version(db, collection, version) if named else latest_version(db, collection)
+    row = find_version(db, collection, version) if named else latest_version(db, collection.id)
     if row is None:
         raise not_found(f"artifact {project.entity}/{project.name}/{name}:{version}")
     return project, collection, row
@@ -56,7 +51,7 @@ def describe_artifact(db: Connection, collection: Collection, row: Artifact) -> 
     """Return a version, what is in it, who made and used it, and the collection's versions."""
     metadata = parse_json(row.metadata or "{}")
     aliases: dict[int, list[str]] = defaultdict(list)
-    for alias in list_collection_aliases(db, collection):
+    for alias in find_all(db, Alias, "alias", collection_id=collection.id):
         aliases[alias.artifact_id].append(alias.alias)
     return {
         "name": collection.name,
@@ -70,11 +65,12 @@ def describe_artifact(db: Connection, collection: Collection, row: Artifact) -> 
             for file in list_artifact_files(db, row)
         ],
         "versions": [
-            _describe_version(other, aliases[other.id]) for other in list_versions(db, collection)
+            _describe_version(other, aliases[other.id])
+            for other in list_versions(db, collection.id)
         ],
         "runs": [
-            *[_describe_run(db, run, "output") for run in list_makers(db, row)],
-            *[_describe_run(db, run, "input") for run in list_users(db, row)],
+            *[_describe_run(db, run, "output") for run in list_runs_of(db, row, "output")],
+            *[_describe_run(db, run, "input") for run in list_runs_of(db, row, "input")],
         ],
     }
 
@@ -83,8 +79,10 @@ def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
     """Return what a run logged, then what it used."""
     return [
         {
-            **_describe_collection(db, collection_by_id(db, row.collection_id)),
-            **_describe_version(row, [alias.alias for alias in list_aliases(db, row)]),
+            **_describe_collection(db, get(db, Collection, row.collection_id)),
+            **_describe_version(
+                row, [alias.alias for alias in find_all(db, Alias, artifact_id=row.id)]
+            ),
             "role": ROLES[role],
         }
         for role in ROLES
@@ -94,8 +92,8 @@ def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
 
 def list_project_artifacts(db: Connection, project: Project, limit: int) -> list[dict[str, Any]]:
     """Return a project's newest collections, each with its newest version."""
-    newest_ones = list_collections(db, project)[:limit]
-    found = [(collection, latest_version(db, collection)) for collection in newest_ones]
+    newest_ones = find_all(db, Collection, "id DESC", project_id=project.id)[:limit]
+    found = [(collection, latest_version(db, collection.id)) for collection in newest_ones]
     return [
         {**_describe_collection(db, collection), **_describe_version(newest, [])}
         for collection, newest in found
@@ -104,7 +102,7 @@ def list_project_artifacts(db: Connection, project: Project, limit: int) -> list
 
 
 def _describe_collection(db: Connection, collection: Collection) -> dict[str, Any]:
-    project = project_by_id(db, collection.project_id)
+    project = get(db, Project, collection.project_id)
     return {"project": project.name, "name": collection.name, "type": collection.type}
 
 
@@ -119,6 +117,6 @@ def _describe_version(row: Artifact, aliases: list[str]) -> dict[str, Any]:
 
 
 def _describe_run(db: Connection, run: Run, role: Role) -> dict[str, Any]:
-    project = project_by_id(db, run.project_id).name
+    project = get(db, Project, run.project_id).name
     title = run.display_name or run.name
     return {"project": project, "id": run.name, "title": title, "role": ROLES[role]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from deployer.backend.db.runs.lines import read_rows
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.lines import read_rows
+from deployer.backend.db.runs import Run
 from deployer.backend.db.store import Store
 from deployer.page.curves import build_curve, describe_curve
 

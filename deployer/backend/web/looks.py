@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.changes import mark_of
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.rows import Connection
+from deployer.backend.db.runs import Run, mark_of
 from deployer.backend.db.sweeps import Sweep
 
 # What of runs may change without a new revision of their sweep.

@@ -13,11 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from deployer.backend.db.agents import Agent, list_agents
-from deployer.backend.db.database import Connection, select
+from deployer.backend.db.attempts import Attempt, list_attempts, list_sweep_attempts
+from deployer.backend.db.lines import last_lines
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.attempts import Attempt, list_attempts, list_sweep_attempts
-from deployer.backend.db.runs.lines import last_lines
-from deployer.backend.db.runs.runs import ACTIVE, Run, list_runs
+from deployer.backend.db.rows import Connection, find_all, select
+from deployer.backend.db.runs import ACTIVE, Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.looks import BESIDES, fingerprint
@@ -206,15 +206,13 @@ def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> d
     changed = [name for name, key in keys.items() if name not in known or known[name].key != key]
     many = len(changed) > MOST_NAMED
     chosen = "" if many else f"AND id IN ({','.join(map(str, changed))})"
-    fresh = {run.id: run for run in list_runs(db, f"sweep_id = ? {chosen}", sweep.id)}
+    fresh = {run.id: run for run in select(db, Run, f"WHERE sweep_id = ? {chosen}", sweep.id)}
     attempts = (
         list_sweep_attempts(db, sweep)
         if many
         else {run.id: list_attempts(db, run) for run in fresh.values()}
     )
-    agents = {
-        one.id: one.name for one in select(db, Agent, "agents WHERE sweep_id = ?", [sweep.id])
-    }
+    agents = {one.id: one.name for one in find_all(db, Agent, sweep_id=sweep.id)}
     read = {
         name: RunState(
             keys[name],

@@ -17,11 +17,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from deployer.backend.db.artifacts.files import find_artifact_file
-from deployer.backend.db.database import Connection
-from deployer.backend.db.files import find_file
-from deployer.backend.db.runs.lines import read_rows
-from deployer.backend.db.runs.runs import find_run
+from deployer.backend.db.files import File
+from deployer.backend.db.lines import read_rows
+from deployer.backend.db.rows import Connection, find
+from deployer.backend.db.runs import Run
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
@@ -159,7 +158,9 @@ class Pages:
         names = list(dict.fromkeys(http.query_params.get("runs", "").split(",")))[:MOST_CURVES]
         with self.backend.store.snapshot() as db:
             project = find_place(db, caller, http.path_params)
-            runs = [run for name in names if (run := find_run(db, project, name))]
+            runs = [
+                run for name in names if (run := find(db, Run, project_id=project.id, name=name))
+            ]
             curves = [self.site.curves.curve(run, metric) for run in runs]
         return _json(http, {"metric": metric, "curves": [c for c in curves if c["steps"]]})
 
@@ -191,7 +192,7 @@ class Pages:
         caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, run = find_run_of(db, caller, http.path_params)
-            file = find_file(db, run.id, http.path_params["name"])
+            file = find(db, File, run_id=run.id, name=http.path_params["name"])
         return self._send(http, file.blob_id if file else None)
 
     def download_history(self, http: HttpRequest) -> Response:
@@ -208,7 +209,7 @@ class Pages:
         caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, _, row = find_artifact_of(db, caller, http.path_params)
-            file = find_artifact_file(db, row, http.path_params["name"])
+            file = find(db, File, artifact_id=row.id, manifest=0, name=http.path_params["name"])
         return self._send(http, file.blob_id if file else None)
 
     def _send(self, http: HttpRequest, blob_id: int | None) -> Response:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.database import Connection, select
-from deployer.backend.db.files import File, list_files
+from deployer.backend.db.attempts import list_attempts
+from deployer.backend.db.files import File, list_run_files
+from deployer.backend.db.lines import last_lines, read_rows
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.attempts import list_attempts
-from deployer.backend.db.runs.lines import last_lines, read_rows
-from deployer.backend.db.runs.runs import Run
-from deployer.backend.db.sweeps import Sweep, sweep_by_id
+from deployer.backend.db.rows import Connection, find_all, get
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import Sweep
 from deployer.backend.storage.blob_folder import BlobFolder
 from deployer.backend.web.artifacts import list_run_artifacts
 from deployer.backend.web.results import run_info, stopped_early, sweep_title
@@ -27,10 +27,10 @@ MOST_EVENTS = 5000
 
 def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> RunSource:
     """Return what the document of a run is made of."""
-    sweep = sweep_by_id(db, run.sweep_id) if run.sweep_id else None
+    sweep = get(db, Sweep, run.sweep_id) if run.sweep_id else None
     agents = _agent_names(db, sweep)
     attempts = list_attempts(db, run)
-    files = list_files(db, run.id)
+    files = list_run_files(db, run.id)
     return RunSource(
         path=SweepPath(project.entity, project.name, sweep.name) if sweep else None,
         entity=project.entity,
@@ -56,9 +56,7 @@ def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> R
 def _agent_names(db: Connection, sweep: Sweep | None) -> dict[int, str]:
     if sweep is None:
         return {}
-    return {
-        agent.id: agent.name for agent in select(db, Agent, "agents WHERE sweep_id = ?", [sweep.id])
-    }
+    return {agent.id: agent.name for agent in find_all(db, Agent, sweep_id=sweep.id)}
 
 
 def _read(blobs: BlobFolder, files: list[File], *names: str) -> str:

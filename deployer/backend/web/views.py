@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.artifacts.collections import Collection
-from deployer.backend.db.artifacts.versions import Artifact
-from deployer.backend.db.database import Connection
+from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.db.projects import Project, get_project, list_projects
-from deployer.backend.db.runs.runs import Run, find_run, list_runs
+from deployer.backend.db.rows import Connection, find, select
+from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
@@ -87,7 +86,7 @@ def find_sweep_of(db: Connection, caller: Caller, place: Place) -> tuple[Project
 def find_run_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, Run]:
     """Return the run of an address, with its project."""
     project = find_place(db, caller, place)
-    run = find_run(db, project, place["run"])
+    run = find(db, Run, project_id=project.id, name=place["run"])
     if run is None:
         raise not_found(f"run {project.entity}/{project.name}/{place['run']}")
     return project, run
@@ -112,7 +111,7 @@ def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         sweeps = list_sweeps(db, project)
         heads = [site.sweeps.head(db, project, sweep) for sweep in sweeps]
         tail = "project_id = ? ORDER BY id DESC LIMIT ?"
-        recent = list_runs(db, tail, project.id, RECENT_RUNS)
+        recent = select(db, Run, f"WHERE {tail}", project.id, RECENT_RUNS)
         artifacts = list_project_artifacts(db, project, RECENT_ARTIFACTS)
     ids = {sweep.id: sweep.name for sweep in sweeps}
     runs = [_recent_run(run, ids) for run in recent]
@@ -138,7 +137,7 @@ def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
-        found = {name: find_run(db, project, name) for name in names}
+        found = {name: find(db, Run, project_id=project.id, name=name) for name in names}
     runs = [run for run in found.values() if run]
     missing = [name for name, run in found.items() if run is None]
     infos = [run_info(run, (), {}) for run in runs]

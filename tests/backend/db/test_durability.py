@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.db.database import DATABASE
-from deployer.backend.db.runs.lines import count_lines, read_lines
-from deployer.backend.db.store import Store
+from deployer.backend.db.lines import count_lines, read_lines
+from deployer.backend.db.store import DATABASE, Store
 from tests.backend.client import Client
 from tests.conftest import ServedBackend, serve_backend
 

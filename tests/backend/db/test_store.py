@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.db.database import DATABASE, Connection, read_only
-from deployer.backend.db.store import Store
+from deployer.backend.db.rows import Connection
+from deployer.backend.db.store import DATABASE, Store, read_only
 
 
 @pytest.fixture

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.db.artifacts.collections import ensure_collection
-from deployer.backend.db.artifacts.versions import (
+from deployer.backend.db.artifacts import (
     PENDING_SECONDS,
-    artifact_by_id,
+    Artifact,
     create_artifact,
     delete_abandoned,
+    ensure_collection,
 )
 from deployer.backend.db.projects import ensure_project
+from deployer.backend.db.rows import get
 from deployer.backend.refusal import Refusal
 from tests.backend.artifact_client import (
     COLLECTION,
@@ -144,10 +145,10 @@ def test_what_was_begun_and_never_completed_is_given_up(bench: Bench) -> None:
         collection = ensure_collection(db, project, "ds", "dataset", None, 0)
         begun = create_artifact(db, collection, bench.me.user.id, 0, digest="d")
         delete_abandoned(db, PENDING_SECONDS)
-        assert artifact_by_id(db, begun.id) == begun
+        assert get(db, Artifact, begun.id) == begun
         delete_abandoned(db, PENDING_SECONDS + 1)
         with pytest.raises(Refusal, match="artifact not found"):
-            artifact_by_id(db, begun.id)
+            get(db, Artifact, begun.id)
 
 
 def test_a_type_without_artifacts_has_no_collections(log: ArtifactClient) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 from graphql import GraphQLObjectType
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.users.accounts import find_caller
 from deployer.backend.graphql.schema import GraphQL, Question, Reply, build_schema
 from deployer.backend.scheduling.context import Backend, Request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.backend.db.attempts import create_run
 from deployer.backend.db.projects import ensure_project
-from deployer.backend.db.runs.attempts import create_run
-from deployer.backend.db.runs.runs import change_run
+from deployer.backend.db.rows import change
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from tests.backend.bench import Bench
 
@@ -19,7 +19,7 @@ def silent(bench: Bench) -> str:
     with bench.backend.store.transaction() as db:
         project = ensure_project(db, bench.me, None, "p", bench.seconds)
         run = create_run(db, bench.me, project, "plain", bench.seconds)
-        change_run(db, run, state="running", started_at=bench.seconds)
+        change(db, run, state="running", started_at=bench.seconds)
     bench.send("plain", files={"wandb-history.jsonl": {"offset": 0, "content": ['{"_step": 0}']}})
     bench.seconds += 2 * HOURS
     end_silent_runs(bench.backend)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.projects import project_by_id
-from deployer.backend.db.runs.runs import change_run, delete_run, find_run
+from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import Connection, change, delete, find, get
+from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.dispatch import heartbeat
@@ -39,9 +39,9 @@ def finish_runs(bench: Bench, sweep: Sweep, count: int) -> str:
     with bench.backend.store.transaction() as db:
         for number in range(count):
             name = heartbeat(bench.backend, agent, set())[0]["run_id"]
-            run = find_run(db, project_by_id(db, 1), name)
+            run = find(db, Run, project_id=get(db, Project, 1).id, name=name)
             assert run
-            run = change_run(db, run, state="running", started_at=1.0)
+            run = change(db, run, state="running", started_at=1.0)
             rows = [json.dumps({"_step": step, "loss": number + step}) for step in range(2)]
             files = {
                 "wandb-history.jsonl": {"offset": 0, "content": rows},
@@ -74,7 +74,7 @@ def test_only_what_has_changed_is_derived_anew(bench: Bench) -> None:
         assert list(known.of.read(db, sweep).values()) == ["finished"] * 5
     assert known.take() == ["0", "1", "2", "3", "4"]
     with bench.backend.store.transaction() as db:
-        change_run(db, bench.run(last), state="failed")
+        change(db, bench.run(last), state="failed")
     for expected in (["4"], []):
         with bench.backend.store.snapshot() as db:
             assert list(known.of.read(db, sweep).values()) == ["finished"] * 4 + ["failed"]
@@ -87,7 +87,7 @@ def test_what_is_undone_is_forgotten(bench: Bench) -> None:
     with bench.backend.store.snapshot() as db:
         known.of.read(db, sweep)
     with contextlib.suppress(RuntimeError), bench.backend.store.transaction() as db:
-        change_run(db, bench.run(last), state="failed")
+        change(db, bench.run(last), state="failed")
         assert list(known.of.read(db, sweep).values()) == ["finished", "failed"]
         raise RuntimeError
     with bench.backend.store.snapshot() as db:
@@ -100,7 +100,7 @@ def test_a_run_that_is_deleted_is_not_there_any_more(bench: Bench) -> None:
     with bench.backend.store.snapshot() as db:
         known.of.read(db, sweep)
     with bench.backend.store.transaction() as db:
-        delete_run(db, bench.run(last))
+        delete(db, bench.run(last))
     with bench.backend.store.snapshot() as db:
         assert list(known.of.read(db, sweep).values()) == ["finished"] * 2
 

@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from deployer.backend.db.runs.lines import count_lines
+from deployer.backend.db.lines import count_lines
 from deployer.backend.graphql.schema import GraphQL, Question
 from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from deployer.backend.db.agents import agent_by_id
-from deployer.backend.db.runs.attempts import Attempt, list_attempts
-from deployer.backend.db.runs.lines import last_lines
+from deployer.backend.db.agents import Agent
+from deployer.backend.db.attempts import Attempt, list_attempts
+from deployer.backend.db.lines import last_lines
+from deployer.backend.db.rows import get
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.process_ends import note_exit, note_leave
 from tests.backend.bench import Bench
@@ -116,8 +117,8 @@ def test_an_agent_that_leaves_is_gone_at_once(bench: Bench) -> None:
         bench.beat(agent, "nothing")
     with bench.backend.store.transaction() as db:
         note_leave(bench.backend, db, mine[1])
-        ended = [agent_by_id(db, agent).ended_at for agent, _ in (mine, other)]
+        ended = [get(db, Agent, agent).ended_at for agent, _ in (mine, other)]
     assert ended == [bench.seconds, None]
     bench.beat(mine, "nothing")  # its supervisor was wrong, or late
     with bench.backend.store.transaction() as db:
-        assert agent_by_id(db, mine[0]).ended_at is None
+        assert get(db, Agent, mine[0]).ended_at is None

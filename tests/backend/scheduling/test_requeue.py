@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from deployer.backend.db.runs.lines import write_lines
-from deployer.backend.db.runs.runs import change_run, check_writer
+from deployer.backend.db.lines import write_lines
+from deployer.backend.db.rows import change
+from deployer.backend.db.runs import check_writer
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
@@ -57,7 +58,7 @@ def test_a_supervisors_word_for_why_a_run_ends_is_kept(bench: Bench, mark: str, 
 def test_a_run_that_was_told_to_stop_is_not_handed_out_again(bench: Bench, mark: str) -> None:
     name = bench.take(bench.agent(bench.sweep()))
     with bench.backend.store.transaction() as db:
-        change_run(db, bench.run(name), stop_requested_at=1.0)
+        change(db, bench.run(name), stop_requested_at=1.0)
     bench.send(name, preempting=True, deployerInterrupted=mark, complete=True, exitcode=255)
     assert (bench.run(name).state, bench.causes(name)) == ("killed", ["stopped"])
 
@@ -194,7 +195,7 @@ def test_a_run_begun_anew_is_judged_by_what_it_logs_now(bench: Bench) -> None:
 
     assert judge(2.0, 2.0, 1.0) == [False] * 3
     with bench.backend.store.transaction() as db:
-        change_run(db, bench.run(names[2]), started_at=bench.seconds + 1)
+        change(db, bench.run(names[2]), started_at=bench.seconds + 1)
     assert judge(2.0, 2.0, 9.0) == [False, False, True]
 
 

@@ -17,9 +17,8 @@ import pytest
 from starlette.requests import Request
 
 from deployer.backend.data_folder import FolderLock, is_served, read_server_id
-from deployer.backend.db.database import DATABASE
-from deployer.backend.db.schema import SCHEMA
-from deployer.backend.db.store import Store
+from deployer.backend.db.schema import OLDEST, SCHEMA
+from deployer.backend.db.store import DATABASE, Store
 from deployer.backend.server.app import build_app
 from deployer.backend.server.daemon import (
     backend_status,
@@ -33,6 +32,7 @@ from deployer.backend.server.users import add_user, list_user_names, remove_user
 from deployer.errors import BackendError, BackendStopped
 from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client
+from tests.backend.db.test_migrations import OLDEST_FILE
 from tests.conftest import END_SECONDS, ServedBackend, serve_backend
 from tests.forked import fork_backend
 
@@ -71,6 +71,18 @@ def test_a_client_changes_nothing_under_a_server_of_another_version(
     assert status is not None
     assert (status.entity, status.health) == ("tester", Health.READY)
     assert read_schema(served.data) == version
+
+
+def test_only_a_server_brings_an_older_folder_up_to_date(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    connection.executescript(OLDEST_FILE.read_text())
+    connection.close()
+    with pytest.raises(BackendError, match="older") as refused:
+        Store(tmp_path / DATABASE)
+    assert "deployer backend up" in refused.value.hint
+    assert read_schema(tmp_path) == OLDEST
+    Store(tmp_path / DATABASE, migrating=True).close()
+    assert read_schema(tmp_path) == SCHEMA
 
 
 def test_a_newer_folder_is_not_served(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ import pytest
 
 from deployer.agent.server.client import read_reason
 from deployer.backend.data_folder import KEY_FILE
-from deployer.backend.db.files import delete_file, promise_file, set_content
+from deployer.backend.db.attempts import create_run
+from deployer.backend.db.files import promise_file, set_content
 from deployer.backend.db.projects import ensure_project
-from deployer.backend.db.runs.attempts import create_run
+from deployer.backend.db.rows import delete
 from deployer.backend.server.daemon import backend_status
 from deployer.backend.storage.backup import adopt_copy, stream_copy
 from deployer.backend.storage.blob_folder import delete_unreferenced, keep
@@ -166,7 +167,7 @@ def test_bytes_stay_until_a_copy_has_them(bench: Bench) -> None:
         project = ensure_project(db, bench.me, None, "p", 0)
         file = promise_file(db, create_run(db, bench.me, project, "r", 0).id, "a")
         set_content(db, file, keep(db, folder, bench.me.user.id, folder.write(b"kept"), 0), 0)
-        delete_file(db, file.id)
+        delete(db, file)
     with folder.collecting:
         delete_unreferenced(backend.store, folder)
         assert len(os.listdir(folder.content)) == 1

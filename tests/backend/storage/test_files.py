@@ -18,12 +18,13 @@ from urllib.parse import urlsplit
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.db.files import delete_file, file_by_id, promise_file, set_content
+from deployer.backend.db.attempts import create_run
+from deployer.backend.db.files import File, promise_file, set_content
 from deployer.backend.db.projects import ensure_project
-from deployer.backend.db.runs.attempts import create_run
+from deployer.backend.db.rows import delete, get
 from deployer.backend.refusal import NoSpace, Refusal
 from deployer.backend.storage.blob_folder import delete_unreferenced, keep
-from deployer.backend.storage.signed_urls import SECONDS, Signer, Target, load_signer
+from deployer.backend.storage.signed_urls import SECONDS, Signer, load_signer
 from tests.backend.bench import Bench
 from tests.backend.client import Client
 from tests.conftest import ServedBackend, serve_backend
@@ -135,36 +136,28 @@ def test_an_address_is_good_for_one_thing_until_a_time(
     send(client, **{"a.txt": b"a"})
     url = promise(client, "a.txt")[0]
     forged = url[:-1] + ("0" if url[-1] != "0" else "1")
-    moved = url.replace("/upload/run_files/", "/upload/artifact_files/")
+    moved = url.replace("/upload/files/", "/upload/artifacts/")
     refused = [requests.put(address, data=b"b", timeout=5) for address in (forged, moved)]
     assert [reply.status_code for reply in refused] == [403, 403]
     assert "not signed by this server" in refused[0].text
     download = url.replace("/upload/", "/download/")
     assert requests.get(download, timeout=5).status_code == 403
     number = int(urlsplit(url).path.split("/")[3])
-    old = load_signer(backend.data).path(
-        "upload", Target("run_files", number), time.time() - SECONDS["upload"] - 1
-    )
+    old = load_signer(backend.data).path("upload", number, time.time() - SECONDS["upload"] - 1)
     late = requests.put(backend.url + old, data=b"b", timeout=5)
     assert (late.status_code, "has expired" in late.text) == (403, True)
 
 
 def test_a_signature_says_nothing_of_its_key() -> None:
-    signer, target = Signer(secrets.token_bytes(32)), Target("run_files", 7, "a b.txt")
-    path = signer.path("download", target, 1000.0)
+    signer = Signer(secrets.token_bytes(32))
+    path = signer.path("download", 7, 1000.0, "a b.txt")
     _, action, table, row, expires, signature, name = path.split("/")
-    assert (action, table, row, expires, name) == (
-        "download",
-        "run_files",
-        "7",
-        "4600",
-        "a%20b.txt",
-    )
+    assert (action, table, row, expires, name) == ("download", "files", "7", "4600", "a%20b.txt")
     assert signer.key.hex()[:16] not in path
-    signer.check("download", target, 4600, signature, 4600.0)
+    signer.check("download", "files/7", 4600, signature, 4600.0)
     for wrong in (Signer(secrets.token_bytes(32)), signer):
         with pytest.raises(Refusal, match="not signed" if wrong is not signer else "expired"):
-            wrong.check("download", target, 4600, signature, 4601.0)
+            wrong.check("download", "files/7", 4600, signature, 4601.0)
 
 
 def begin_upload(url: str, size: int) -> socket.socket:
@@ -276,7 +269,7 @@ def test_bytes_are_kept_once_and_as_long_as_a_file_has_them(bench: Bench) -> Non
         delete_unreferenced(backend.store, folder)
         assert folder.path(blob.id).read_bytes() == b"same"
         with backend.store.transaction() as db:
-            delete_file(db, file.id)
+            delete(db, file)
     delete_unreferenced(backend.store, folder)
     assert os.listdir(folder.content) == []
     with backend.store.transaction() as db:
@@ -296,7 +289,7 @@ def test_what_a_killed_server_left_is_cleared(bench: Bench) -> None:
     folder.clear_leftovers(backend.store)
     assert os.listdir(folder.incoming) == []
     with backend.store.transaction() as db:
-        assert file_by_id(db, file.id).blob_id == blob.id
+        assert get(db, File, file.id).blob_id == blob.id
     assert folder.path(blob.id).read_bytes() == b"kept"
     assert not folder.path(999).exists()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deployer.backend.db.projects import project_by_id
-from deployer.backend.db.runs.runs import change_run
+from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import change, get
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.scheduling.process_ends import note_exit
 from deployer.backend.web.results import SweepReader
@@ -112,7 +112,7 @@ def test_a_run_has_one_name_and_tells_that_it_was_stopped_early(bench: Bench) ->
     for code in (255, 0):  # the second comes to its own end before it hears that it is to stop
         names.append(bench.take(agent))
         with bench.backend.store.transaction() as db:
-            change_run(db, bench.run(names[-1]), stop_requested_at=bench.seconds)
+            change(db, bench.run(names[-1]), stop_requested_at=bench.seconds)
         bench.send(names[-1], complete=True, exitcode=code)
     names.append(bench.take(agent))
     rows = {row["id"]: row for row in list_rows(sweep_page(bench, sweep))}
@@ -126,7 +126,7 @@ def test_lines_of_ended_sweeps_are_remembered_up_to_a_number(bench: Bench) -> No
 
     def head(sweep: Sweep) -> dict[str, Any]:
         with bench.backend.store.snapshot() as db:
-            return reader.head(db, project_by_id(db, sweep.project_id), sweep)
+            return reader.head(db, get(db, Project, sweep.project_id), sweep)
 
     sweeps = []
     for number in range(3):

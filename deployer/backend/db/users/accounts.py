@@ -9,9 +9,10 @@ import hashlib
 import re
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
-from deployer.backend.db.database import Connection, insert, select, select_one
+from deployer.backend.db.rows import Connection, Row, find, insert, select, select_one
 from deployer.backend.refusal import Refusal
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
@@ -19,14 +20,17 @@ KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
 # A user who was removed has no key but dead ones of agents, which their rows still point to.
 PRESENT = "EXISTS (SELECT 1 FROM keys WHERE keys.user_id = users.id AND keys.sweep_id IS NULL)"
 NODE_LENGTH = 253  # of Kubernetes' names
+ID_LENGTH = 8  # of a key's name
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 @dataclass(frozen=True)
-class User:
+class User(Row):
     """A person; the entity of the same name is theirs."""
 
-    id: int
+    table: ClassVar = "users"
+    noun: ClassVar = "user"
+
     name: str
     created_at: float
 
@@ -45,6 +49,30 @@ class Caller:
     superseded: bool = False
 
 
+@dataclass(frozen=True)
+class Key(Row):
+    """What is known of a key that nobody can read any more; an agent's is of one sweep."""
+
+    table: ClassVar = "keys"
+    noun: ClassVar = "key"
+
+    user_id: int
+    sweep_id: int | None
+    hash: str
+    label: str
+    created_at: float
+
+    @property
+    def key_id(self) -> str:
+        """Return what people call it by."""
+        return key_id_of(self.hash)
+
+    @property
+    def created(self) -> str:
+        """Return when it was made, in the form of ISO 8601."""
+        return datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def new_key() -> str:
     """Return a fresh key of 40 hexadecimal characters, valid for every SDK."""
     return secrets.token_hex(20)
@@ -61,6 +89,11 @@ def hash_key(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def key_id_of(key_hash: str) -> str:
+    """Return the id that people see of the key with a hash."""
+    return key_hash[:ID_LENGTH]
+
+
 def create_user(db: Connection, name: str, key: str, now: float) -> User:
     """Add a user with one key, or restore a removed one with everything they made.
 
@@ -69,19 +102,18 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
     check_key(key)
-    if select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name):
+    if select_one(db, User, f"WHERE name = ? AND {PRESENT}", name):
         raise ValueError(f"user {name!r} exists already")
-    if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
+    if find(db, Key, hash=hash_key(key)):
         raise ValueError("this key is in use already")
-    before = select_one(db, User, "users WHERE name = ?", name)
-    user = before or User(insert(db, "users", name=name, created_at=now), name, now)
-    insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
+    user = find(db, User, name=name) or insert(db, User, name=name, created_at=now)
+    insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now)
     return user
 
 
 def get_user(db: Connection, name: str) -> User:
     """Return a user who has a key; raise ValueError for anybody else."""
-    user = select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name)
+    user = select_one(db, User, f"WHERE name = ? AND {PRESENT}", name)
     if user is None:
         raise ValueError(f"there is no user {name!r}")
     return user
@@ -101,12 +133,12 @@ def remove_user(db: Connection, name: str, owner: str) -> None:
 
 def list_users(db: Connection) -> list[User]:
     """Return every user there has ever been, oldest first."""
-    return select(db, User, "users ORDER BY id")
+    return select(db, User, "ORDER BY id")
 
 
 def list_present_users(db: Connection) -> list[User]:
     """Return the users who have a key, oldest first."""
-    return select(db, User, f"users WHERE {PRESENT} ORDER BY id")
+    return select(db, User, f"WHERE {PRESENT} ORDER BY id")
 
 
 def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
@@ -144,7 +176,7 @@ def _insert_agent_key(
 ) -> None:
     insert(
         db,
-        "keys",
+        Key,
         hash=hash_key(key),
         user_id=caller.user.id,
         sweep_id=sweep_id,
@@ -175,7 +207,7 @@ def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
     ).fetchone()
     if row is None:
         return None
-    user = select_one(db, User, "users WHERE id = ?", row["user_id"])
+    user = find(db, User, id=row["user_id"])
     if user is None:
         return None
     return Caller(

@@ -6,50 +6,27 @@ the key can work out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
-
-from deployer.backend.db.database import Connection, delete, insert, select, update
-from deployer.backend.db.users.accounts import User, check_key, find_caller, get_user, hash_key
+from deployer.backend.db.rows import Connection, change, delete, find_all, insert
+from deployer.backend.db.users.accounts import (
+    Key,
+    User,
+    check_key,
+    find_caller,
+    get_user,
+    hash_key,
+    key_id_of,
+)
 
 OWN = "keys WHERE user_id = ? AND sweep_id IS NULL"
-ID_LENGTH = 8
 LABEL_LENGTH = 100
 
 
-@dataclass(frozen=True)
-class UserKey:
-    """What is known of a key that nobody can read any more."""
-
-    id: int
-    hash: str
-    label: str
-    created_at: float
-
-    @property
-    def key_id(self) -> str:
-        """Return what people call it by."""
-        return key_id_of(self.hash)
-
-    @property
-    def created(self) -> str:
-        """Return when it was made, in the form of ISO 8601."""
-        return datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def key_id_of(key_hash: str) -> str:
-    """Return the id that people see of the key with a hash."""
-    return key_hash[:ID_LENGTH]
-
-
-def list_keys(db: Connection, user: User) -> list[UserKey]:
+def list_keys(db: Connection, user: User) -> list[Key]:
     """Return a user's own keys, oldest first, without those of their agents."""
-    return select(db, UserKey, f"{OWN} ORDER BY id", (user.id,))
+    return find_all(db, Key, user_id=user.id, sweep_id=None)
 
 
-def add_key(
-    db: Connection, name: str, key: str, now: float, only: bool, label: str = ""
-) -> UserKey:
+def add_key(db: Connection, name: str, key: str, now: float, only: bool, label: str = "") -> Key:
     """Give a user one more key; with `only`, the others they had are refused from now on.
 
     Keys of their agents stay. Adding a key that they have changes nothing of it. Raise ValueError
@@ -59,13 +36,13 @@ def add_key(
     if len(label) > LABEL_LENGTH or not label.isprintable():
         raise ValueError(f"a label is a line of at most {LABEL_LENGTH} characters")
     if not _has(db, user, key):
-        insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now, label=label)
+        insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
     if only:
         db.execute(f"DELETE FROM {OWN} AND hash != ?", (user.id, hash_key(key)))
     return _find(db, user, key_id_of(hash_key(key)))
 
 
-def rotate_key(db: Connection, name: str, key_id: str, key: str, now: float) -> UserKey:
+def rotate_key(db: Connection, name: str, key_id: str, key: str, now: float) -> Key:
     """Put a new key in the place of an old one, which is refused from now on.
 
     Asking again after a lost reply changes nothing. Raise ValueError for an unknown user or key id,
@@ -74,7 +51,7 @@ def rotate_key(db: Connection, name: str, key_id: str, key: str, now: float) -> 
     user = get_user(db, name)
     if not _has(db, user, key):
         old = _find(db, user, key_id)
-        update(db, "keys", old.id, hash=hash_key(key), created_at=now)
+        change(db, old, hash=hash_key(key), created_at=now)
     return _find(db, user, key_id_of(hash_key(key)))
 
 
@@ -89,7 +66,7 @@ def revoke_key(db: Connection, name: str, key_id: str, kept: str = "") -> None:
         raise ValueError(f"key {found.key_id} is the one that deployer itself works with")
     if len(list_keys(db, user)) == 1:
         raise ValueError(f"key {found.key_id} is the only one of {name}")
-    delete(db, "keys", found.id)
+    delete(db, found)
 
 
 def _has(db: Connection, user: User, key: str) -> bool:
@@ -101,7 +78,7 @@ def _has(db: Connection, user: User, key: str) -> bool:
     return owner is not None
 
 
-def _find(db: Connection, user: User, key_id: str) -> UserKey:
+def _find(db: Connection, user: User, key_id: str) -> Key:
     found = [key for key in list_keys(db, user) if key.key_id == key_id]
     if not found:
         raise ValueError(f"{user.name} has no key {key_id!r}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.users.accounts import Caller, caller_of_hash, hash_key
 
 # A month: the page is a tool of every day on one's own machine.

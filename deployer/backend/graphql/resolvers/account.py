@@ -8,9 +8,10 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.users import keys as user_keys
 from deployer.backend.db.users.accounts import (
+    Key,
     create_user,
     find_caller,
     get_user,
@@ -89,7 +90,7 @@ def resolve_users(_: Any, info: Info) -> list[str]:
 @query.field("deployerUserKeys")
 def resolve_user_keys(_: Any, info: Info, name: str) -> list[dict[str, Any]]:
     """List what is known of a user's keys."""
-    found: list[user_keys.UserKey] = []
+    found: list[Key] = []
     _as_owner(info, lambda db, _: found.extend(user_keys.list_keys(db, get_user(db, name))))
     return [{"id": k.key_id, "label": k.label, "created_at": k.created} for k in found]
 

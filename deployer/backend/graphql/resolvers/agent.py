@@ -7,11 +7,11 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
-from deployer.backend.db.agents import Agent, agent_by_id
-from deployer.backend.db.database import Connection
-from deployer.backend.db.projects import owns_project, project_by_id
-from deployer.backend.db.runs.runs import Run, list_runs
-from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.db.agents import Agent
+from deployer.backend.db.projects import Project, owns_project
+from deployer.backend.db.rows import Connection, get, select
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.graphql.ordering import ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (
@@ -34,7 +34,7 @@ agent = ObjectType("Agent")
 def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     with transaction(info) as db:
-        row = agent_by_id(db, decode_id("Agent", input["id"]))
+        row = get(db, Agent, decode_id("Agent", input["id"]))
         check_owner(db, request.caller, row)
     run_state = parse_object(input.get("run_state") or "{}", "the runState")
     alive = {name for name, living in run_state.items() if living}
@@ -44,7 +44,7 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
 
 def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
     """Refuse another user's agent with 404, and with 403 an agent other than the key's own."""
-    sweep = sweep_by_id(db, row.sweep_id)
+    sweep = get(db, Sweep, row.sweep_id)
     if not owns_project(db, caller, sweep.project_id):
         raise not_found("agent")
     if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
@@ -93,10 +93,10 @@ def resolve_runs(
     **_: Any,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        project = project_by_id(db, sweep_by_id(db, row.sweep_id).project_id)
+        project = get(db, Project, get(db, Sweep, row.sweep_id).project_id)
         wanted = parse_order(order, fields_of_runs(db, project))
         return ordered_connection(_runs(db, row), wanted, after, first)
 
 
 def _runs(db: Connection, row: Agent) -> list[Run]:
-    return list_runs(db, "agent_id = ? AND sweep_id IS NOT NULL ORDER BY id", row.id)
+    return select(db, Run, "WHERE agent_id = ? AND sweep_id IS NOT NULL ORDER BY id", row.id)

@@ -6,27 +6,21 @@ from typing import Any
 
 from ariadne import ObjectType, QueryType, UnionType
 
-from deployer.backend.db.artifacts.aliases import Alias, list_aliases
-from deployer.backend.db.artifacts.collections import (
+from deployer.backend.db.artifacts import (
+    Alias,
+    Artifact,
     ArtifactType,
     Collection,
-    collection_by_id,
-    find_by_client_id,
-    find_collection,
-    type_of,
-)
-from deployer.backend.db.artifacts.files import ArtifactFile, list_artifact_files
-from deployer.backend.db.artifacts.versions import (
-    Artifact,
-    artifact_by_id,
+    find_collection_made_as,
     find_version,
     list_artifacts_of,
-    list_users,
+    list_runs_of,
+    type_of,
 )
-from deployer.backend.db.artifacts.versions import find_by_client_id as find_artifact_by_client_id
-from deployer.backend.db.database import Connection, select_one
+from deployer.backend.db.files import File, list_artifact_files
 from deployer.backend.db.projects import Project, owns_project
-from deployer.backend.db.runs.runs import Run, run_by_id
+from deployer.backend.db.rows import Connection, find, find_all, get
+from deployer.backend.db.runs import Run
 from deployer.backend.db.users.accounts import Caller, User
 from deployer.backend.graphql.ordering import by_name, by_row, ordered_connection
 from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
@@ -60,8 +54,8 @@ LATEST_VERSION = "latest"
 
 def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
     """Return a version by its opaque id; refuse with 404 another user's."""
-    row = artifact_by_id(db, decode_id("Artifact", text))
-    collection = collection_by_id(db, row.collection_id)
+    row = get(db, Artifact, decode_id("Artifact", text))
+    collection = get(db, Collection, row.collection_id)
     if not owns_project(db, caller, collection.project_id):
         raise not_found("artifact")
     return row
@@ -70,7 +64,7 @@ def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
 def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
     """Return the version of `collection:alias`, the newest without an alias."""
     collection_name, _, wanted = name.partition(":")
-    collection = find_collection(db, row, collection_name)
+    collection = find(db, Collection, project_id=row.id, name=collection_name)
     return find_version(db, collection, wanted or LATEST_VERSION) if collection else None
 
 
@@ -84,9 +78,11 @@ def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
 def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
     """Return our id of an artifact that a client refers to by its own id."""
     with transaction(info) as db:
-        if made := find_artifact_by_client_id(db, info.context.caller, client_id):
+        if made := find(
+            db, Artifact, "id DESC", client_id=client_id, user_id=info.context.caller.user.id
+        ):
             return {"server_id": encode_id("Artifact", made.id)}
-        collection = find_by_client_id(db, info.context.caller, client_id)
+        collection = find_collection_made_as(db, info.context.caller, client_id)
     return {"server_id": encode_id("ArtifactCollection", collection.id)} if collection else None
 
 
@@ -106,13 +102,13 @@ def resolve_id(row: Artifact, _: Info) -> str:
 @membership.field("artifactCollection")
 def resolve_collection(row: Artifact, info: Info) -> Collection:
     with transaction(info) as db:
-        return collection_by_id(db, row.collection_id)
+        return get(db, Collection, row.collection_id)
 
 
 @artifact.field("artifactType")
 def resolve_type(row: Artifact, info: Info) -> ArtifactType | None:
     with transaction(info) as db:
-        return type_of(db, collection_by_id(db, row.collection_id))
+        return type_of(db, get(db, Collection, row.collection_id))
 
 
 @artifact.field("ttlDurationSeconds")
@@ -134,7 +130,7 @@ def resolve_tags(row: Artifact, _: Info) -> list[dict[str, str]]:
 @membership.field("aliases")
 def resolve_aliases(row: Artifact, info: Info) -> list[Alias]:
     with transaction(info) as db:
-        return list_aliases(db, row)
+        return find_all(db, Alias, artifact_id=row.id)
 
 
 @artifact.field("state")
@@ -162,19 +158,21 @@ def resolve_updated_at(row: Artifact, _: Info) -> str | None:
 def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
     with transaction(info) as db:
         if row.run_id is not None:
-            return run_by_id(db, row.run_id)
-        return select_one(db, User, "users WHERE id = ?", row.user_id)
+            return get(db, Run, row.run_id)
+        return find(db, User, id=row.user_id)
 
 
 @artifact.field("usedBy")
 def resolve_used_by(row: Artifact, info: Info) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_users(db, row), default_page=None)
+        return connection(list_runs_of(db, row, "input"), default_page=None)
 
 
 @artifact.field("currentManifest")
 def resolve_manifest(row: Artifact, info: Info) -> dict[str, Any] | None:
-    return manifest_node(info.context, row) if row.committed else None
+    with transaction(info) as db:
+        file = find(db, File, artifact_id=row.id, manifest=1)
+    return manifest_node(info.context, row, file) if row.committed and file else None
 
 
 @artifact.field("files")
@@ -204,7 +202,7 @@ def resolve_files_by_entries(
 
 
 def _file_page(
-    info: Info, row: Artifact, found: list[ArtifactFile], after: str | None, first: int | None
+    info: Info, row: Artifact, found: list[File], after: str | None, first: int | None
 ) -> dict[str, Any]:
     """Return one page of files, whose addresses are signed."""
     page = ordered_connection(found, by_name(), after, first)
@@ -237,7 +235,7 @@ def resolve_alias_id(row: Alias, _: Info) -> str:
 @alias.field("artifactCollection")
 def resolve_alias_collection(row: Alias, info: Info) -> Collection:
     with transaction(info) as db:
-        return collection_by_id(db, row.collection_id)
+        return get(db, Collection, row.collection_id)
 
 
 @run.field("outputArtifacts")

@@ -6,21 +6,19 @@ from typing import Any, NoReturn
 
 from ariadne import MutationType
 
-from deployer.backend.db.artifacts.aliases import (
-    list_aliases,
+from deployer.backend.db.artifacts import (
+    Alias,
+    Artifact,
+    Collection,
+    change_tags,
+    check_deletable,
+    record_role,
     remove_aliases,
     remove_artifact,
     set_aliases,
 )
-from deployer.backend.db.artifacts.collections import change_tags, collection_by_id
-from deployer.backend.db.artifacts.versions import (
-    Artifact,
-    change_artifact,
-    check_deletable,
-    record_role,
-)
-from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
+from deployer.backend.db.rows import Connection, change, find_all, get
 from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.artifact_upload import (
     named_run,
@@ -56,14 +54,14 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
         changes["tags"] = change_tags(row.tag_names, add, remove)
-        row = change_artifact(db, row, info.context.backend.now(), **changes)
+        row = change(db, row, **changes, updated_at=info.context.backend.now())
         if input.get("aliases") is not None:
             _replace_aliases(db, row, [part["alias"] for part in input["aliases"]])
     return {"artifact": row}
 
 
 def _replace_aliases(db: Connection, row: Artifact, wanted: list[str]) -> None:
-    present = [found.alias for found in list_aliases(db, row)]
+    present = [found.alias for found in find_all(db, Alias, artifact_id=row.id)]
     remove_aliases(db, row, [alias for alias in present if alias not in wanted])
     set_aliases(db, row, wanted)
 
@@ -86,7 +84,7 @@ def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[st
 
 def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
     """Return the named aliases; refuse with 400 those of another collection: they are links."""
-    own = collection_by_id(db, row.collection_id).name
+    own = get(db, Collection, row.collection_id).name
     if any(part["artifact_collection_name"] != own for part in input["aliases"]):
         raise Refusal(400, f"artifact is in the collection {own} alone")
     return [part["alias"] for part in input["aliases"]]
@@ -98,7 +96,7 @@ def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
         check_deletable(db, info.context.caller, row)
-        aliases = [found.alias for found in list_aliases(db, row)]
+        aliases = [found.alias for found in find_all(db, Alias, artifact_id=row.id)]
         if aliases and not input.get("delete_aliases"):
             raise Refusal(
                 400, f"artifact has aliases {', '.join(aliases)}: set delete_aliases to delete it"

@@ -8,25 +8,18 @@ from typing import Any
 from ariadne import InterfaceType, ObjectType, QueryType
 from graphql.language import FieldNode
 
-from deployer.backend.db.artifacts.aliases import list_collection_aliases
-from deployer.backend.db.artifacts.collections import (
+from deployer.backend.db.artifacts import (
+    Alias,
+    Artifact,
     ArtifactType,
     Collection,
-    collection_by_id,
-    find_collection,
-    find_type,
-    list_collections,
-    list_types,
-    type_of,
-)
-from deployer.backend.db.artifacts.versions import (
-    Artifact,
     find_version,
     latest_version,
     list_versions,
+    type_of,
 )
-from deployer.backend.db.database import Connection
-from deployer.backend.db.projects import Project, owns_project, project_by_id
+from deployer.backend.db.projects import Project, owns_project
+from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
 from deployer.backend.graphql.filters import parse_filter
@@ -59,7 +52,7 @@ class Deleted:
 
 def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
     """Return a collection by its opaque id; refuse with 404 another user's."""
-    row = collection_by_id(db, decode_id("ArtifactCollection", text))
+    row = get(db, Collection, decode_id("ArtifactCollection", text))
     if not owns_project(db, caller, row.project_id):
         raise not_found("artifact collection")
     return row
@@ -74,13 +67,13 @@ def resolve_collection(_: Any, info: Info, id: str) -> Collection:
 @project.field("artifactCollection")
 def resolve_project_collection(row: Project, info: Info, name: str) -> Collection | None:
     with transaction(info) as db:
-        return find_collection(db, row, name)
+        return find(db, Collection, project_id=row.id, name=name)
 
 
 @project.field("artifactCollections")
 def resolve_project_collections(row: Project, info: Info, **asked: Any) -> dict[str, Any]:
     with transaction(info) as db:
-        return _collection_page(list_collections(db, row), **asked)
+        return _collection_page(find_all(db, Collection, "id DESC", project_id=row.id), **asked)
 
 
 def _collection_page(
@@ -100,7 +93,7 @@ def _collection_page(
 def resolve_artifact_type(row: Project, info: Info, name: str) -> ArtifactType | None:
     """Find a type; one that does not exist has no collections, and is no error."""
     with transaction(info) as db:
-        found = find_type(db, row, name)
+        found = find(db, ArtifactType, project_id=row.id, name=name)
     if found is None and _asked_fields(info) == {"artifactCollections"}:
         return ArtifactType(0, row.id, name, row.created_at)
     return found
@@ -118,7 +111,7 @@ def resolve_artifact_types(
     row: Project, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_types(db, row), after, first)
+        return connection(find_all(db, ArtifactType, "name", project_id=row.id), after, first)
 
 
 @kind.field("id")
@@ -134,8 +127,8 @@ def resolve_type_created_at(row: ArtifactType, _: Info) -> str | None:
 @kind.field("artifact")
 def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact | None:
     with transaction(info) as db:
-        found = find_named(db, project_by_id(db, row.project_id), name)
-        if found and collection_by_id(db, found.collection_id).type != row.name:
+        found = find_named(db, get(db, Project, row.project_id), name)
+        if found and get(db, Collection, found.collection_id).type != row.name:
             return None
     return found
 
@@ -143,14 +136,16 @@ def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact 
 @kind.field("artifactCollection")
 def resolve_type_collection(row: ArtifactType, info: Info, name: str) -> Collection | None:
     with transaction(info) as db:
-        found = find_collection(db, project_by_id(db, row.project_id), name)
+        found = find(db, Collection, project_id=get(db, Project, row.project_id).id, name=name)
     return found if found and found.type == row.name else None
 
 
 @kind.field("artifactCollections")
 def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dict[str, Any]:
     with transaction(info) as db:
-        found = list_collections(db, project_by_id(db, row.project_id), row.name)
+        found = find_all(
+            db, Collection, "id DESC", project_id=get(db, Project, row.project_id).id, type=row.name
+        )
     return _collection_page(found, **asked)
 
 
@@ -177,7 +172,7 @@ def resolve_updated_at(row: Collection, _: Info) -> str | None:
 @collection.field("project")
 def resolve_project(row: Collection, info: Info) -> Project:
     with transaction(info) as db:
-        return project_by_id(db, row.project_id)
+        return get(db, Project, row.project_id)
 
 
 @collection.field("defaultArtifactType")
@@ -201,7 +196,7 @@ def resolve_aliases(
     row: Collection, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_collection_aliases(db, row), after, first)
+        return connection(find_all(db, Alias, "alias", collection_id=row.id), after, first)
 
 
 @collection.field("artifacts")
@@ -217,7 +212,7 @@ def resolve_artifacts(
     passes = parse_filter(filters, ARTIFACT_FIELDS)
     wanted = parse_order(order or "-version", ARTIFACT_FIELDS)
     with transaction(info) as db:
-        found = [version for version in list_versions(db, row) if passes(version)]
+        found = [version for version in list_versions(db, row.id) if passes(version)]
     page = ordered_connection(found, wanted, after, first)
     for edge in page["edges"]:
         edge["version"] = f"v{edge['node'].version}"
@@ -233,4 +228,4 @@ def resolve_membership(row: Collection, info: Info, alias_name: str) -> Artifact
 @sequence.field("latestArtifact")
 def resolve_latest(row: Collection, info: Info) -> Artifact | None:
     with transaction(info) as db:
-        return latest_version(db, row)
+        return latest_version(db, row.id)

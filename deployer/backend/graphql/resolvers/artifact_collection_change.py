@@ -6,16 +6,9 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.artifacts.collections import (
-    Collection,
-    change_collection,
-    change_tags,
-    check_label,
-    delete_collection,
-    find_collection,
-    rename_collection,
-)
-from deployer.backend.db.projects import get_project, project_by_id
+from deployer.backend.db.artifacts import Collection, change_tags, check_label, rename_collection
+from deployer.backend.db.projects import get_project
+from deployer.backend.db.rows import change, delete, find
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.resolvers.artifact_collection import (
     Deleted,
@@ -42,10 +35,9 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
         row = own_collection(db, request.caller, input["artifact_sequence_id"])
         if input.get("name"):
-            owner = project_by_id(db, row.project_id)
-            row = rename_collection(db, owner, row, input["name"], now)
+            row = rename_collection(db, row, input["name"], now)
         if input.get("description") is not None:
-            row = change_collection(db, row, now, description=input["description"])
+            row = change(db, row, description=input["description"], updated_at=now)
     return {"artifact_collection": row}
 
 
@@ -57,7 +49,7 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     wanted = check_label("type", input["destination_artifact_type_name"])
     with transaction(info) as db:
         row = own_collection(db, request.caller, input["artifact_sequence_id"])
-        row = change_collection(db, row, request.backend.now(), type=wanted)
+        row = change(db, row, type=wanted, updated_at=request.backend.now())
     return {"artifact_collection": row}
 
 
@@ -67,7 +59,7 @@ def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     check_not_agent(info.context.caller)
     with transaction(info) as db:
         row = own_collection(db, info.context.caller, input["artifact_sequence_id"])
-        delete_collection(db, row)
+        delete(db, row)
     return {"artifact_collection": Deleted(row)}
 
 
@@ -93,8 +85,8 @@ def _retag(
     check_not_agent(request.caller)
     with transaction(info) as db:
         owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        row = find_collection(db, owner, input["artifact_collection_name"])
+        row = find(db, Collection, project_id=owner.id, name=input["artifact_collection_name"])
         if row is None:
             raise not_found(f"artifact collection {input['artifact_collection_name']}")
         tags = change_tags(row.tag_names, add or [], remove or [])
-        return change_collection(db, row, request.backend.now(), tags=tags)
+        return change(db, row, tags=tags, updated_at=request.backend.now())

@@ -7,30 +7,24 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.artifacts.aliases import check_alias, set_aliases
-from deployer.backend.db.artifacts.collections import (
-    Collection,
-    collection_by_id,
-    ensure_collection,
-)
-from deployer.backend.db.artifacts.files import promise_artifact_file
-from deployer.backend.db.artifacts.versions import (
+from deployer.backend.db.artifacts import (
     PATCH,
     Artifact,
-    change_artifact,
+    Collection,
+    check_alias,
     create_artifact,
+    ensure_collection,
     find_begun,
-    find_pending,
     find_same,
-    find_shared,
-    list_makers,
-    list_patches,
+    list_runs_of,
     record_role,
+    set_aliases,
 )
-from deployer.backend.db.database import Connection
+from deployer.backend.db.files import list_patches, promise_artifact_file, promise_manifest
+from deployer.backend.db.lines import count_lines
 from deployer.backend.db.projects import Project, get_project
-from deployer.backend.db.runs.lines import count_lines
-from deployer.backend.db.runs.runs import Run, check_writer, get_run, may_write
+from deployer.backend.db.rows import Connection, change, find, get
+from deployer.backend.db.runs import Run, check_writer, get_run, may_write
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
@@ -51,7 +45,9 @@ def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
     """Return a version by its opaque id; refuse with 403 an agent's key if no run of it made it."""
     caller = info.context.caller
     row = own_artifact(db, caller, text)
-    if caller.sweep_id is None or any(may_write(db, caller, run) for run in list_makers(db, row)):
+    if caller.sweep_id is None or any(
+        may_write(db, caller, run) for run in list_runs_of(db, row, "output")
+    ):
         return row
     raise Refusal(403, "an agent's key cannot change artifacts of others")
 
@@ -82,7 +78,7 @@ def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
             request.backend.now(),
         )
         if shared:
-            same = find_shared(db, collection, shared)
+            same = find(db, Artifact, collection_id=collection.id, client_id=shared, version=None)
         else:
             same = _same(db, collection, input, request.backend.now())
         made = same or _begin(info, db, collection, row, input)
@@ -126,11 +122,11 @@ def _same(
     if same:
         set_aliases(db, same, _aliases(input))
         return same
-    pending = find_pending(db, collection, input["digest"])
+    pending = find(db, Artifact, collection_id=collection.id, digest=input["digest"], version=None)
     if pending is None:
         return None
     wanted = dict.fromkeys([*json.loads(pending.wanted_aliases), *_aliases(input)])
-    return change_artifact(db, pending, now, wanted_aliases=json.dumps(list(wanted)))
+    return change(db, pending, wanted_aliases=json.dumps(list(wanted)), updated_at=now)
 
 
 def _begin(
@@ -162,27 +158,29 @@ def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
             row = _expect_patch(info, db, row, input.get("digest"))
         else:
             row = _expect_manifest(info, db, row, input, manifest_type=kind)
-    return {"artifact_manifest": manifest_node(info.context, row)}
+        file = promise_manifest(db, row)
+    return {"artifact_manifest": manifest_node(info.context, row, file)}
 
 
 def _expect_patch(info: Info, db: Connection, row: Artifact, digest: str | None) -> Artifact:
     """Begin what a run adds to a version; it may name the digest of its manifest later."""
     now = info.context.backend.now()
-    row = change_artifact(db, row, now)
-    known = [one for one in list_patches(db, row) if one.manifest_md5 == digest]
+    row = change(db, row, updated_at=now)
+    known = [patch for patch, its_digest in list_patches(db, row) if its_digest == digest]
     if row.committed or known:
         return known[0] if known else row
-    return create_artifact(
+    patch = create_artifact(
         db,
-        collection_by_id(db, row.collection_id),
+        get(db, Collection, row.collection_id),
         info.context.caller.user.id,
         now,
         run_id=row.run_id,
         digest="",
-        manifest_md5=digest or None,
         manifest_type=PATCH,
         base_id=row.id,
     )
+    promise_manifest(db, patch, digest)
+    return patch
 
 
 @mutation.field("updateArtifactManifest")
@@ -193,7 +191,8 @@ def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
         whole = row.base_id if row.manifest_type == PATCH else row.id
         writable_artifact(info, db, encode_id("Artifact", int(whole or 0)))
         row = _expect_manifest(info, db, row, input)
-    return {"artifact_manifest": manifest_node(info.context, row)}
+        file = promise_manifest(db, row)
+    return {"artifact_manifest": manifest_node(info.context, row, file)}
 
 
 def _expect_manifest(
@@ -201,12 +200,11 @@ def _expect_manifest(
 ) -> Artifact:
     if row.committed:
         return row
-    if input.get("digest"):
-        changes["manifest_md5"] = input["digest"]
+    promise_manifest(db, row, input.get("digest"))
     if input.get("base_artifact_id"):
         base = own_artifact(db, info.context.caller, input["base_artifact_id"])
         changes["base_id"] = base.id
-    return change_artifact(db, row, info.context.backend.now(), **changes)
+    return change(db, row, updated_at=info.context.backend.now(), **changes)
 
 
 @mutation.field("createArtifactFiles")
@@ -223,7 +221,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
             nodes.append(promised_file_node(request, file, row))
         for row in rows.values():
             if not row.committed:
-                change_artifact(db, row, request.backend.now())
+                change(db, row, updated_at=request.backend.now())
     return {"files": connection(nodes, default_page=None)}
 
 

@@ -7,11 +7,11 @@ from typing import Any
 from ariadne import MutationType, ObjectType
 
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.database import Connection, select_one
+from deployer.backend.db.attempts import Attempt, list_attempts
 from deployer.backend.db.projects import get_project
-from deployer.backend.db.runs.attempts import Attempt, list_attempts
-from deployer.backend.db.runs.runs import Run
-from deployer.backend.db.runs.table import read_run_table
+from deployer.backend.db.rows import Connection, find
+from deployer.backend.db.run_table import read_run_table
+from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.db.users.accounts import Caller, adopt_own_key, create_agent_key
 from deployer.backend.graphql.resolvers.sweep import named_sweep
@@ -106,7 +106,7 @@ run.set_alias("deployerApart", "apart_names")
 @run.field("deployerAgent")
 def resolve_agent(row: Run, info: Info) -> Agent | None:
     with transaction(info) as db:
-        return select_one(db, Agent, "agents WHERE id = ?", row.agent_id)
+        return find(db, Agent, id=row.agent_id)
 
 
 @run.field("deployerAttempts")
@@ -118,7 +118,7 @@ def resolve_attempts(row: Run, info: Info) -> list[Attempt]:
 @attempt.field("agentName")
 def resolve_agent_name(row: Attempt, info: Info) -> str | None:
     with transaction(info) as db:
-        agent = select_one(db, Agent, "agents WHERE id = ?", row.agent_id)
+        agent = find(db, Agent, id=row.agent_id)
     return agent.name if agent else None
 
 

@@ -7,20 +7,13 @@ from urllib.parse import quote
 
 from ariadne import ObjectType
 
-from deployer.backend.db.artifacts.files import ArtifactFile
-from deployer.backend.db.artifacts.versions import Artifact
+from deployer.backend.db.artifacts import Artifact
 from deployer.backend.db.files import File
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.runs import Run, check_writer
+from deployer.backend.db.runs import Run, check_writer
 from deployer.backend.graphql.resolvers.wire import encode_id, iso_time
 from deployer.backend.scheduling.context import Request
-from deployer.backend.storage.signed_urls import (
-    ARTIFACT_FILES,
-    MANIFESTS,
-    RUN_FILES,
-    Action,
-    Target,
-)
+from deployer.backend.storage.signed_urls import Action
 
 Node = dict[str, Any]
 
@@ -28,15 +21,31 @@ file_type = ObjectType("File")
 file_type.set_alias("md5", "md5")  # by its own rule the library would look for `md_5`
 
 
-def signed_url(request: Request, action: Action, target: Target) -> str:
+def _signed_url(request: Request, action: Action, file: File) -> str:
     """Return an address at which the client reaches us, good for this action and a limited time."""
-    backend = request.backend
-    return request.base_url + backend.signer.path(action, target, backend.now())
+    backend, name = request.backend, file.name if action == "download" else ""
+    return request.base_url + backend.signer.path(action, file.id, backend.now(), name)
 
 
 def upload_url(request: Request, file: File) -> str:
-    """Return the address for the upload of a run's file."""
-    return signed_url(request, "upload", Target(RUN_FILES, file.id))
+    """Return the address for the upload of a file."""
+    return _signed_url(request, "upload", file)
+
+
+def _file_node(request: Request, kind: str, file: File) -> Node:
+    """Return what all files have; a reference has the address that it refers to."""
+    address = file.reference or _signed_url(request, "download", file)
+    return {
+        "id": encode_id(kind, file.id),
+        "name": file.name,
+        "display_name": file.name,
+        "url": address,
+        "direct_url": address,
+        "size_bytes": file.size_bytes,
+        "mimetype": file.mimetype,
+        "md5": None if file.reference else file.digest,
+        "digest": file.digest,
+    }
 
 
 def run_file_node(request: Request, file: File, run: Run, project: Project) -> Node:
@@ -54,75 +63,38 @@ def run_file_node(request: Request, file: File, run: Run, project: Project) -> N
             check_writer(db, request.caller, run)
         return upload_url(request, file)
 
-    return {
-        "id": encode_id("File", file.id),
-        "name": file.name,
-        "display_name": file.name,
-        "url": url,
-        "direct_url": signed_url(request, "download", Target(RUN_FILES, file.id, file.name)),
-        "size_bytes": file.size_bytes,
-        "mimetype": file.mimetype,
-        "updated_at": iso_time(file.uploaded_at),
-        "md5": file.md5,
-        "digest": file.md5,
-    }
+    node = _file_node(request, "File", file)
+    return {**node, "url": url, "updated_at": iso_time(file.uploaded_at)}
 
 
-def artifact_file_node(request: Request, file: ArtifactFile, row: Artifact) -> Node:
-    """Return an artifact's file; a reference has the address that it refers to."""
-    target = Target(ARTIFACT_FILES, file.id, file.name)
-    direct = file.reference or signed_url(request, "download", target)
+def artifact_file_node(request: Request, file: File, row: Artifact) -> Node:
+    """Return an artifact's file, with W&B's name for where it is kept, which nobody uses."""
     return {
-        "id": encode_id("ArtifactFile", file.id),
-        "name": file.name,
-        "display_name": file.name,
-        "url": direct,
-        "direct_url": direct,
+        **_file_node(request, "ArtifactFile", file),
         "size_bytes": file.size_bytes or 0,
-        "mimetype": file.mimetype,
         "updated_at": iso_time(row.updated_at),
-        "md5": None if file.reference else file.digest,
-        "digest": file.digest,
-        "storage_path": storage_path(file),
+        "storage_path": f"wandb_artifacts/{file.artifact_id}/{file.id}",
     }
 
 
-def promised_file_node(request: Request, file: ArtifactFile, row: Artifact) -> Node:
+def promised_file_node(request: Request, file: File, row: Artifact) -> Node:
     """Return a promised file; it has no address if its bytes are here already."""
-    address = signed_url(request, "upload", Target(ARTIFACT_FILES, file.id))
     return {
-        "id": encode_id("ArtifactFile", file.id),
-        "name": file.name,
-        "display_name": file.name,
-        "storage_path": storage_path(file),
-        "upload_url": None if file.blob_id else address,
+        **artifact_file_node(request, file, row),
+        "upload_url": None if file.blob_id else upload_url(request, file),
         "upload_headers": [],
         "artifact": row,
     }
 
 
-def storage_path(file: ArtifactFile) -> str:
-    """Return W&B's name for where a file is kept, which clients show and nobody uses."""
-    return f"wandb_artifacts/{file.artifact_id}/{file.id}"
-
-
-def manifest_node(request: Request, row: Artifact) -> Node:
+def manifest_node(request: Request, row: Artifact, file: File) -> Node:
     """Return an artifact's manifest with its file, for upload or download."""
-    name = "wandb_manifest.json"
-    fetched = signed_url(request, "download", Target(MANIFESTS, row.id, name))
-    file: Node = {
-        "id": encode_id("ArtifactManifestFile", row.id),
-        "name": name,
-        "display_name": name,
-        "url": fetched,
-        "direct_url": fetched,
-        "upload_url": signed_url(request, "upload", Target(MANIFESTS, row.id)),
-        "upload_headers": [],
-        "digest": row.manifest_md5,
-        "md5": row.manifest_md5,
-    }
     return {
         "id": encode_id("ArtifactManifest", row.id),
-        "digest": row.manifest_md5,
-        "file": file,
+        "digest": file.digest,
+        "file": {
+            **_file_node(request, "ArtifactManifestFile", file),
+            "upload_url": upload_url(request, file),
+            "upload_headers": [],
+        },
     }

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from deployer.backend.db.runs.lines import (
+from deployer.backend.db.lines import (
     count_lines,
     last_lines,
     read_lines,
@@ -15,7 +15,7 @@ from deployer.backend.db.runs.lines import (
     sample,
     steps_between,
 )
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.runs import Run
 from deployer.backend.graphql.resolvers.run import run
 from deployer.backend.graphql.resolvers.wire import (
     Info,

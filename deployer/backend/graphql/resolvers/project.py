@@ -6,9 +6,9 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
 
-from deployer.backend.db.database import select_one
 from deployer.backend.db.projects import Project, ensure_project, find_project, list_projects
-from deployer.backend.db.runs.runs import Run, find_run
+from deployer.backend.db.rows import find
+from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
 from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.fields import SWEEP_FIELDS
@@ -96,7 +96,7 @@ def resolve_access(_: Project, __: Info) -> str:
 @project.field("user")
 def resolve_user(row: Project, info: Info) -> User | None:
     with transaction(info) as db:
-        return select_one(db, User, "users WHERE id = ?", row.user_id)
+        return find(db, User, id=row.user_id)
 
 
 @project.field("allViews")
@@ -136,7 +136,7 @@ def resolve_run(
     row: Project, info: Info, name: str, missing_ok: bool | None = None, **_: Any
 ) -> Run | None:
     with transaction(info) as db:
-        run = find_run(db, row, name)
+        run = find(db, Run, project_id=row.id, name=name)
     if run is None and missing_ok is False:
         raise not_found(f"run {name}")
     return run

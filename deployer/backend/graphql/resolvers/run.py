@@ -6,11 +6,11 @@ import json
 
 from ariadne import ObjectType
 
-from deployer.backend.db.database import select_one
-from deployer.backend.db.projects import Project, project_by_id
-from deployer.backend.db.runs.lines import count_lines, last_lines
-from deployer.backend.db.runs.runs import Run, wandb_part
-from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.db.lines import count_lines, last_lines
+from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import find, get
+from deployer.backend.db.runs import Run, wandb_part
+from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
 from deployer.backend.parsing import read_object
@@ -33,7 +33,7 @@ def resolve_sweep_name(row: Run, info: Info) -> str | None:
     if row.sweep_id is None:
         return None
     with transaction(info) as db:
-        return sweep_by_id(db, row.sweep_id).name
+        return get(db, Sweep, row.sweep_id).name
 
 
 @run.field("wandbConfig")
@@ -85,13 +85,13 @@ def resolve_read_only(_: Run, __: Info) -> bool:
 @run.field("user")
 def resolve_user(row: Run, info: Info) -> User | None:
     with transaction(info) as db:
-        return select_one(db, User, "users WHERE id = ?", row.user_id)
+        return find(db, User, id=row.user_id)
 
 
 @run.field("project")
 def resolve_project(row: Run, info: Info) -> Project:
     with transaction(info) as db:
-        return project_by_id(db, row.project_id)
+        return get(db, Project, row.project_id)
 
 
 @run.field("historyLineCount")

@@ -8,24 +8,13 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.artifacts.aliases import remove_artifact
-from deployer.backend.db.artifacts.versions import check_deletable, list_artifacts_of
-from deployer.backend.db.database import Connection
+from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
+from deployer.backend.db.attempts import create_run, reopen_attempt
+from deployer.backend.db.history import set_apart
+from deployer.backend.db.lines import clear_lines, count_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
-from deployer.backend.db.runs.apart import set_apart
-from deployer.backend.db.runs.attempts import create_run, reopen_attempt
-from deployer.backend.db.runs.lines import clear_lines, count_lines
-from deployer.backend.db.runs.runs import (
-    ACTIVE,
-    Run,
-    change_run,
-    check_writer,
-    delete_run,
-    find_run,
-    has_run,
-    run_by_id,
-    wandb_part,
-)
+from deployer.backend.db.rows import Connection, change, delete, find, get
+from deployer.backend.db.runs import ACTIVE, Run, check_writer, wandb_part
 from deployer.backend.db.sweeps import find_sweep
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
 from deployer.backend.parsing import parse_object
@@ -95,7 +84,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     wanted = (input.get("entity_name"), input.get("model_name"))
     project = ensure_project(db, request.caller, *wanted, backend.now())
     name = input.get("name") or secrets.token_hex(4)
-    found = find_run(db, project, name)
+    found = find(db, Run, project_id=project.id, name=name)
     if found is None and _is_fork(input):
         raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
     if found and found.at_work and request.shared and _tells_its_process(input):
@@ -108,7 +97,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
         row = _joined(db, project, row, input["sweep"])
     if input.get("state"):
         _check_state(input["state"])
-        return change_run(db, row, state=input["state"]), found is None
+        return change(db, row, state=input["state"]), found is None
     if _is_rival(backend, row, input):
         row = set_apart(db, row, backend.now())
     return _started(backend, db, row, input), found is None
@@ -127,7 +116,7 @@ def _is_fork(input: dict[str, Any]) -> bool:
 def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
     """Attach a run to the sweep that its client names, as function agents do."""
     sweep = find_sweep(db, project, sweep_name)
-    return change_run(db, row, sweep_id=sweep.id) if sweep else row
+    return change(db, row, sweep_id=sweep.id) if sweep else row
 
 
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
@@ -142,9 +131,9 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
     clear_lines(db, row.id, "events", "output")
     if row.args is not None and row.active:
         clear_lines(db, row.id, "history")
-        return _going(backend, db, change_run(db, row, summary="{}"))
+        return _going(backend, db, change(db, row, summary="{}"))
     lines = count_lines(db, row.id, "history")
-    return change_run(db, _going(backend, db, row), undecided_lines=lines or None)
+    return change(db, _going(backend, db, row), undecided_lines=lines or None)
 
 
 def _is_rival(backend: Backend, row: Run, input: dict[str, Any]) -> bool:
@@ -170,13 +159,13 @@ def _is_rival(backend: Backend, row: Run, input: dict[str, Any]) -> bool:
 def _going(backend: Backend, db: Connection, row: Run) -> Run:
     """Note that a process works on the run, however the one before ended."""
     if not row.active:
-        row = change_run(db, row, preempting=0, announced=None, stop_requested_at=None)
+        row = change(db, row, preempting=0, announced=None, stop_requested_at=None)
         if row.args is None:
             reopen_attempt(db, row)
     backend.presence.seen("run", row.id)
     backend.presence.seen("process", row.id)
     now = backend.now()
-    return change_run(
+    return change(
         db,
         row,
         state="preempting" if row.preempting else "running",
@@ -199,12 +188,12 @@ def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
         parse_object(changes[name], f"the run's {name}")
     if input.get("tags") is not None:
         changes["tags"] = json.dumps(input["tags"])
-    return change_run(db, row, **changes) if changes else row
+    return change(db, row, **changes) if changes else row
 
 
 def _own_run(info: Info, db: Connection, text: str) -> Run:
     request = info.context
-    row = run_by_id(db, decode_id("Run", text))
+    row = get(db, Run, decode_id("Run", text))
     if not owns_project(db, request.caller, row.project_id):
         raise not_found("run")
     check_writer(db, request.caller, row)
@@ -219,7 +208,7 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
         if row.queued:
             end_run(backend, db, row, Outcome("killed", "stopped"))
         elif row.active and row.stop_requested_at is None:
-            change_run(db, row, stop_requested_at=backend.now())
+            change(db, row, stop_requested_at=backend.now())
     return {"success": True}
 
 
@@ -233,7 +222,7 @@ def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[
             raise Refusal(400, "the state of a sweep's run cannot be set")
         _check_state(input["state"])
         if input["state"] in ("pending", "running"):
-            change_run(db, row, state=input["state"])
+            change(db, row, state=input["state"])
         else:
             end_run(backend, db, row, Outcome(input["state"], "stopped"))
     return {"success": True}
@@ -251,14 +240,14 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
     Deleting it again changes nothing.
     """
     with transaction(info) as db:
-        if not has_run(db, decode_id("Run", input["id"])):
+        if not (find(db, Run, id=decode_id("Run", input["id"])) is not None):
             return {"success": True}
         row = _own_run(info, db, input["id"])
         if input.get("delete_artifacts"):
             for made in list_artifacts_of(db, row, "output"):
                 check_deletable(db, info.context.caller, made)
                 remove_artifact(db, made)
-        delete_run(db, row)
+        delete(db, row)
     return {"success": True}
 
 

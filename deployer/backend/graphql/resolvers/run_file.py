@@ -8,9 +8,10 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.files import File, delete_file, file_by_id, list_files, promise_file
-from deployer.backend.db.projects import get_project, owns_project, project_by_id
-from deployer.backend.db.runs.runs import Run, check_writer, get_run, run_by_id
+from deployer.backend.db.files import File, list_run_files, promise_file
+from deployer.backend.db.projects import Project, get_project, owns_project
+from deployer.backend.db.rows import delete, get
+from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.ordering import by_name, ordered_connection
 from deployer.backend.graphql.patterns import Pattern, PatternError
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
@@ -44,19 +45,19 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     request = info.context
     with transaction(info) as db:
         for text in input["files"]:
-            row = file_by_id(db, decode_id("File", text))
-            owner = run_by_id(db, row.run_id)
+            row = get(db, File, decode_id("File", text))
+            owner = get(db, Run, row.run_id)
             if not owns_project(db, request.caller, owner.project_id):
                 raise not_found("file")
             check_writer(db, request.caller, owner)
-            delete_file(db, row.id)
+            delete(db, row)
     return {"success": True}
 
 
 @run.field("fileCount")
 def resolve_file_count(row: Run, info: Info) -> int:
     with transaction(info) as db:
-        return len(list_files(db, row.id))
+        return len(list_run_files(db, row.id))
 
 
 @run.field("files")
@@ -70,8 +71,8 @@ def resolve_files(
 ) -> dict[str, Any]:
     """List by name; `pattern` is SQL's LIKE, in which `_` is any letter and `%` any text."""
     with transaction(info) as db:
-        project = project_by_id(db, row.project_id)
-        found = list_files(db, row.id)
+        project = get(db, Project, row.project_id)
+        found = list_run_files(db, row.id)
     if names:
         wanted = {posixpath.normpath(name) for name in names if name}  # ./x.txt is x.txt
         found = [item for item in found if item.name in wanted]

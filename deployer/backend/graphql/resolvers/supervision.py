@@ -6,9 +6,10 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.projects import project_by_id
-from deployer.backend.db.runs.runs import get_run
-from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import get
+from deployer.backend.db.runs import get_run
+from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal, not_found
@@ -22,8 +23,8 @@ def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
     request = info.context
     sweep_id, agent_name = _agent_of(request.caller)
     with transaction(info) as db:
-        sweep = sweep_by_id(db, sweep_id)
-        run = get_run(db, project_by_id(db, sweep.project_id), input["run_name"])
+        sweep = get(db, Sweep, sweep_id)
+        run = get_run(db, get(db, Project, sweep.project_id), input["run_name"])
         if run.sweep_id != sweep.id:
             raise not_found(f"run {run.name}")
         seen = (input["seconds_ago"], input.get("exitcode"), input.get("output"))

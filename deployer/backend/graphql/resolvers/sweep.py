@@ -7,17 +7,11 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
-from deployer.backend.db.agents import Agent, agent_by_id, create_agent, find_agent, list_agents
-from deployer.backend.db.database import Connection
-from deployer.backend.db.projects import (
-    Project,
-    ensure_project,
-    get_project,
-    owns_project,
-    project_by_id,
-)
-from deployer.backend.db.runs.runs import Run, list_runs
-from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep, sweep_by_id
+from deployer.backend.db.agents import Agent, create_agent, list_agents
+from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
+from deployer.backend.db.rows import Connection, find, get, select
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
 from deployer.backend.db.users.accounts import check_newest
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
@@ -67,7 +61,7 @@ def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[
     """Add the runs that `--prior_run` names, and report those that belong to another sweep."""
     if not input.get("prior_runs_filters"):
         return []
-    project = project_by_id(db, row.project_id)
+    project = get(db, Project, row.project_id)
     runs = filter_runs(db, project, input["prior_runs_filters"])
     adopt_prior_runs(db, row, runs)
     strangers = [run.name for run in runs if run.sweep_id not in (None, row.id)]
@@ -127,7 +121,7 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
 
 
 def _own_sweep(info: Info, db: Connection, text: str) -> Sweep:
-    row = sweep_by_id(db, decode_id("Sweep", text))
+    row = get(db, Sweep, decode_id("Sweep", text))
     owned = owns_project(db, info.context.caller, row.project_id)
     if not owned or row.state == DELETED:
         raise not_found("sweep")
@@ -211,7 +205,7 @@ def resolve_best_loss(row: Sweep, info: Info) -> float | None:
 @sweep.field("project")
 def resolve_project(row: Sweep, info: Info) -> Project:
     with transaction(info) as db:
-        return project_by_id(db, row.project_id)
+        return get(db, Project, row.project_id)
 
 
 @sweep.field("runs")
@@ -260,7 +254,7 @@ def _run_page(
     first: int | None,
     order: str | None,
 ) -> dict[str, Any]:
-    fields = fields_of_runs(db, project_by_id(db, row.project_id))
+    fields = fields_of_runs(db, get(db, Project, row.project_id))
     passes = parse_filter(filters, fields)
     found = [run for run in runs if passes(run)]
     return ordered_connection(found, parse_order(order, fields), after, first, default_page=None)
@@ -278,12 +272,12 @@ def resolve_agents(
 def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
     """Find an agent by its name or, as `Sweep.agent` does, by its id."""
     with transaction(info) as db:
-        if found := find_agent(db, row, agent_name):
+        if found := find(db, Agent, "id DESC", sweep_id=row.id, name=agent_name):
             return found
         with contextlib.suppress(Refusal):
-            found = agent_by_id(db, decode_id("Agent", agent_name))
+            found = get(db, Agent, decode_id("Agent", agent_name))
     return found if found and found.sweep_id == row.id else None
 
 
 def _runs(db: Connection, row: Sweep) -> list[Run]:
-    return list_runs(db, "sweep_id = ? ORDER BY id", row.id)
+    return select(db, Run, "WHERE sweep_id = ? ORDER BY id", row.id)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.rows import Connection
 from deployer.backend.parsing import read_object
 
 Stream = Literal["history", "events", "output"]
@@ -68,6 +68,11 @@ def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[
     return [(row[0], row[1]) for row in reversed(rows)]
 
 
+def last_step(db: Connection, run_id: int) -> float:
+    """Return the step of a run's last row of history, -1 without any."""
+    return max((step_in(text) for _, text in last_lines(db, run_id, "history", 1)), default=-1)
+
+
 def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[dict[str, Any]]:
     """Return lines as mappings; nested values under dotted keys, as W&B has them.
 
@@ -102,6 +107,11 @@ def step_of(row: dict[str, Any], default: float) -> float:
     """Return the step of a row of history, a default if it has none."""
     step = row.get("_step")
     return step if isinstance(step, int | float) else default
+
+
+def step_in(text: str) -> float:
+    """Return the step of a line of history, -1 if it has none."""
+    return step_of(read_object(text) or {}, -1)
 
 
 def sample(rows: Sequence[dict[str, Any]], size: int) -> list[dict[str, Any]]:

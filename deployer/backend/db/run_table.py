@@ -6,8 +6,8 @@ seconds since the epoch.
 
 from __future__ import annotations
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import DELIVERED
+from deployer.backend.db.attempts import DELIVERED
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.sweeps import Sweep
 
 Place = tuple[float, int]  # when a run was made, its row

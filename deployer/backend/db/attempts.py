@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.database import Connection, insert, select, select_one
+from deployer.backend.db.lines import last_step
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.history import last_step
-from deployer.backend.db.runs.runs import Run, change_run, insert_assigned, insert_run
+from deployer.backend.db.rows import Connection, Record, change, find, find_all, select, select_one
+from deployer.backend.db.runs import Run, insert_assigned, insert_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller
 
@@ -19,12 +19,14 @@ DELIVERED = "delivered"
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(Record):
     """One time that a run was handed out; `cause` says why it ended, None while it lasts.
 
     `exit_code` came with the run's exit record, `process_exit_code` is what its supervisor saw.
     `output` is what it printed last, if its supervisor reported it.
     """
+
+    table: ClassVar = "attempts"
 
     run_id: int
     number: int
@@ -46,14 +48,14 @@ class Attempt:
 
 def list_attempts(db: Connection, run: Run) -> list[Attempt]:
     """Return a run's attempts, oldest first."""
-    return select(db, Attempt, "attempts WHERE run_id = ? ORDER BY number", [run.id])
+    return find_all(db, Attempt, "number", run_id=run.id)
 
 
 def list_sweep_attempts(db: Connection, sweep: Sweep) -> dict[int, list[Attempt]]:
     """Return the attempts of each of a sweep's runs, oldest first, by the run's row id."""
     found: dict[int, list[Attempt]] = {}
-    where = "attempts WHERE run_id IN (SELECT id FROM runs WHERE sweep_id = ?) ORDER BY number"
-    for attempt in select(db, Attempt, where, [sweep.id]):
+    tail = "WHERE run_id IN (SELECT id FROM runs WHERE sweep_id = ?) ORDER BY number"
+    for attempt in select(db, Attempt, tail, sweep.id):
         found.setdefault(attempt.run_id, []).append(attempt)
     return found
 
@@ -63,7 +65,7 @@ def assign_run(
 ) -> Run:
     """Create the sweep's next run for an agent."""
     run = insert_assigned(db, sweep, ordinal, args, None, now, agent_id=agent.id)
-    _begin(db, run.id, 1, agent.id, now)
+    begin_attempt(db, run.id, 1, agent.id, now)
     return run
 
 
@@ -71,15 +73,15 @@ def create_run(db: Connection, caller: Caller, project: Project, name: str, now:
     """Create a run that no sweep asked for, at its first attempt."""
     owner = {"project_id": project.id, "user_id": caller.user.id}
     run = insert_run(db, now, **owner, name=name, display_name=name)
-    _begin(db, run.id, 1, None, now)
+    begin_attempt(db, run.id, 1, None, now)
     return run
 
 
 def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
     """Hand a queued run out again, as its next attempt, with its original arguments."""
     number = run.attempt + 1
-    _begin(db, run.id, number, agent.id, now)
-    return change_run(
+    begin_attempt(db, run.id, number, agent.id, now)
+    return change(
         db,
         run,
         state="pending",
@@ -102,8 +104,8 @@ def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
     """Count a run that was sent to the same agent again as another attempt."""
     settle_attempt(db, run, cause, None, now)
     number = run.attempt + 1
-    _begin(db, run.id, number, run.agent_id, now)
-    return change_run(db, run, attempt=number)
+    begin_attempt(db, run.id, number, run.agent_id, now)
+    return change(db, run, attempt=number)
 
 
 def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
@@ -111,7 +113,7 @@ def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, 
 
     One without `wandb.init` has no last step, whatever those before it have logged.
     """
-    step = None if run.started_at is None else last_step(db, run)
+    step = None if run.started_at is None else last_step(db, run.id)
     db.execute(
         "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?, last_step = ?"
         " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
@@ -122,17 +124,12 @@ def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, 
 
 def find_attempt(db: Connection, run: Run, agent_name: str, moment: float) -> Attempt | None:
     """Return the attempt at a run that the agent of that name was working on at `moment`."""
-    return select_one(
-        db,
-        Attempt,
-        "attempts WHERE run_id = ? AND assigned_at <= ?"
+    tail = (
+        "WHERE run_id = ? AND assigned_at <= ?"
         " AND agent_id IN (SELECT id FROM agents WHERE name = ? AND sweep_id = ?)"
-        " ORDER BY number DESC",
-        run.id,
-        moment,
-        agent_name,
-        run.sweep_id,
+        " ORDER BY number DESC"
     )
+    return select_one(db, Attempt, tail, run.id, moment, agent_name, run.sweep_id)
 
 
 def note_process_end(
@@ -194,8 +191,7 @@ def count_early_kills(db: Connection, run: Run) -> int:
 
 def last_attempt(db: Connection, run: Run) -> Attempt:
     """Return the run's current attempt; an empty one if it never had any."""
-    tail = "attempts WHERE run_id = ? AND number = ?"
-    found = select_one(db, Attempt, tail, run.id, run.attempt)
+    found = find(db, Attempt, run_id=run.id, number=run.attempt)
     return found or Attempt(run.id, run.attempt, None, 0.0, *[None] * 5)
 
 
@@ -207,5 +203,11 @@ def reopen_attempt(db: Connection, run: Run) -> None:
     )
 
 
-def _begin(db: Connection, run_id: int, number: int, agent_id: int | None, now: float) -> None:
-    insert(db, "attempts", run_id=run_id, number=number, agent_id=agent_id, assigned_at=now)
+def begin_attempt(
+    db: Connection, run_id: int, number: int, agent_id: int | None, now: float
+) -> None:
+    """Record that a run is handed out."""
+    db.execute(
+        "INSERT INTO attempts (run_id, number, agent_id, assigned_at) VALUES (?, ?, ?, ?)",
+        (run_id, number, agent_id, now),
+    )

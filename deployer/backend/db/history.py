@@ -12,17 +12,17 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.apart import set_history_apart
-from deployer.backend.db.runs.lines import (
+from deployer.backend.db.attempts import begin_attempt
+from deployer.backend.db.lines import (
     clear_lines,
     last_lines,
     read_lines,
     read_rows,
-    step_of,
+    step_in,
     write_lines,
 )
-from deployer.backend.db.runs.runs import Run, change_run
+from deployer.backend.db.rows import Connection, change
+from deployer.backend.db.runs import Run, free_number, insert_run
 from deployer.backend.parsing import parse_object, read_object
 
 # As the SDK names them in a summary.
@@ -36,11 +36,6 @@ def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -
     early = max(0, run.first_offset - offset)  # of the process before, whose rows were replaced
     write_lines(db, run.id, "history", offset + early - run.first_offset, texts[early:])
     return run
-
-
-def last_step(db: Connection, run: Run) -> float:
-    """Return the step of a run's last row, -1 without any."""
-    return max((_step(text) for _, text in last_lines(db, run.id, "history", 1)), default=-1)
 
 
 def complete_summary(db: Connection, run: Run) -> str:
@@ -75,15 +70,15 @@ def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run
         first -= lines
     else:
         if run.args is not None and not _is_sent_again(db, run, texts[0]):
-            set_history_apart(db, run)
+            _set_history_apart(db, run)
         clear_lines(db, run.id, "history")
-    return change_run(db, run, undecided_lines=None, first_offset=first)
+    return change(db, run, undecided_lines=None, first_offset=first)
 
 
 def _follows(db: Connection, run: Run, text: str) -> bool:
     """Tell whether a row is at a later step than the last one."""
     ((_, last),) = last_lines(db, run.id, "history", 1)
-    return _step(text) > _step(last)
+    return step_in(text) > step_in(last)
 
 
 def _is_sent_again(db: Connection, run: Run, text: str) -> bool:
@@ -92,5 +87,31 @@ def _is_sent_again(db: Connection, run: Run, text: str) -> bool:
     return read_object(text) == read_object(first)
 
 
-def _step(text: str) -> float:
-    return step_of(read_object(text) or {}, -1)
+def set_apart(db: Connection, run: Run, now: float) -> Run:
+    """Make a run beside a sweep's run, whose agent may write to it; it is not one of the sweep."""
+    number = free_number(db, run.project_id, run.name, len(run.apart_names) + 2)
+    name = f"{run.name}-{number}"
+    made = insert_run(
+        db,
+        now,
+        project_id=run.project_id,
+        user_id=run.user_id,
+        agent_id=run.agent_id,
+        name=name,
+        display_name=f"{run.display_name} ({number})",
+        group_name=run.name,
+        config=run.config,
+    )
+    begin_attempt(db, made.id, 1, run.agent_id, now)
+    # Its state stays: it is set so that what is derived of the run is derived anew.
+    change(db, run, apart=json.dumps([*run.apart_names, name]), state=run.state)
+    return made
+
+
+def _set_history_apart(db: Connection, run: Run) -> None:
+    """Keep the rows and the summary of a process that has ended, since another one begins anew."""
+    now = run.heartbeat_at or run.created_at
+    made = change(db, set_apart(db, run, now), summary=run.summary, state="finished")
+    change(db, made, started_at=now, heartbeat_at=now, ended_at=now)
+    moved = "UPDATE lines SET run_id = ? WHERE run_id = ? AND stream = 'history'"
+    db.execute(moved, (made.id, run.id))

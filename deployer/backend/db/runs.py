@@ -1,14 +1,19 @@
-"""Runs: their rows, and who may write to them."""
+"""Runs: their rows, who may write to them, and which have changed since somebody looked.
+
+Triggers number every change. A number that was undone with its transaction is given out again:
+remember none that was not committed.
+"""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
 from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import Connection, Row, find, insert
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.parsing import read_object
@@ -19,7 +24,7 @@ IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as 
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Row):
     """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
 
     `queued` is 1 while the run waits to be handed out again. `announced` is the reason that a
@@ -33,7 +38,9 @@ class Run:
     logged under its id: they have its agent and no sweep.
     """
 
-    id: int
+    table: ClassVar = "runs"
+    noun: ClassVar = "run"
+
     project_id: int
     user_id: int
     name: str
@@ -136,7 +143,7 @@ def insert_assigned(
     **columns: int,
 ) -> Run:
     """Create a run with the values that its sweep gives it."""
-    name = f"{sweep.name}-{_free_number(db, sweep, ordinal)}"
+    name = f"{sweep.name}-{_first_number(db, sweep, ordinal)}"
     return insert_run(
         db,
         now,
@@ -154,61 +161,30 @@ def insert_assigned(
 
 def insert_run(db: Connection, now: float, **columns: Any) -> Run:
     """Create a run that has not begun."""
-    return run_by_id(db, insert(db, "runs", state="pending", created_at=now, **columns))
+    return insert(db, Run, state="pending", created_at=now, **columns)
 
 
-def _free_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
+def _first_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
     """Return the number in a run's name: its ordinal, unless another run has that name."""
-    names = "SELECT name FROM runs WHERE project_id = ? AND name = ?"
-    number = ordinal
-    if number is None:
+    if ordinal is None:
         of_sweep = db.execute("SELECT COUNT(*) FROM runs WHERE sweep_id = ?", (sweep.id,))
-        number = int(of_sweep.fetchone()[0])
-    while db.execute(names, (sweep.project_id, f"{sweep.name}-{number}")).fetchone():
+        ordinal = int(of_sweep.fetchone()[0])
+    return free_number(db, sweep.project_id, sweep.name, ordinal)
+
+
+def free_number(db: Connection, project_id: int, stem: str, number: int) -> int:
+    """Return the first number, from one on, with which no run of a project is called."""
+    while find(db, Run, project_id=project_id, name=f"{stem}-{number}"):
         number += 1
     return number
 
 
-def change_run(db: Connection, run: Run, **changes: Any) -> Run:
-    """Set columns of a run and return it as it is now."""
-    update(db, "runs", run.id, **changes)
-    return run_by_id(db, run.id)
-
-
-def delete_run(db: Connection, run: Run) -> None:
-    """Delete a run with its lines and files' rows."""
-    delete(db, "runs", run.id)
-
-
-def run_by_id(db: Connection, run_id: int) -> Run:
-    """Return a run; refuse with 404 if there is none."""
-    run = select_one(db, Run, "runs WHERE id = ?", run_id)
-    if run is None:
-        raise not_found("run")
-    return run
-
-
-def has_run(db: Connection, run_id: int) -> bool:
-    """Tell whether there is such a run, whoever owns it."""
-    return db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is not None
-
-
-def find_run(db: Connection, project: Project, name: str) -> Run | None:
-    """Return a project's run by W&B's `name`, which is its short id."""
-    return select_one(db, Run, "runs WHERE project_id = ? AND name = ?", project.id, name)
-
-
 def get_run(db: Connection, project: Project, name: str) -> Run:
     """Return a project's run by its short id; refuse with 404 if there is none."""
-    run = find_run(db, project, name)
+    run = find(db, Run, project_id=project.id, name=name)
     if run is None:
         raise not_found(f"run {name}")
     return run
-
-
-def list_runs(db: Connection, tail: str, *values: Any) -> list[Run]:
-    """Return runs, `tail` being the WHERE and ORDER BY of the query."""
-    return select(db, Run, f"runs WHERE {tail}", values)
 
 
 def may_write(db: Connection, caller: Caller, run: Run) -> bool:
@@ -229,10 +205,30 @@ def check_writer(db: Connection, caller: Caller, run: Run) -> None:
     if caller.sweep_id is None:
         return
     check_newest(caller)
-    agent = select_one(db, Agent, "agents WHERE id = ?", run.agent_id)
+    agent = find(db, Agent, id=run.agent_id)
     if (
         agent is None
         or (agent.sweep_id, agent.name) != (caller.sweep_id, caller.agent_name)
         or caller.key_id < (agent.key_id or 0)
     ):
         raise Refusal(403, f"run {run.name} belongs to another agent")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The number of a sweep's last change, and how many runs have left it."""
+
+    revision: int
+    removals: int
+
+
+def mark_of(db: Connection, sweep_id: int) -> Mark:
+    """Return how far a sweep's changes have come."""
+    marks = "SELECT revision, removals FROM sweeps WHERE id = ?"
+    return Mark(*db.execute(marks, (sweep_id,)).fetchone())
+
+
+def changed_since(db: Connection, sweep_id: int, revision: int, columns: str) -> list[sqlite3.Row]:
+    """Return `columns` of the runs that are newer or changed, oldest first; -1 means all."""
+    found = f"SELECT {columns} FROM runs WHERE sweep_id = ? AND revision > ? ORDER BY id"
+    return db.execute(found, (sweep_id, revision)).fetchall()

@@ -1,0 +1,296 @@
+"""Artifacts: collections in a project, their versions, the aliases that point to versions.
+
+A type is made with its first collection, and stays when its last one is deleted. A version is
+pending, without a number, until all of it is there. `latest` is the alias of the newest one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import (
+    Connection,
+    Row,
+    change,
+    delete,
+    find,
+    get,
+    insert,
+    select,
+    select_one,
+)
+from deployer.backend.db.runs import Run, may_write
+from deployer.backend.db.users.accounts import Caller
+from deployer.backend.refusal import Refusal
+
+Role = Literal["output", "input"]
+
+LATEST = "latest"
+LONGEST_NAME = 128
+PATCH = "PATCH"  # the type of a manifest that one of several runs adds
+VERSION = re.compile(r"v(\d+)")
+# How long nothing may come for a version that was begun, until it is given up.
+PENDING_SECONDS = 3 * 24 * 3600
+NEWEST_FIRST = "WHERE collection_id = ? AND version IS NOT NULL ORDER BY version DESC"
+
+
+@dataclass(frozen=True)
+class ArtifactType(Row):
+    """A type of a project, which stays when its last collection goes."""
+
+    table: ClassVar = "artifact_types"
+    noun: ClassVar = "artifact type"
+
+    project_id: int
+    name: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Collection(Row):
+    """W&B's artifact sequence: a name and a type; `tags` is a JSON list."""
+
+    table: ClassVar = "artifact_collections"
+    noun: ClassVar = "artifact collection"
+
+    project_id: int
+    name: str
+    type: str
+    description: str | None
+    tags: str
+    next_version: int
+    client_id: str | None
+    created_at: float
+    updated_at: float
+
+    @property
+    def tag_names(self) -> list[str]:
+        """Return the collection's own tags, in the order in which they were added."""
+        names: list[str] = json.loads(self.tags)
+        return names
+
+
+@dataclass(frozen=True)
+class Artifact(Row):
+    """One version; `metadata` is JSON text, `tags` and `wanted_aliases` are JSON lists.
+
+    `base_id` is the version that an incremental one, or a patch by one of several runs, adds to.
+    """
+
+    table: ClassVar = "artifacts"
+    noun: ClassVar = "artifact"
+
+    collection_id: int
+    user_id: int
+    run_id: int | None
+    version: int | None
+    digest: str
+    description: str | None
+    metadata: str | None
+    tags: str
+    wanted_aliases: str
+    client_id: str | None
+    manifest_type: str
+    base_id: int | None
+    history_step: int | None
+    size_bytes: int
+    file_count: int
+    created_at: float
+    updated_at: float
+
+    @property
+    def committed(self) -> bool:
+        """Tell whether all of it is there."""
+        return self.version is not None
+
+    @property
+    def tag_names(self) -> list[str]:
+        """Return the version's tags."""
+        names: list[str] = json.loads(self.tags)
+        return names
+
+
+@dataclass(frozen=True)
+class Alias(Row):
+    """A name that points to one version of its collection."""
+
+    table: ClassVar = "artifact_aliases"
+    noun: ClassVar = "artifact alias"
+
+    collection_id: int
+    artifact_id: int
+    alias: str
+
+
+def check_label(kind: str, name: str) -> str:
+    """Return a name; refuse with 400 one that would not fit into `entity/project/name:alias`."""
+    bad = set(name) & set("/:\\") or not name.isprintable() or name in ("", ".", "..")
+    if bad or len(name) > LONGEST_NAME:
+        raise Refusal(400, f"invalid artifact {kind} {name[:LONGEST_NAME]!r}")
+    return name
+
+
+def change_tags(tags: Iterable[str], add: Iterable[str], remove: Iterable[str]) -> str:
+    """Return tags as a JSON list, with some added and some removed."""
+    gone = set(remove)
+    return json.dumps([tag for tag in dict.fromkeys([*tags, *add]) if tag not in gone])
+
+
+def find_collection_made_as(db: Connection, caller: Caller, client_id: str) -> Collection | None:
+    """Return the collection that a client of the caller's made under its own id."""
+    tail = "WHERE client_id = ? AND project_id IN (SELECT id FROM projects WHERE user_id = ?)"
+    return select_one(db, Collection, tail, client_id, caller.user.id)
+
+
+def type_of(db: Connection, row: Collection) -> ArtifactType | None:
+    """Return a collection's type."""
+    return find(db, ArtifactType, project_id=row.project_id, name=row.type)
+
+
+def ensure_collection(
+    db: Connection, project: Project, name: str, type_name: str, client_id: str | None, now: float
+) -> Collection:
+    """Return a collection, made if there is none; refuse another type with 400."""
+    found = find(db, Collection, project_id=project.id, name=check_label("name", name))
+    if found is None:
+        columns = {"type": check_label("type", type_name), "client_id": client_id}
+        times = {"created_at": now, "updated_at": now}
+        return insert(db, Collection, project_id=project.id, name=name, **columns, **times)
+    if found.type != type_name:
+        raise Refusal(
+            400, f"artifact {name} already exists with type {found.type}; cannot use {type_name}"
+        )
+    return found
+
+
+def rename_collection(db: Connection, row: Collection, name: str, now: float) -> Collection:
+    """Give a collection another name; refuse with 400 one that is taken."""
+    taken = find(db, Collection, project_id=row.project_id, name=check_label("name", name))
+    if taken and taken.id != row.id:
+        raise Refusal(400, f"artifact {name} already exists")
+    return change(db, row, name=name, updated_at=now)
+
+
+def take_version(db: Connection, collection_id: int) -> int:
+    """Return the number of a collection's next version; no number is given twice."""
+    row = get(db, Collection, collection_id)
+    change(db, row, next_version=row.next_version + 1)
+    return row.next_version
+
+
+def create_artifact(
+    db: Connection, collection: Collection, user_id: int, now: float, **columns: object
+) -> Artifact:
+    """Begin a version."""
+    times = {"created_at": now, "updated_at": now}
+    return insert(db, Artifact, collection_id=collection.id, user_id=user_id, **times, **columns)
+
+
+def find_same(db: Connection, collection: Collection, digest: str) -> Artifact | None:
+    """Return the newest committed version of the same content."""
+    tail = "WHERE collection_id = ? AND digest = ? AND version IS NOT NULL ORDER BY version DESC"
+    return select_one(db, Artifact, tail, collection.id, digest)
+
+
+def find_begun(db: Connection, collection: Collection, client_id: str | None) -> Artifact | None:
+    """Return the version that a client's object began or logged, as a repeated request asks for."""
+    found = find(db, Artifact, collection_id=collection.id, client_id=client_id)
+    return found if client_id else None
+
+
+def find_version(db: Connection, collection: Collection, name: str) -> Artifact | None:
+    """Return a committed version by `v<number>` or alias."""
+    numbered = VERSION.fullmatch(name)
+    if numbered:
+        number = min(int(numbered[1][:19]), 2**63 - 1)  # SQLite's largest
+        return find(db, Artifact, collection_id=collection.id, version=number)
+    alias = find(db, Alias, collection_id=collection.id, alias=name)
+    return find(db, Artifact, id=alias.artifact_id) if alias else None
+
+
+def list_versions(db: Connection, collection_id: int) -> list[Artifact]:
+    """Return the committed versions, newest first."""
+    return select(db, Artifact, NEWEST_FIRST, collection_id)
+
+
+def latest_version(db: Connection, collection_id: int) -> Artifact | None:
+    """Return the newest committed version."""
+    return select_one(db, Artifact, NEWEST_FIRST, collection_id)
+
+
+def delete_abandoned(db: Connection, now: float) -> None:
+    """Delete versions that have been pending for PENDING_SECONDS without a change."""
+    last = now - PENDING_SECONDS
+    db.execute("DELETE FROM artifacts WHERE version IS NULL AND updated_at < ?", (last,))
+
+
+def remove_artifact(db: Connection, row: Artifact) -> None:
+    """Delete a version; if it was `latest`, the newest that is left becomes so."""
+    delete(db, row)
+    newest = latest_version(db, row.collection_id)
+    if newest:
+        set_aliases(db, newest, [LATEST])
+
+
+def check_deletable(db: Connection, caller: Caller, row: Artifact) -> None:
+    """Refuse with 403 an agent's key on what others made, too: same content is one version."""
+    if caller.sweep_id is None:
+        return
+    makers = list_runs_of(db, row, "output")
+    if row.run_id is None or not all(may_write(db, caller, run) for run in makers):
+        raise Refusal(403, "an agent's key cannot delete artifacts of others")
+
+
+def check_alias(alias: str) -> str:
+    """Return an alias; refuse with 400 one that cannot stand after the colon of a name."""
+    if VERSION.fullmatch(check_label("alias", alias)):
+        raise Refusal(400, f"invalid artifact alias {alias!r}: it is the name of a version")
+    return alias
+
+
+def set_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> None:
+    """Point aliases at a version; those of another version move to this one."""
+    db.executemany(
+        "INSERT INTO artifact_aliases (collection_id, artifact_id, alias) VALUES (?, ?, ?)"
+        " ON CONFLICT (collection_id, alias) DO UPDATE SET artifact_id = excluded.artifact_id",
+        [(row.collection_id, row.id, check_alias(alias)) for alias in aliases],
+    )
+
+
+def remove_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> None:
+    """Take aliases from a version that has them."""
+    db.executemany(
+        "DELETE FROM artifact_aliases WHERE artifact_id = ? AND alias = ?",
+        [(row.id, alias) for alias in aliases],
+    )
+
+
+def record_role(db: Connection, run: Run, row: Artifact, role: Role) -> None:
+    """Note that a run made or used a version; noting it again changes nothing."""
+    db.execute(
+        "INSERT OR IGNORE INTO artifact_runs (run_id, artifact_id, role) VALUES (?, ?, ?)",
+        (run.id, row.id, role),
+    )
+
+
+def list_artifacts_of(db: Connection, run: Run, role: Role) -> list[Artifact]:
+    """Return the committed versions that a run made or used, oldest first."""
+    tail = (
+        "WHERE version IS NOT NULL AND id IN"
+        " (SELECT artifact_id FROM artifact_runs WHERE run_id = ? AND role = ?) ORDER BY id"
+    )
+    return select(db, Artifact, tail, run.id, role)
+
+
+def list_runs_of(db: Connection, row: Artifact, role: Role) -> list[Run]:
+    """Return the runs that made a version's content or used it, oldest first."""
+    tail = (
+        "WHERE id IN (SELECT run_id FROM artifact_runs"
+        " WHERE artifact_id = ? AND role = ?) ORDER BY id"
+    )
+    return select(db, Run, tail, row.id, role)

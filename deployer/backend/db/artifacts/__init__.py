@@ -1,1 +1,0 @@
-"""The tables of artifacts: collections, versions, their aliases and files."""

@@ -1,1 +1,0 @@
-"""The tables of runs: their rows, attempts and lines, and what has changed of them."""
