@@ -1,22 +1,21 @@
-"""JSON of clients: parsed once, with limits, to values that everything behind may rely on."""
+"""JSON from clients, parsed once and with limits, so that later code can rely on the values."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from deployer.backend.refusal import Refusal
 
 MOST_LEVELS = 100  # more than any client nests, and few enough for what walks through a value
-LARGEST_INT = 2**31 - 1  # of GraphQL
+LARGEST_INT = 2**31 - 1  # GraphQL's
 SURROGATES = ("\\ud", "\\uD")
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Parse JSON that may hold bare NaN or Infinity; refuse with 400 anything else.
+    """Parse JSON, in which NaN and Infinity are allowed; refuse anything else with 400.
 
-    Halves of surrogate pairs, which no database and no answer can hold, are replaced.
+    Lone surrogates are replaced, since UTF-8 cannot encode them.
     """
     try:
         value = json.loads(text)
@@ -31,7 +30,7 @@ def parse_json(text: str, what: str) -> Any:
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
-    """Parse a JSON object; refuse with 400 anything else."""
+    """Parse a JSON object; refuse anything else with 400."""
     value = parse_json(text, what)
     if not isinstance(value, dict):
         raise Refusal(400, f"{what} is not a JSON object")
@@ -47,20 +46,15 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 
 def _is_deep(value: Any) -> bool:
-    level = _nested([value])
+    level = [value]
     for _ in range(MOST_LEVELS):
-        if not level:
-            return False
-        level = _nested(
+        level = [
             inner
             for outer in level
+            if isinstance(outer, dict | list)
             for inner in (outer.values() if isinstance(outer, dict) else outer)
-        )
-    return bool(level)
-
-
-def _nested(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, dict | list)]
+        ]
+    return any(isinstance(one, dict | list) for one in level)
 
 
 def _too_deep(what: str) -> Refusal:
@@ -68,7 +62,7 @@ def _too_deep(what: str) -> Refusal:
 
 
 def repair(value: Any) -> Any:
-    """Replace halves of surrogate pairs in a value's texts."""
+    """Replace lone surrogates in a value's texts."""
     if isinstance(value, str):
         if value.isascii():
             return value
