@@ -1,4 +1,4 @@
-"""The public state of a data folder: its address, its key, and whether it is served."""
+"""The files by which a data folder's server and its clients find each other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
-from urllib.parse import urlsplit
 
 from deployer.errors import BackendError
 
@@ -25,23 +23,11 @@ PROBE_SECONDS = 1.0  # `is_served` holds the lock for an instant, which a starti
 OTHER_FOLDER = "name another folder: --data FOLDER"
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where the folder is, or was last, served."""
-
-    url: str
-
-    @property
-    def port(self) -> int:
-        """Return the port of the address."""
-        return urlsplit(self.url).port or 80
-
-
 class FolderLock:
-    """Holds a folder for one server; the kernel lets go of it when the process dies.
+    """Holds a folder for one process; the kernel releases it when the process dies.
 
-    The lock file has the id of the process that serves; a command that only needs the folder for
-    itself leaves it empty, and `stop_backend` does not end it.
+    A server writes its process id into the lock file. Any other command leaves the file empty, so
+    that `stop_backend` does not end it.
     """
 
     def __init__(self, data: Path, serving: bool = False) -> None:
@@ -69,7 +55,7 @@ class FolderLock:
 
 
 def make_data_folder(data: Path) -> None:
-    """Make the folder if it is not there; raises BackendError."""
+    """Make the folder if it does not exist; raises BackendError."""
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (FileExistsError, NotADirectoryError) as error:
@@ -80,7 +66,7 @@ def make_data_folder(data: Path) -> None:
 
 
 def is_served(data: Path) -> bool:
-    """Tell whether a server process holds the folder."""
+    """Return True if a process holds the folder."""
     if not (data / LOCK_FILE).exists():
         return False
     with (data / LOCK_FILE).open() as stream:  # which may be read-only
@@ -88,7 +74,7 @@ def is_served(data: Path) -> bool:
 
 
 def read_server_id(data: Path) -> int | None:
-    """Return the process id of the server that holds the folder; None if no server does."""
+    """Return the process id of the folder's server, or None if no server runs."""
     if not is_served(data):
         return None
     said = (data / LOCK_FILE).read_text()
@@ -103,13 +89,12 @@ def _try_lock(stream: TextIO, kind: int = fcntl.LOCK_EX) -> bool:
     return True
 
 
-def read_address(data: Path) -> Address | None:
-    """Return the folder's last address, or None if it was never served."""
+def read_url(data: Path) -> str | None:
+    """Return where the folder is, or was last, served; None if it never was."""
     try:
-        address = json.loads((data / ADDRESS_FILE).read_text())
+        return str(json.loads((data / ADDRESS_FILE).read_text())["url"])
     except (OSError, ValueError):
         return None
-    return Address(address["url"])
 
 
 def read_key(data: Path) -> str:
@@ -121,24 +106,23 @@ def read_key(data: Path) -> str:
 
 
 def dismiss(data: Path) -> None:
-    """Write down that nobody but a user shall serve the folder again."""
-    with contextlib.suppress(OSError):  # a full disk keeps nobody from stopping a server
+    """Note that a user stopped the server, so that no watcher starts it again."""
+    with contextlib.suppress(OSError):  # a server can be stopped even if the disk is full
         (data / DISMISSED_FILE).touch(0o600)
 
 
 def is_dismissed(data: Path) -> bool:
-    """Tell whether the folder's server was stopped by a user."""
+    """Return True if a user stopped the folder's server."""
     return (data / DISMISSED_FILE).exists()
 
 
 def recall(data: Path) -> None:
-    """Take `dismiss` back: the folder is to be served."""
+    """Undo `dismiss`."""
     with contextlib.suppress(OSError):
         (data / DISMISSED_FILE).unlink(missing_ok=True)
 
 
 def write_key(data: Path, key: str) -> None:
-    """Keep the first user's key, readable by the owner alone."""
     write_private(data / KEY_FILE, key + "\n")
 
 

@@ -79,8 +79,7 @@ def _is_own_backend(project: Project) -> bool:
 
 def embedded_url() -> str | None:
     """Return the address of this user's embedded backend if it runs; starts nothing."""
-    from deployer.backend.data_folder import is_served, read_address
+    from deployer.backend.data_folder import is_served, read_url
 
     data = backend_folder()
-    address = read_address(data)
-    return address.url if address and is_served(data) else None
+    return read_url(data) if is_served(data) else None

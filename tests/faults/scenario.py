@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from deployer.backend.data_folder import is_served, read_address, read_key
+from deployer.backend.data_folder import is_served, read_key, read_url
 from tests.faults import trainers
 from tests.faults.clock import Clock
 from tests.faults.grids import WHOLE, Grid
@@ -125,9 +125,9 @@ class Scenario:
     def client(self) -> RecordReader:
         """The way to the backend that no fault lies on."""
         data = self.state / "backend"
-        address = read_address(data)
-        assert address is not None, "the backend was never served"
-        return RecordReader(address.url, read_key(data))
+        url = read_url(data)
+        assert url is not None, "the backend was never served"
+        return RecordReader(url, read_key(data))
 
     @property
     def ended(self) -> bool:

@@ -20,9 +20,9 @@ from deployer.backend.data_folder import (
     is_served,
     make_data_folder,
     open_private,
-    read_address,
     read_key,
     read_server_id,
+    read_url,
     recall,
 )
 from deployer.backend.server.health import Health, disk_is_full, probe
@@ -114,13 +114,13 @@ def start_backend(data: Path) -> Backend:
 
 def _look(data: Path, is_new: bool) -> Backend | None:
     """Return the status of a server; None while one of our own has not said its address yet."""
-    address = read_address(data)
-    if address is None:
+    url = read_url(data)
+    if url is None:
         return None
     with waiting_for("the embedded backend to answer"):
-        health = probe(address.url)
+        health = probe(url)
     if health not in (Health.READY, Health.DISK_FULL):
-        return Backend(address.url, "", data, read_server_id(data), health)
+        return Backend(url, "", data, read_server_id(data), health)
     if not is_new:
         _check_version(data)
     return backend_status(data)
@@ -185,13 +185,13 @@ def backend_status(data: Path) -> Backend | None:
 
     A server that does not answer within a few seconds is told by its `health`.
     """
-    address = read_address(data)
-    if address is None:
+    url = read_url(data)
+    if url is None:
         return None
     process_id = read_server_id(data)
     if process_id is None:
-        return Backend(address.url, _own_entity(data), data, None)
-    return Backend(address.url, _own_entity(data), data, process_id, probe(address.url))
+        return Backend(url, _own_entity(data), data, None)
+    return Backend(url, _own_entity(data), data, process_id, probe(url))
 
 
 def revive_backend(data: Path) -> bool:

@@ -27,8 +27,8 @@ from deployer.backend.data_folder import (
     ADDRESS_FILE,
     KEY_FILE,
     FolderLock,
-    read_address,
     read_key,
+    read_url,
     recall,
     write_key,
     write_private,
@@ -279,8 +279,8 @@ def _first_name() -> str:
 
 
 def _remembered_port(data: Path) -> int:
-    address = read_address(data)
-    return address.port if address else 0
+    url = read_url(data)
+    return urlsplit(url).port or 80 if url else 0
 
 
 def _listen(host: str, port: int) -> socket.socket:
