@@ -36,8 +36,8 @@ def connect(
         if bayes:
             target.check_bayes()
         return _connect_inside(target, reading=reading)
-    from deployer.backend.data_folder import is_served
-    from deployer.backend.server.daemon import read_key, revive_backend, start_backend
+    from deployer.backend.data_folder import is_served, read_key
+    from deployer.backend.server.daemon import revive_backend, start_backend
 
     if project.known_data and not project.known_data.is_dir():
         said = f"the copy of its backend, {project.known_data}, is gone"
@@ -72,7 +72,7 @@ def _is_own_backend(project: Project) -> bool:
     """
     if project.wandb != embedded_url():
         return False
-    from deployer.backend.server.daemon import read_key
+    from deployer.backend.data_folder import read_key
 
     return project.require_key() == read_key(backend_folder())
 

@@ -8,14 +8,8 @@ from typing import Annotated
 
 import typer
 
-from deployer.backend.data_folder import KEY_FILE
-from deployer.backend.server.daemon import (
-    Backend,
-    backend_status,
-    read_key,
-    start_backend,
-    stop_backend,
-)
+from deployer.backend.data_folder import KEY_FILE, read_key
+from deployer.backend.server.daemon import Backend, backend_status, start_backend, stop_backend
 from deployer.backend.server.health import Health
 from deployer.cli.backend import backend_in_cluster as inside
 from deployer.cli.backend import backend_users
