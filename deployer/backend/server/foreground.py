@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -42,7 +43,6 @@ from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from deployer.backend.server.app import build_app
-from deployer.backend.server.clock import wall_clock
 from deployer.backend.server.gate import PORTS, Gate, Rules, is_local
 from deployer.backend.server.log import log_to_stderr
 from deployer.backend.server.slow_clients import Pace, build_protocol
@@ -54,12 +54,12 @@ logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
 MOST_FILES = 65_536
-KEPT_FILES = 64  # for the database and uploads, when clients have taken all others
+KEPT_FILES = 64  # for the database and uploads, when clients use all others
 ACCEPT_AGAIN_SECONDS = 0.1
 KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
-# EX_SOFTWARE: a Python that cannot run this program ends with 1, and is told from it by that.
-FAILED = 70
-YOUNG_OBJECTS = 100_000  # as on the command line: for a page of thousands of runs, 700 are few
+FAILED = 70  # EX_SOFTWARE; 1 is the exit code of a Python that cannot run this program
+YOUNG_OBJECTS = 100_000  # as on the command line: 700 are few for a page of thousands of runs
+CLOCK_FILE_VARIABLE = "DEPLOYER_BACKEND_CLOCK_FILE"
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 
 Settings = TypeVar("Settings", Patience, Rules, Pace)
@@ -75,20 +75,20 @@ def serve(
 ) -> None:
     """Serve the data folder until SIGTERM or SIGINT; call `on_listening` once it listens.
 
-    `port` 0 takes the port that the folder remembers, else a free one. `public_url` is where a
-    reverse proxy serves it. Raises BackendError if the folder is being served already, the port is
-    taken, or that is no address.
+    `port` 0 means the folder's last port, or a free one. `public_url` is where a reverse proxy
+    serves it. Raises BackendError if the folder is served already, the port is taken, or
+    `public_url` is invalid.
     """
     rules = _build_rules(host, public_url)
     os.umask(0o077)
     with FolderLock(data, serving=True):
         for path in data.iterdir():
-            with suppress(PermissionError):  # of another user, on a shared volume
+            with suppress(PermissionError):  # another user's, on a shared volume
                 if path.is_file():
                     path.chmod(0o600)
         recall(data)
         forget_cut_off(data)
-        now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
+        now = _now_by_file if CLOCK_FILE_VARIABLE in os.environ else time.time
         backend = Backend(data, plain, _chosen(Patience()), now)
         backend.blobs.clear_leftovers(backend.store)
         ensure_first_user(backend)
@@ -106,22 +106,29 @@ def serve(
             logger.info("stopped")
 
 
-class _Server(uvicorn.Server):
-    """A server that ends the pages' listeners before it waits for what is being answered.
+def _now_by_file() -> float:
+    """Return the time, moved by the seconds in a file, so that tests need not wait."""
+    with suppress(OSError, ValueError):
+        return time.time() + float(Path(os.environ[CLOCK_FILE_VARIABLE]).read_text())
+    return time.time()
 
-    It accepts connections itself: out of file descriptors, asyncio (until Python 3.13) starts two
-    thousand loops that accept, and logs a traceback for each.
+
+class _Server(uvicorn.Server):
+    """A server that ends the pages' event streams before it waits for running requests.
+
+    It accepts connections itself: without free file descriptors, asyncio (before Python 3.13)
+    starts two thousand accepting loops, and logs a traceback for each.
     """
 
     def __init__(self, config: uvicorn.Config, backend: Backend) -> None:
         super().__init__(config)
         self._backend = backend
         self._most = max(1, _raise_open_files() - KEPT_FILES)
-        self._accepting: list[asyncio.Task[None]] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        assert sockets
         await super().startup(sockets=[])
-        self._accepting = [asyncio.create_task(self._accept(one)) for one in sockets or []]
+        self._accepting = asyncio.create_task(self._accept(sockets[0]))
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -145,14 +152,13 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._backend.ending.set()
-        for task in self._accepting:
-            task.cancel()
-        await asyncio.gather(*self._accepting, return_exceptions=True)
+        self._accepting.cancel()
+        await asyncio.wait([self._accepting])
         await super().shutdown(sockets)
 
 
 def _raise_open_files() -> int:
-    """Raise the limit of open files as far as this user may; return it."""
+    """Raise the limit of open files as far as allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -176,14 +182,14 @@ def _build_rules(host: str, public_url: str) -> Rules:
 
 
 def _build_server(backend: Backend, rules: Rules) -> uvicorn.Server:
-    """Return the server; from now on SIGTERM ends it, also before it serves.
+    """Return the server, which SIGTERM ends from now on.
 
-    uvicorn raises the signal once more when it has ended: that must not end what comes then.
+    uvicorn raises the signal again when it has ended, which must not interrupt what follows.
     """
     config = uvicorn.Config(
         Gate(build_app(backend), rules),
         http=build_protocol(_chosen(Pace())),
-        loop="asyncio",  # what else an image has in it is not used
+        loop="asyncio",  # also in an image that has uvloop
         ws="none",
         server_header=False,
         proxy_headers=False,
@@ -219,22 +225,22 @@ def _keep_up(backend: Backend, over: threading.Event) -> None:
         for part in work:
             try:
                 part()
-            except Exception:  # one bad moment must not end the upkeep for good
+            except Exception:  # one failure must not end the upkeep
                 logger.exception("upkeep failed; trying again")
 
 
 def delete_leftovers(backend: Backend) -> None:
-    """Delete artifacts that were never completed, and bytes that no file has any more."""
+    """Delete artifacts that were never completed, and bytes that no file refers to."""
     with backend.store.transaction() as db:
         delete_abandoned(db, backend.now())
     delete_unreferenced(backend.store, backend.blobs)
 
 
 def ensure_first_user(backend: Backend) -> None:
-    """Make the folder's own user and keep their key in its 0600 file.
+    """Make the folder's first user, and keep their key in its 0600 file.
 
-    A key that a file brings (DEPLOYER_BACKEND_KEY_FILE, a Secret in a cluster) is theirs alone.
-    Raises BackendError if no SDK would accept it.
+    A key from DEPLOYER_BACKEND_KEY_FILE, such as a Secret in a cluster, replaces the keys that
+    they have. Raises BackendError if no SDK would accept it.
     """
     brought = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
     key = brought.read_text().strip() if brought.exists() else ""
@@ -264,7 +270,7 @@ def _adopt_key(backend: Backend, key: str) -> None:
 
 
 def _chosen(usual: Settings) -> Settings:
-    """Read limits and times from the environment, so that tests need not wait for minutes."""
+    """Return limits and times, changed by the environment: tests need not wait for minutes."""
     chosen = {
         field.name: type(getattr(usual, field.name))(value)
         for field in fields(usual)
@@ -285,7 +291,7 @@ def _remembered_port(data: Path) -> int:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY where the protocol says TCP, and else each answer waits for 40 ms.
+    # asyncio sets TCP_NODELAY if the protocol is TCP. Without it, each answer takes 40 ms more.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
