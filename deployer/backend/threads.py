@@ -1,6 +1,6 @@
-"""Threads for slow work, of which a key has a share: whoever floods the server waits for himself.
+"""Threads for slow work, of which each key has a share: a flood delays its own key alone.
 
-Python runs one thread at a time, so that a key with more of them would not be answered any sooner.
+Python runs one thread at a time, so a key with more of them would not be answered sooner.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from starlette.requests import Request
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-SHARE = 4  # of one key; asyncio has five threads where there is one core, starlette forty
+SHARE = 4  # of one key; asyncio has five threads on one core, starlette forty
 READING, ANSWERING = "reading", "answering"
 
-# Those in use alone, by what the threads do and the key.
+# By what the threads do and the key; only those in use.
 _shares: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
 
 
 async def answer_in_thread(
     http: Request, work: Callable[P, Result], *arguments: P.args, **named: P.kwargs
 ) -> Result:
-    """Do `work` in a thread, once the request's key has less than its share of them."""
+    """Do `work` in a thread, as soon as the request's key uses less than its share of them."""
     async with _find_share(ANSWERING, http):
         return await run_in_threadpool(work, *arguments, **named)
 
@@ -36,7 +36,7 @@ async def answer_in_thread(
 async def read_in_thread(
     http: Request, work: Callable[P, Result], *arguments: P.args, **named: P.kwargs
 ) -> Result:
-    """Do the same in other threads: slow answers keep no agent from its heartbeat."""
+    """Do the same in other threads, so that slow answers delay no agent's heartbeat."""
     async with _find_share(READING, http):
         return await asyncio.to_thread(work, *arguments, **named)
 
@@ -46,7 +46,7 @@ def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
 
 
 def find_asker(headers: Headers) -> str:
-    """Return the key, or the session, that a request is counted for."""
+    """Return the key, or the session, for which a request is counted."""
     _, _, value = headers.get("authorization", "").partition(" ")
     try:
         return base64.b64decode(value).decode().partition(":")[2] or headers.get("cookie", "")

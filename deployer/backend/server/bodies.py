@@ -1,4 +1,4 @@
-"""What a request brings: a JSON object, of no more than W&B's clients ever send."""
+"""Bodies of requests: JSON objects, no bigger than W&B's clients send them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request as HttpRequest
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal
 
-# The SDK sends a run's stream in pieces of some megabytes; bigger bytes go as files.
+# The SDK sends a run's stream in pieces of some megabytes, and anything bigger as a file.
 MOST_BYTES = 64 * 1024 * 1024
 STRANGERS_BYTES = 64 * 1024
 GZIP = 16 + zlib.MAX_WBITS
@@ -20,13 +20,13 @@ GZIP = 16 + zlib.MAX_WBITS
 
 @dataclass(frozen=True)
 class Body:
-    """The bytes of a request, packed or not."""
+    """The bytes of a request, compressed or not."""
 
     content: bytes
     packed: bool
 
     def parse(self) -> dict[str, Any]:
-        """Return the JSON object; refuse with 413 what is too big unpacked, with 400 the rest."""
+        """Return the JSON object; refuse one that is too big with 413, anything else with 400."""
         content = _unpack(self.content) if self.packed else self.content
         try:
             return parse_object(content.decode() or "{}", "the body")
@@ -35,9 +35,9 @@ class Body:
 
 
 async def receive(http: HttpRequest, admit: Callable[[], Awaitable[object]]) -> Body:
-    """Return the body; refuse with 413 what is too big.
+    """Return the body; refuse one that is too big with 413.
 
-    `admit` refuses strangers, of whom no more than a little is read.
+    `admit` refuses strangers before more than a few bytes of theirs are kept.
     """
     announced = http.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > MOST_BYTES:

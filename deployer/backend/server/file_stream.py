@@ -1,7 +1,7 @@
 """The SDK's file stream: history, events, console, summary, and how a run ends.
 
-Every chunk may come twice, and late. A missing run is 404 for good; anything passing is 503 or
-507, because the SDK gives a stream up for ever on a refusal below 500.
+Every chunk may arrive twice, and late. A missing run is 404; a transient failure is 503 or 507,
+because the SDK gives up a stream for ever on a refusal below 500.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from deployer.backend.scheduling.lifecycle import Cause, judge_announcement, jud
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of
 
 SUMMARY_FILE = "wandb-summary.json"
-# A supervisor adds it to `preempting`, with the cause: this attempt is over even if the trainer
+# A supervisor adds it, with the cause, to `preempting`: the attempt is over even if the trainer
 # exits with 0.
 INTERRUPTED_MARK = "deployerInterrupted"
-# It adds it to an exit record which it found beside a process that was gone.
+# A supervisor adds it to an exit record that it found after the process was gone.
 UNSEEN_MARK = "deployerExitUnseen"
 
 
@@ -33,8 +33,8 @@ UNSEEN_MARK = "deployerExitUnseen"
 class Chunk:
     """A piece of a run's stream.
 
-    `files` has offset and lines of each file; `said_end` is whether the chunk says if the run has
-    ended; `interrupted` is the cause that a supervisor names.
+    `files` has offset and lines of each file. `said_end` is True if the chunk says whether the run
+    has ended. `interrupted` is the cause that a supervisor names.
     """
 
     files: Mapping[str, tuple[int, list[str]]]
@@ -47,7 +47,7 @@ class Chunk:
 
 
 def parse_chunk(body: Mapping[str, Any]) -> Chunk:
-    """Return a chunk; refuse with 400 a body of another form."""
+    """Return a chunk; refuse a body of another form with 400."""
     files = body.get("files") or {}
     if not isinstance(files, dict):
         raise Refusal(400, "the stream's files are not a JSON object")
@@ -94,9 +94,9 @@ def apply_chunk(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> dic
 
 
 def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
-    """Take a run back that was only silent, or whose exit record is late, if nobody has it yet.
+    """Reopen a run that was only silent, or whose exit record is late, unless it was reassigned.
 
-    A supervisor may say late that a run was killed which seemed to have failed before it began.
+    A supervisor may report late that a run was killed which seemed to have failed before it began.
     """
     believed: tuple[Cause, ...] = ("node", "signal") if ended else ("node",)
     if ended and announced:

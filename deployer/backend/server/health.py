@@ -1,4 +1,4 @@
-"""The health of a backend, asked over HTTP with a time-out of a few seconds."""
+"""The health of a backend, asked over HTTP with a timeout of a few seconds."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from enum import StrEnum
 from pathlib import Path
 
 PROBE_SECONDS = 3.0
-ROOM_BYTES = 1 << 20  # with less, the next write finds none
+ROOM_BYTES = 1 << 20  # with less, the next write may fail
 
 
 class Health(StrEnum):
-    """What a server says of itself, or what its silence says."""
+    """What a server reports, or what a failed request shows."""
 
     READY = "ready"
     DISK_FULL = "disk full"
-    HUNG = "hung"  # it takes connections and answers none
-    AWAY = "away"  # nobody takes connections
+    HUNG = "hung"  # it accepts connections and does not answer
+    AWAY = "away"  # no process accepts connections
 
 
 def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
-    """Ask the server at an address how it is."""
-    # A proxy of the user's environment cannot reach this machine's own addresses.
+    """Ask the server at an address for its health."""
+    # A proxy from the user's environment cannot reach this machine's own addresses.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/healthz", timeout=seconds) as reply:
@@ -39,7 +39,7 @@ def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
 
 
 def disk_is_full(folder: Path) -> bool:
-    """Tell whether there is no room where a folder is."""
+    """Return True if the disk of a folder is full."""
     try:
         disk = os.statvfs(folder)
     except OSError:

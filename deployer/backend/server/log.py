@@ -1,4 +1,4 @@
-"""The log of a server: as text, or as lines of JSON for those who gather logs."""
+"""The log of a server: as text, or as lines of JSON for log collectors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ MOST_KNOWN = 1000
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line: time, level, logger, message, and what was raised."""
+    """Writes a record as one line: time, level, logger, message and exception."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -28,14 +27,13 @@ class JsonLines(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Passes the same message once in some seconds, with how often it was left out before."""
+    """Passes a repeated message once in ten seconds, with the number of its omitted repeats."""
 
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if a record is to be written."""
         said = record.getMessage()
         kind = (said, repr(record.exc_info and record.exc_info[1]))
         begun, left_out = self._known.get(kind, (-SAME_SECONDS, 0))
@@ -51,9 +49,9 @@ class Seldom(logging.Filter):
 
 
 def log_to_stderr(as_json: bool = False, only: bool = False) -> logging.Handler:
-    """Have what this process logs written to stderr, `only` so: as JSON all, as text errors.
+    """Log to stderr, and to nothing else with `only`: JSON from level INFO, text from WARNING.
 
-    Returns the handler that does so until it is removed.
+    Returns the handler, which the caller may remove.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
