@@ -47,8 +47,15 @@ def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
 
 def find_asker(headers: Headers) -> str:
     """Return the key, or the session, for which a request is counted."""
-    _, _, value = headers.get("authorization", "").partition(" ")
-    try:
-        return base64.b64decode(value).decode().partition(":")[2] or headers.get("cookie", "")
-    except ValueError:
+    return find_key(headers) or headers.get("cookie", "")
+
+
+def find_key(headers: Headers) -> str:
+    """Return the key of `Authorization: Basic base64("api:" + key)`, or of a bearer token."""
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
         return value
+    try:
+        return base64.b64decode(value).decode().partition(":")[2]
+    except ValueError:
+        return ""

@@ -7,7 +7,6 @@ reads does so in a thread, from a snapshot.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import secrets
 import sqlite3
@@ -47,7 +46,7 @@ from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.monitoring import Monitor, Timing
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
-from deployer.backend.threads import answer_in_thread, read_in_thread
+from deployer.backend.threads import answer_in_thread, find_key, read_in_thread
 from deployer.backend.web.routes import build_page_routes
 
 logger = logging.getLogger(__name__)
@@ -158,7 +157,8 @@ class Surface:
     async def copy(self, http: HttpRequest) -> Response:
         """Send all that there is to the owner of the data folder, whose key lies in it."""
         owner = await run_in_threadpool(read_key, self.backend.folder)
-        if self.backend.plain or not secrets.compare_digest(_key(http).encode(), owner.encode()):
+        key = find_key(http.headers)
+        if self.backend.plain or not secrets.compare_digest(key.encode(), owner.encode()):
             raise Refusal(403, "only the backend's own user may copy it")
         stream = stream_copy(self.backend.folder, self.backend.blobs)
         # The first block comes once the database is copied: until then a failure has a status.
@@ -186,7 +186,7 @@ class Surface:
     def caller(self, http: HttpRequest) -> Caller:
         """Return whose key the request has; refuse with 401 if nobody's."""
         with self.backend.store.snapshot() as db:
-            caller = find_caller(db, _key(http))
+            caller = find_caller(db, find_key(http.headers))
         if caller is None:
             raise Refusal(401, "the API key is not valid for this server")
         return caller
@@ -220,17 +220,6 @@ def _undoing(work: Callable[[float], Response], waited: float) -> Callable[[Conn
 def _reply(answer: Reply) -> Response:
     status, body = answer
     return JSONResponse(body, status_code=status)
-
-
-def _key(http: HttpRequest) -> str:
-    """Return the key of `Authorization: Basic base64("api:" + key)`, or of a bearer token."""
-    scheme, _, value = http.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return value
-    try:
-        return base64.b64decode(value).decode().partition(":")[2]
-    except ValueError:
-        return ""
 
 
 def _base_url(http: HttpRequest) -> str:

@@ -6,7 +6,6 @@ Referer and no proxy. A script of the log-in page takes it out of the address an
 
 from __future__ import annotations
 
-import base64
 import html
 from urllib.parse import parse_qs, quote
 
@@ -23,6 +22,7 @@ from deployer.backend.db.users.sessions import (
 )
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
+from deployer.backend.threads import find_key
 from deployer.backend.web.forms import read_form
 from deployer.backend.web.links import LINK_SECONDS, Links
 from deployer.page.assets import Assets
@@ -97,7 +97,7 @@ class SignIn:
 
     def make_link(self, http: HttpRequest) -> Response:
         """Answer the owner of a key with a code that signs in once."""
-        key = _key_of(http)
+        key = find_key(http.headers)
         with self.backend.store.snapshot() as db:
             caller = find_caller(db, key)
         if caller is None:
@@ -149,14 +149,6 @@ class SignIn:
 def _cookie_name(http: HttpRequest) -> str:
     """Return a name of this port's own: cookies do not tell the ports of one host apart."""
     return f"deployer-{http.url.port or http.url.scheme}"
-
-
-def _key_of(http: HttpRequest) -> str:
-    _, _, value = http.headers.get("authorization", "").partition(" ")
-    try:
-        return base64.b64decode(value).decode().partition(":")[2]
-    except ValueError:
-        return ""
 
 
 def _next_path(http: HttpRequest) -> str:
