@@ -123,7 +123,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, backend: Backend) -> None:
         super().__init__(config)
         self._backend = backend
-        self._most = max(1, _raise_open_files() - KEPT_FILES)
+        self._most = max(1, _limit_open_files() - KEPT_FILES)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets
@@ -157,14 +157,12 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _raise_open_files() -> int:
-    """Raise the limit of open files as far as allowed; return it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+def _limit_open_files() -> int:
+    """Set the limit of open files as high as allowed; return it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 def _build_rules(host: str, public_url: str) -> Rules:
