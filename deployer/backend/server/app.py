@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from deployer.backend.data_folder import read_key
@@ -42,7 +42,6 @@ from deployer.backend.scheduling.dispatch import MODEL_SECONDS
 from deployer.backend.scheduling.suggestions import NotReady
 from deployer.backend.server.bodies import Body, receive
 from deployer.backend.server.file_stream import Chunk, apply_chunk, parse_chunk
-from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.monitoring import Monitor, Timing
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
@@ -61,10 +60,10 @@ def build_app(backend: Backend) -> Starlette:
     return Starlette(
         middleware=[Middleware(Timing, monitor)],
         routes=[
-            Route("/healthz", surface.health),
+            Route("/healthz", monitor.health),
             Route("/readyz", monitor.ready),
             Route("/metrics", monitor.figures),
-            Route("/ready", surface.health),
+            Route("/ready", monitor.health),
             Route("/graphql", surface.graphql, methods=["POST"]),
             Route("/deployer/copy", surface.copy),
             Route(
@@ -102,11 +101,6 @@ class Surface:
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.schema = GraphQL(backend.plain)
-
-    async def health(self, _: HttpRequest) -> Response:
-        """Answer that the server is there, and whether it finds room to write."""
-        full = self.backend.store.full or disk_is_full(self.backend.folder)
-        return PlainTextResponse(Health.DISK_FULL if full else "ok")
 
     async def graphql(self, http: HttpRequest) -> Response:
         """Answer a GraphQL request."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-import urllib.error
 import urllib.request
 from enum import StrEnum
+from http.client import HTTPException
 from pathlib import Path
 
 PROBE_SECONDS = 3.0
@@ -29,12 +28,9 @@ def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
     try:
         with opener.open(f"{url}/healthz", timeout=seconds) as reply:
             said = reply.read().decode()
-    except TimeoutError:
-        return Health.HUNG
-    except urllib.error.URLError as error:
-        return Health.HUNG if isinstance(error.reason, TimeoutError) else Health.AWAY
-    except (OSError, ValueError, http.client.HTTPException):
-        return Health.AWAY
+    except (OSError, ValueError, HTTPException) as error:
+        reason = getattr(error, "reason", error)  # of a URLError
+        return Health.HUNG if isinstance(reason, TimeoutError) else Health.AWAY
     return Health.DISK_FULL if said == Health.DISK_FULL else Health.READY
 
 

@@ -1,6 +1,6 @@
-"""What operators watch: readiness (`/readyz`) and metrics for Prometheus (`/metrics`).
+"""What operators watch: health (`/healthz`), readiness (`/readyz`), metrics (`/metrics`).
 
-Neither needs a key: they contain counts and seconds, no name of a user, project or run.
+None needs a key: they contain counts and seconds, no name of a user, project or run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.server.health import disk_is_full
+from deployer.backend.server.health import Health, disk_is_full
 
 # The first part of a request's path; any other counts as `other`.
 KINDS = ("graphql", "files", "upload", "download", "artifactsV2", "api")
@@ -42,6 +42,13 @@ class Monitor(Collector):
             buckets=SECONDS,
         )
 
+    async def health(self, _: HttpRequest) -> Response:
+        """Answer at once, without a thread, and say whether there is room to write."""
+        return PlainTextResponse(Health.DISK_FULL if self._disk_is_full() else "ok")
+
+    def _disk_is_full(self) -> bool:
+        return self._backend.store.full or disk_is_full(self._backend.folder)
+
     def ready(self, _: HttpRequest) -> Response:
         """Answer with a line for each part of the backend; 503 if one does not work."""
         found = self._examine()
@@ -51,7 +58,6 @@ class Monitor(Collector):
 
     def _examine(self) -> dict[str, str]:
         store = self._backend.store
-        full = store.full or disk_is_full(self._backend.folder)
         try:
             with store.snapshot() as db:
                 db.execute("SELECT 1 FROM users LIMIT 1").fetchone()
@@ -60,7 +66,8 @@ class Monitor(Collector):
         else:
             database = "ok" if store.writing else "its writer has ended"
         search = "ok" if self._backend.search.alive else "its process was killed"
-        return {"database": database, "disk": "full" if full else "ok", "search": search}
+        disk = "full" if self._disk_is_full() else "ok"
+        return {"database": database, "disk": disk, "search": search}
 
     def figures(self, _: HttpRequest) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
