@@ -91,7 +91,7 @@ def serve(
         now = _now_by_file if CLOCK_FILE_VARIABLE in os.environ else time.time
         backend = Backend(data, plain, _chosen(Patience()), now)
         backend.blobs.clear_leftovers(backend.store)
-        ensure_first_user(backend)
+        _ensure_first_user(backend)
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
         write_private(data / ADDRESS_FILE, json.dumps({"url": url}))
@@ -217,7 +217,7 @@ def _keep_up(backend: Backend, over: threading.Event) -> None:
     work = (
         partial(end_silent_runs, backend),
         EarlyTermination(backend).stop_poor_runs,
-        partial(delete_leftovers, backend),
+        partial(_delete_leftovers, backend),
     )
     while not over.wait(UPKEEP_SECONDS):
         for part in work:
@@ -227,44 +227,35 @@ def _keep_up(backend: Backend, over: threading.Event) -> None:
                 logger.exception("upkeep failed; trying again")
 
 
-def delete_leftovers(backend: Backend) -> None:
+def _delete_leftovers(backend: Backend) -> None:
     """Delete artifacts that were never completed, and bytes that no file refers to."""
     with backend.store.transaction() as db:
         delete_abandoned(db, backend.now())
     delete_unreferenced(backend.store, backend.blobs)
 
 
-def ensure_first_user(backend: Backend) -> None:
+def _ensure_first_user(backend: Backend) -> None:
     """Make the folder's first user, and keep their key in its 0600 file.
 
     A key from DEPLOYER_BACKEND_KEY_FILE, such as a Secret in a cluster, replaces the keys that
     they have. Raises BackendError if no SDK would accept it.
     """
-    brought = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
-    key = brought.read_text().strip() if brought.exists() else ""
-    if key:
-        _adopt_key(backend, key)
-    there = (backend.folder / KEY_FILE).exists()
-    with backend.store.transaction() as db:
-        if there and list_present_users(db):
-            return
-        key = read_key(backend.folder) if there else new_key()
-        create_user(db, _first_name(), key, backend.now())
-        write_key(backend.folder, key)  # if this is undone, the next start takes the file's key
-
-
-def _adopt_key(backend: Backend, key: str) -> None:
+    file = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
+    given = file.read_text().strip() if file.exists() else ""
     held = read_key(backend.folder) if (backend.folder / KEY_FILE).exists() else ""
+    key = given or held or new_key()
     try:
         with backend.store.transaction() as db:
             first = find_caller(db, held) or find_caller(db, key)
-            if first is None:
+            if first and given:
+                add_key(db, first.user.name, given, backend.now(), only=True)
+            elif first is None and (given or not held or not list_present_users(db)):
                 create_user(db, _first_name(), key, backend.now())
-            else:
-                add_key(db, first.user.name, key, backend.now(), only=True)
+                write_key(backend.folder, key)  # if this is undone, the next start takes this key
     except ValueError as error:
         raise BackendError(str(error), f"{KEY_FILE_VARIABLE} names the key's file") from error
-    write_key(backend.folder, key)  # after the database: cut off here, the next start goes on
+    if given:
+        write_key(backend.folder, given)  # after the database: cut off here, the next start goes on
 
 
 def _chosen(usual: Settings) -> Settings:
