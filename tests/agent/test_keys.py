@@ -40,11 +40,11 @@ with wandb.init() as run:
 """
 
 
-def rotate(backend: ServedBackend, *only: str) -> str:
-    """Give the backend's user another key; with "--only", it is the only one that counts."""
+def add_key(backend: ServedBackend) -> str:
+    """Give the backend's user another key."""
     key = secrets.token_hex(20)
-    words = ("backend", "user", "key", backend.entity, "--key-stdin", "--data", str(backend.data))
-    done = run_forked([*words, *only], backend.data, os.environ, f"{key}\n")
+    words = ("backend", "user", "add", backend.entity, "--key-stdin", "--data", str(backend.data))
+    done = run_forked(words, backend.data, os.environ, f"{key}\n")
     assert done.returncode == 0, done.stderr
     return key
 
@@ -70,7 +70,7 @@ def test_rotated_key_counts_from_the_next_run_on(bench: Bench, tmp_path: Path) -
     log = supervised.folder / "log"
     said = "Waiting for runs to end"
     before = log.read_text().count(said)
-    new = rotate(bench.backend)
+    new = add_key(bench.backend)
     file.write_text(new + "\n")
     wait_for(lambda: log.read_text().count(said) > before, "the agent's last run")
     bench.release()

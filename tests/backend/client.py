@@ -10,6 +10,8 @@ from typing import Any
 import requests  # noqa: TID251 - a test is a client of its own
 import yaml
 
+from deployer.wandb_api import accounts
+from deployer.wandb_api import client as wandb_client
 from tests.conftest import ServedBackend
 
 UPSERT_SWEEP = """
@@ -50,6 +52,11 @@ query Sweep($project: String!, $sweep: String!) { project(name: $project) {
     runs { edges { node { id name state exitcode config } } }
     agents { edges { node { id name host state totalRuns } } } } } }
 """
+
+
+def add_user(backend: ServedBackend, name: str, key: str) -> None:
+    """Have the backend's own user add another, or a key of another."""
+    accounts.add_user(wandb_client.Client(backend.url, backend.key), name, key)
 
 
 @dataclass(frozen=True)

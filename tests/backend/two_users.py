@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.backend.db.accounts import hash_key, key_id_of
 from deployer.backend.db.rows import Connection
-from deployer.backend.server.users import add_user, identify
 from tests.backend.artifact_client import MANIFEST, ArtifactClient, md5_of, put
-from tests.backend.client import Client, grid
+from tests.backend.client import Client, add_user, grid
 from tests.conftest import ServedBackend
 
 SECRET = "kestrel"  # in each thing that ann made, and in no name of one
@@ -84,7 +84,7 @@ def make_world(backend: ServedBackend) -> World:
     )["createArtifactManifest"]["artifactManifest"]  # fmt: skip
     other = ann.create_sweep(grid(x=[1, 2]))
     eve_name, eve_key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
-    add_user(backend.data, eve_name, eve_key)
+    add_user(backend, eve_name, eve_key)
     eve = Client(ann.url, eve_key, eve_name, PROJECT)
     eve.ask("mutation M($n: String!) { upsertModel(input: {name: $n}) { inserted } }", n=PROJECT)
     names = {
@@ -92,7 +92,7 @@ def make_world(backend: ServedBackend) -> World:
         "collection": COLLECTION, "alias": ALIAS, "client_id": client_id, "pending": pending,
         "manifest": manifest["id"], "upload": upload, "agent_id": worker, "md5": md5_of(BYTES),
         "hex": hashlib.md5(BYTES).hexdigest(), "agent_name": "gardener", "eve": eve_name,
-        "eve_key_id": identify(eve_key), "new_key": secrets.token_hex(20),
+        "eve_key_id": key_id_of(hash_key(eve_key)), "new_key": secrets.token_hex(20),
     }  # fmt: skip
     return World(ann, eve, {**names, **_read_ids(ann, names)}, _agent_of(ann, other, "weeder"))
 

@@ -89,11 +89,8 @@ backend open
 backend copy
 backend user add u
 backend user list
-backend user key u
-backend user keys u
-backend user rotate u k
-backend user revoke u k
 backend user remove u
+backend user remove u k
 """
 WANDB = f"""
 up grid.yaml -y

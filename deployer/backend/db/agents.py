@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.rows import Connection, Row, insert, select
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.db.users.accounts import Caller
 
 
 @dataclass(frozen=True)

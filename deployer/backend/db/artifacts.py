@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import (
     Connection,
@@ -25,7 +26,6 @@ from deployer.backend.db.rows import (
     select_one,
 )
 from deployer.backend.db.runs import Run, may_write
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal
 
 Role = Literal["output", "input"]

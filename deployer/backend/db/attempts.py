@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.lines import last_step
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import Connection, Record, change, find, find_all, select, select_one
 from deployer.backend.db.runs import Run, insert_assigned, insert_run
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.db.users.accounts import Caller
 
 FINISHED = "finished"
 # Its rows and its exit record have come, but its process was then killed, or nobody saw it end.

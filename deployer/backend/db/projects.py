@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.rows import Connection, Row, find, find_all, get, insert
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal, not_found
 
 DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody named

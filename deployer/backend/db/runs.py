@@ -11,11 +11,11 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import Connection, Row, find, insert
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.parsing import read_object
 from deployer.backend.refusal import Refusal, not_found
 

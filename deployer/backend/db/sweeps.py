@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import yaml
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import Connection, Row, change, find, insert, select, select_one
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.parsing import LARGEST_INT, MOST_LEVELS, repair
 from deployer.backend.refusal import Refusal
 from deployer.sweeps.metrics import metric_goal, metric_name

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.backend.db.accounts import list_users
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import Connection, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
-from deployer.backend.db.users.accounts import list_users
 from deployer.backend.graphql.fields import Fields, run_fields
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import (

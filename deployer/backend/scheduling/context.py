@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.store import DATABASE, Store
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.presence import Presence

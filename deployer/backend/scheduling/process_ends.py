@@ -5,12 +5,12 @@ Of a run that has not come to `wandb.init`, nobody else tells an exit code or wh
 
 from __future__ import annotations
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.agents import end_agents
 from deployer.backend.db.attempts import find_attempt, note_process_end, reopen_attempt
 from deployer.backend.db.lines import clear_lines, write_lines
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import Run
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Outcome
 from deployer.backend.scheduling.run_endings import end_run

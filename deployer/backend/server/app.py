@@ -24,10 +24,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from deployer.backend.data_folder import read_key
+from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import Run, check_writer, get_run
-from deployer.backend.db.users.accounts import Caller, find_caller
 from deployer.backend.graphql.schema import (
     GraphQL,
     Question,

@@ -210,8 +210,8 @@ def _wait_until_free(data: Path) -> bool:
 
 def _own_entity(data: Path) -> str:
     """Return the user of the folder's key, from a database of any version."""
+    from deployer.backend.db.accounts import hash_key
     from deployer.backend.db.store import DATABASE, read_only
-    from deployer.backend.db.users.accounts import hash_key
 
     question = "SELECT name FROM users JOIN keys ON keys.user_id = users.id WHERE keys.hash = ?"
     try:

@@ -34,9 +34,14 @@ from deployer.backend.data_folder import (
     write_key,
     write_private,
 )
+from deployer.backend.db.accounts import (
+    create_user,
+    find_caller,
+    list_present_users,
+    new_key,
+    replace_keys,
+)
 from deployer.backend.db.artifacts import delete_abandoned
-from deployer.backend.db.users.accounts import create_user, find_caller, list_present_users, new_key
-from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
@@ -238,7 +243,7 @@ def _ensure_first_user(backend: Backend) -> None:
     """Make the folder's first user, and keep their key in its 0600 file.
 
     A key from DEPLOYER_BACKEND_KEY_FILE, such as a Secret in a cluster, replaces the keys that
-    they have. Raises BackendError if no SDK would accept it.
+    they have, if it is another than before. Raises BackendError if no SDK would accept it.
     """
     file = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
     given = file.read_text().strip() if file.exists() else ""
@@ -247,8 +252,8 @@ def _ensure_first_user(backend: Backend) -> None:
     try:
         with backend.store.transaction() as db:
             first = find_caller(db, held) or find_caller(db, key)
-            if first and given:
-                add_key(db, first.user.name, given, backend.now(), only=True)
+            if first and given not in ("", held):
+                replace_keys(db, first.user.name, given, backend.now())
             elif first is None and (given or not held or not list_present_users(db)):
                 create_user(db, _first_name(), key, backend.now())
                 write_key(backend.folder, key)  # if this is undone, the next start takes this key

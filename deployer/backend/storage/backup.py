@@ -28,10 +28,9 @@ from deployer.backend.data_folder import (
     read_key,
     write_key,
 )
+from deployer.backend.db.accounts import find_caller, new_key, replace_keys
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.store import DATABASE, Store, read_only
-from deployer.backend.db.users.accounts import find_caller, new_key
-from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder
 from deployer.backend.storage.copy_proof import (
@@ -186,7 +185,7 @@ def _give_key(fresh: Path, key: str) -> None:
         first = find_caller(db, read_key(fresh))
         if first is None:
             raise BackendError("the backend's key was changed while it was copied", AGAIN)
-        add_key(db, first.user.name, key, time.time(), only=True)
+        replace_keys(db, first.user.name, key, time.time())
     write_key(fresh, key)
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import (
     LATEST,
     Alias,
@@ -22,7 +23,6 @@ from deployer.backend.db.files import list_artifact_files
 from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.db.runs import Run
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
 from deployer.sweeps.configurations import flatten_configuration
 from deployer.wandb_api.model import parse_json

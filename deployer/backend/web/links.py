@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deployer.backend.db.users.accounts import hash_key
+from deployer.backend.db.accounts import hash_key
 
 LINK_SECONDS = 15 * 60
 MOST_LINKS = 1000

@@ -13,12 +13,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from deployer.backend.db.users.accounts import Caller, find_caller, hash_key
-from deployer.backend.db.users.sessions import (
+from deployer.backend.db.accounts import (
     SESSION_SECONDS,
+    Caller,
     begin_session,
     caller_of_session,
     end_session,
+    find_caller,
+    hash_key,
 )
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend

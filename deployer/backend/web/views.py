@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.db.projects import Project, get_project, list_projects
 from deployer.backend.db.rows import Connection, find, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.artifacts import (

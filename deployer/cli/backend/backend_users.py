@@ -5,204 +5,124 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.backend.server import users
+from deployer.backend.data_folder import KEY_FILE, read_key
+from deployer.backend.db.accounts import hash_key, key_id_of, new_key
+from deployer.backend.server.daemon import start_backend
 from deployer.cli.backend.backend_in_cluster import choose_config
 from deployer.cli.backend.backend_options import DataOption, ExecutorOption, choose_folder
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption
-from deployer.config.project import Project
-from deployer.executors.registry import find_target
+from deployer.errors import WandbError
+from deployer.launch.server import connect
 from deployer.wandb_api import accounts
 from deployer.wandb_api.client import Client
 
 app = make_app("Manage the backend's users.")
 
-UserArgument = Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")]
-KeyIdArgument = Annotated[
-    str, typer.Argument(metavar="KEY-ID", help="As deployer backend user keys lists it.")
-]
-KeyStdinOption = Annotated[
-    bool,
-    typer.Option(
-        "--key-stdin",
-        help="Read the key from stdin: 40 characters or more; left out: make one and show it once.",
-    ),
-]
-
 
 @app.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
-    key_stdin: KeyStdinOption = False,
-    data: DataOption = None,
-    on: ExecutorOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Add a user with an entity of their own, also while the backend runs."""
-    key = _choose_key(key_stdin)
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            accounts.add_user(client, name, key)
-    else:
-        users.add_user(choose_folder(data), name, key)
-    say(f"added user {name}")
-    _show_key(name, "added", key, key_stdin, output)
-
-
-@app.command("key")
-def add_key(
-    name: UserArgument,
-    key_stdin: KeyStdinOption = False,
+    key_stdin: Annotated[
+        bool,
+        typer.Option(
+            "--key-stdin",
+            help="Read the key from stdin: 40 characters or more; left out: make one, shown once.",
+        ),
+    ] = False,
     label: Annotated[
         str, typer.Option("--label", metavar="TEXT", help="What the key is for, as it is listed.")
     ] = "",
-    only: Annotated[
-        bool, typer.Option("--only", help="Refuse the user's other keys from now on.")
-    ] = False,
     data: DataOption = None,
     on: ExecutorOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Give a user another key; the others stay valid unless --only is given."""
-    key = _choose_key(key_stdin)
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            accounts.add_user_key(client, name, key, only, label)
-    else:
-        users.add_user_key(choose_folder(data), name, key, only, label)
-    say(f"added a key of {name}; the others are refused" if only else f"added a key of {name}")
-    _show_key(name, "key-added", key, key_stdin, output)
+    """Add a user with an entity of their own, or one more key of a user who is there.
 
-
-@app.command("keys")
-def list_keys(
-    name: UserArgument,
-    data: DataOption = None,
-    on: ExecutorOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """List a user's keys by id, label and time; the keys themselves nobody can read."""
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            rows = [(k.id, k.label, k.created) for k in accounts.list_user_keys(client, name)]
-    else:
-        found = users.list_user_keys(choose_folder(data), name)
-        rows = [(key.key_id, key.label, key.created) for key in found]
+    The other keys of the user stay valid.
+    """
+    key = sys.stdin.readline().strip() if key_stdin else new_key()
+    key_id = key_id_of(hash_key(key))
+    with _refused("deployer backend user add --help"):
+        client = _reach(on, data)
+        accounts.add_user(client, name, key, label)
+        keys = accounts.list_users(client)[name]
+    is_new = len(keys) == 1
+    shown = {} if key_stdin else {"key": key}
     if output is Output.JSON:
-        keys = [dict(zip(("id", "label", "created"), row, strict=True)) for row in rows]
-        show_json({"user": name, "keys": keys})
+        state = "added" if is_new else "key-added"
+        show_json({"user": name, "state": state, "id": key_id, **shown})
         return
-    show_table(("KEY-ID", "LABEL", "CREATED"), rows)
-
-
-@app.command("rotate")
-def rotate(
-    name: UserArgument,
-    key_id: KeyIdArgument,
-    key_stdin: KeyStdinOption = False,
-    data: DataOption = None,
-    on: ExecutorOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Put a new key in the place of an old one, which is refused from now on."""
-    key = _choose_key(key_stdin)
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            accounts.rotate_user_key(client, name, key_id, key)
-    else:
-        users.rotate_user_key(choose_folder(data), name, key_id, key)
-    say(f"key {key_id} of {name} is refused; {users.identify(key)} is in its place")
-    _show_key(name, "key-rotated", key, key_stdin, output)
-
-
-@app.command("revoke")
-def revoke(
-    name: UserArgument,
-    key_id: KeyIdArgument,
-    data: DataOption = None,
-    on: ExecutorOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Refuse one key of a user from now on; who signed in with it is signed out."""
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            accounts.revoke_user_key(client, name, key_id)
-    else:
-        users.revoke_user_key(choose_folder(data), name, key_id)
-    say(f"key {key_id} of {name} is refused")
-    if output is Output.JSON:
-        show_json({"user": name, "state": "key-revoked", "id": key_id})
+    say(f"added user {name}" if is_new else f"added key {key_id} of {name}, who has {len(keys)}")
+    if shown:
+        say(f"the key, id {key_id}, is shown this once:")
+        show(key)
 
 
 @app.command("list")
 def list_(
     data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the users, the backend's own first."""
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            names = accounts.list_users(client)
-    else:
-        names = users.list_user_names(choose_folder(data))
+    """List the users and their keys, the backend's own user first.
+
+    A key has an id, a label and a time; the key itself nobody can read.
+    """
+    users = accounts.list_users(_reach(on, data))
     if output is Output.JSON:
-        show_json({"users": names})
+        named = [{"name": name, "keys": list(map(vars, keys))} for name, keys in users.items()]
+        show_json({"users": named})
         return
-    for name in names:
-        show(name)
+    rows = [(name, key.id, key.label, key.created) for name, keys in users.items() for key in keys]
+    show_table(("USER", "KEY-ID", "LABEL", "CREATED"), rows)
 
 
 @app.command("remove")
 def remove(
-    name: UserArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
+    key_id: Annotated[
+        str | None,
+        typer.Argument(metavar="KEY-ID", help="As deployer backend user list shows it."),
+    ] = None,
     data: DataOption = None,
     on: ExecutorOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Refuse all keys of a user, their agents' too; what they made stays.
+    """Refuse all keys of a user, their agents' too, or one key; what they made stays.
 
-    Adding the user again brings it back.
+    Who signed in with it is signed out. Adding a user again brings back what they made.
     """
-    if config := choose_config(on, data):
-        with _reach(config) as client:
-            accounts.remove_user(client, name)
+    with _refused("deployer backend user list"):
+        if key_id is None:
+            accounts.remove_user(_reach(on, data), name)
+        else:
+            accounts.revoke_key(_reach(on, data), name, key_id)
+    if output is Output.JSON:
+        what = {"state": "removed"} if key_id is None else {"state": "key-removed", "id": key_id}
+        show_json({"user": name, **what})
+    elif key_id is None:
+        say(f"removed user {name}; deployer backend user add {name} brings back what they made")
     else:
-        users.remove_user_of(choose_folder(data), name)
-    say(f"removed user {name}; deployer backend user add {name} brings back what they made")
-    _show(name, "removed", output)
+        say(f"removed key {key_id} of {name}")
 
 
-def _show(name: str, state: str, output: Output) -> None:
-    if output is Output.JSON:
-        show_json({"user": name, "state": state})
-
-
-def _show_key(name: str, state: str, key: str, is_known: bool, output: Output) -> None:
-    """Show a key that was made here: nobody can read it later."""
-    if output is Output.JSON:
-        made = {} if is_known else {"key": key}
-        show_json({"user": name, "state": state, "id": users.identify(key), **made})
-    elif not is_known:
-        say(f"the key, id {users.identify(key)}, is shown this once:")
-        show(key)
+def _reach(on: str | None, data: Path | None) -> Client:
+    """Return a client of the backend, started if need be, that asks as its own user."""
+    if config := choose_config(on, data):
+        return connect(config.for_server("embedded", "deployer backend user")).client
+    backend = start_backend(choose_folder(data))
+    return Client(backend.url, read_key(backend.data), str(backend.data / KEY_FILE), near=True)
 
 
 @contextmanager
-def _reach(config: Project) -> Iterator[Client]:
-    """Yield a client of a cluster's backend that asks as its own user."""
-    from deployer.executors.kubernetes.backend.deployment import require_backend
-    from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
-    from deployer.executors.kubernetes.backend.tunnel import open_forward
-
-    kube = find_target(config).open_kube()
-    backend = require_backend(kube, config.on)
-    with open_forward(kube, backend) as forward:
-        yield Client(forward.url, backend.key, f"Secret {KEY_SECRET} in {backend.namespace}")
-
-
-def _choose_key(key_stdin: bool) -> str:
-    return sys.stdin.readline().strip() if key_stdin else users.new_key()
+def _refused(hint: str) -> Iterator[None]:
+    """Say what to do about what the backend refuses in a sentence of its own."""
+    try:
+        yield
+    except WandbError as error:
+        raise WandbError(error.message, error.hint or hint, error.status) from error

@@ -22,6 +22,11 @@ REPOSITORY = "set `image: {repository: REGISTRY/NAME}` in deployer.yaml"
 
 INSTEAD: Mapping[str, str] = {
     "agents up --cold": WARM,
+    "backend user key": "`deployer backend user add NAME` adds a key of a user who is there, too",
+    "backend user keys": "`deployer backend user list` lists the keys of all users",
+    "backend user revoke": "`deployer backend user remove NAME KEY-ID`",
+    "backend user rotate": "`deployer backend user add NAME`, then `deployer backend user remove "
+    "NAME KEY-ID` with the id of the old key",
     "doctor --deep": "agents say what they cannot reach when they start; to ask from a pod, "
     "`kubectl run -it --rm --image=IMAGE NAME -- COMMAND`",
     "drivers install --mig-strategy": DEVICE_PLUGIN.format("migStrategy=STRATEGY"),

@@ -78,16 +78,15 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("backend", "env"): ("backend env",),
     ("backend", "open"): ("backend open", "backend open --on kubernetes"),
     ("backend", "copy"): ("backend copy --on kubernetes --data ./backend",),
-    ("backend", "user", "add"): ("backend user add ann", "backend user add ann --key-stdin"),
-    ("backend", "user", "key"): (
-        "backend user key ann --label laptop",
-        "backend user key ann --key-stdin --only",
+    ("backend", "user", "add"): (
+        "backend user add ann --label laptop",
+        "backend user add ann --key-stdin",
     ),
-    ("backend", "user", "keys"): ("backend user keys ann",),
-    ("backend", "user", "rotate"): ("backend user rotate ann 1f0c9a3e",),
-    ("backend", "user", "revoke"): ("backend user revoke ann 1f0c9a3e",),
     ("backend", "user", "list"): ("backend user list",),
-    ("backend", "user", "remove"): ("backend user remove ann",),
+    ("backend", "user", "remove"): (
+        "backend user remove ann",
+        "backend user remove ann 1f0c9a3e",
+    ),
 }
 
 

@@ -6,9 +6,8 @@ import secrets
 
 import pytest
 
-from deployer.backend.server.users import add_user
 from tests.backend.artifact_client import DELETE, ArtifactClient
-from tests.backend.client import Client, grid
+from tests.backend.client import Client, add_user, grid
 from tests.conftest import ServedBackend
 
 ADD_ALIASES = "mutation A($input: AddAliasesInput!) { addAliases(input: $input) { success } }"
@@ -46,7 +45,7 @@ def test_another_user_learns_nothing_from_a_digest(
     content = secrets.token_bytes(500)
     mine = log.log("ds", {"a": content})
     name, key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
-    add_user(backend.data, name, key)
+    add_user(backend, name, key)
     eve = Client(backend.url, key, name, log.client.project)
     eve.init_run("r")
     made = ArtifactClient(eve).create("ds", "digest")

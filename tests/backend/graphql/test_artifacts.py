@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.server.users import add_user
 from tests.backend.artifact_client import (
     RUN_ARTIFACTS,
     ArtifactClient,
@@ -20,7 +19,7 @@ from tests.backend.artifact_client import (
     md5_of,
     put,
 )
-from tests.backend.client import Client
+from tests.backend.client import Client, add_user
 from tests.conftest import ServedBackend
 
 
@@ -107,7 +106,7 @@ def test_bytes_of_a_refused_commit_are_never_read_as_another_users(
     assert "1 files were not sent: never" in log.commit(made["id"]).text
 
     name, key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
-    add_user(backend.data, name, key)
+    add_user(backend, name, key)
     client = Client(backend.url, key, name, log.client.project)
     client.init_run("r")
     other = ArtifactClient(client)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pytest
 from graphql import GraphQLObjectType
 
+from deployer.backend.db.accounts import find_caller
 from deployer.backend.db.rows import Connection
-from deployer.backend.db.users.accounts import find_caller
 from deployer.backend.graphql.schema import GraphQL, Question, Reply, build_schema
 from deployer.backend.scheduling.context import Backend, Request
 from tests.backend.client import Client
@@ -57,8 +57,7 @@ READS = {
     "Query.artifact": of_artifact("description"),
     "Query.artifactCollection": '{ artifactCollection(id: "<collection_id>") { name } }',
     "Query.clientIDMapping": '{ clientIDMapping(clientID: "<client_id>") { serverID } }',
-    "Query.deployerUsers": "{ deployerUsers }",
-    "Query.deployerUserKeys": '{ deployerUserKeys(name: "<entity>") { id } }',
+    "Query.deployerUsers": "{ deployerUsers { name keys { id label createdAt } } }",
     "Project.sweep": of_project('sweep(sweepName: "<sweep>") { config }'),
     "Project.run": of_project('run(name: "<run>") { config history }'),
     "Project.bucket": of_project('bucket(name: "<run>") { config }'),
@@ -141,8 +140,6 @@ WRITES = {
     "deployerLeave": "",
     "deployerAddUser": 'name: "more", key: "<new_key>"',
     "deployerRemoveUser": 'name: "<eve>"',
-    "deployerAddUserKey": 'name: "<eve>", key: "<new_key>", only: true',
-    "deployerRotateUserKey": 'name: "<eve>", keyID: "<eve_key_id>", key: "<new_key>"',
     "deployerRevokeUserKey": 'name: "<eve>", keyID: "<eve_key_id>"',
 }
 # Refused to the owner, too: there is no such feature, no need, or an agent's key is asked for.

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.rows import get
 from deployer.backend.db.sweeps import Sweep, update_sweep
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.lifecycle import (
     MEMORY_KILLS,
     SERVER_TRIES,

@@ -20,8 +20,7 @@ import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
 
 from deployer.backend.server.gate import DEFAULT_HEADERS, is_local
-from deployer.backend.server.users import add_user
-from tests.backend.client import Client
+from tests.backend.client import Client, add_user
 from tests.backend.pages_browser import log_in
 from tests.backend.two_users import FILES
 from tests.conftest import ServedBackend, serve_backend
@@ -243,7 +242,7 @@ def test_nothing_is_done_for_a_page_of_another_site(
 
 def test_a_key_has_its_share_and_others_theirs(strict: ServedBackend) -> None:
     name, key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
-    add_user(strict.data, name, key)
+    add_user(strict, name, key)
     greedy, other = requests.Session(), requests.Session()
     log_in(greedy, strict.url, strict.key)
     log_in(other, strict.url, key)

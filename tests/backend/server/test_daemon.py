@@ -28,7 +28,6 @@ from deployer.backend.server.daemon import (
 )
 from deployer.backend.server.foreground import serve
 from deployer.backend.server.health import Health
-from deployer.backend.server.users import add_user, list_user_names, remove_user_of
 from deployer.errors import BackendError, BackendStopped
 from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client
@@ -64,7 +63,7 @@ def test_a_client_changes_nothing_under_a_server_of_another_version(
 ) -> None:
     set_schema(served.data, version)
     with pytest.raises(BackendError, match=f"by an? {word} deployer"):
-        add_user(served.data, "ann", "a" * 40)
+        Store(served.data / DATABASE)
     with pytest.raises(BackendError, match=f"by an? {word} deployer"):
         start_backend(served.data)
     status = backend_status(served.data)
@@ -222,16 +221,3 @@ def ask(app: object, method: str, path: str, body: str = "") -> tuple[int, str]:
             for part in sent[1:]
         ).decode(),
     )
-
-
-def test_users_are_listed_and_removed(served: ServedBackend) -> None:
-    add_user(served.data, "ann", "a" * 40)
-    assert list_user_names(served.data) == ["tester", "ann"]
-    remove_user_of(served.data, "ann")
-    assert list_user_names(served.data) == ["tester"]
-    with pytest.raises(BackendError, match="no user 'ann'"):
-        remove_user_of(served.data, "ann")
-    with pytest.raises(BackendError, match="own user"):
-        remove_user_of(served.data, "tester")
-    add_user(served.data, "ann", "b" * 40)
-    assert list_user_names(served.data) == ["tester", "ann"]

@@ -14,8 +14,8 @@ import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
 from starlette.routing import Route
 
+from deployer.backend.db.accounts import hash_key
 from deployer.backend.db.store import DATABASE, read_only
-from deployer.backend.db.users.accounts import hash_key
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.server.app import build_app
 from tests.backend.client import Client

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.server.users import add_user
-from tests.backend.client import Client, grid
+from tests.backend.client import Client, add_user, grid
 from tests.conftest import serve_backend
 
 FLOOD = 120  # more than there are threads of any kind
@@ -31,7 +30,7 @@ def test_a_flood_of_slow_requests_keeps_no_other_user_waiting(tmp_path: Path, ki
         ann.init_run("r")
         ann.log("r", [{"_step": step, "loss": step / 7} for step in range(4000)])
         key = secrets.token_hex(20)
-        add_user(served.data, "eve", key)
+        add_user(served, "eve", key)
         eve = Client(served.url, key, "eve", "calm")
         agent = eve.create_agent(eve.create_sweep(grid(x=[1, 2])))
         with ThreadPoolExecutor(FLOOD) as pool:

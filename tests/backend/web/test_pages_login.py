@@ -13,18 +13,17 @@ from urllib.parse import urlsplit
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.db.users.accounts import hash_key
-from deployer.backend.db.users.keys import add_key
-from deployer.backend.db.users.sessions import (
+from deployer.backend.db.accounts import (
     SESSION_SECONDS,
     begin_session,
     caller_of_session,
     end_session,
+    hash_key,
+    replace_keys,
 )
-from deployer.backend.server.users import add_user
 from deployer.backend.web.links import LINK_SECONDS, MOST_LINKS, Links
 from tests.backend.bench import KEY, Bench
-from tests.backend.client import Client, grid
+from tests.backend.client import Client, add_user, grid
 from tests.backend.pages_browser import log_in, page
 from tests.conftest import FOREIGN_KEY, ServedBackend, serve_backend
 
@@ -146,7 +145,7 @@ def test_a_session_ends_after_a_month_with_its_key_and_when_it_is_ended(bench: B
         ends_at = bench.seconds + SESSION_SECONDS
         assert caller_of_session(db, second, ends_at - 1) == bench.me
         assert caller_of_session(db, second, ends_at) is None
-        add_key(db, "me", "n" * 40, bench.seconds, only=True)
+        replace_keys(db, "me", "n" * 40, bench.seconds)
         assert caller_of_session(db, third, bench.seconds) is None
 
 
@@ -212,7 +211,7 @@ def test_data_without_a_session_is_401(client: Client, place: str) -> None:
 def test_others_see_nothing(backend: ServedBackend, client: Client) -> None:
     sweep = client.create_sweep(grid(x=[1]))
     name, key = f"other-{secrets.token_hex(4)}", secrets.token_hex(20)
-    add_user(backend.data, name, key)
+    add_user(backend, name, key)
     other = requests.Session()
     log_in(other, backend.url, key)
     for place in ("", f"/sweeps/{sweep}"):

@@ -7,11 +7,16 @@ import json
 import os
 import secrets
 import subprocess
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from deployer.backend.data_folder import write_key
+from deployer.backend.db.accounts import add_key, replace_keys
+from deployer.backend.db.store import DATABASE, Store
 from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
@@ -196,6 +201,13 @@ def test_rotated_key_counts_from_the_next_run_on(
             assert done.returncode == 0, done.stderr
             return done.stderr
 
+        def give(change: Callable[..., None], key: str) -> None:
+            """Give the server's user a key, beside the server: a plain one manages no users."""
+            store = Store(data / DATABASE)
+            with store.transaction() as db:
+                change(db, "tester", key, time.time())
+            store.close()
+
         path = bed.create_sweep([number / 10 for number in range(10)])
         bed.kube.create(build_secret("wandb-secret", namespace, {"secret": FOREIGN_KEY}))
         bed.start(path, 1)
@@ -205,13 +217,13 @@ def test_rotated_key_counts_from_the_next_run_on(
         bed.wait_for(lambda: len(agents_with(bed, path, server.client.key)) == 2, "two runs")
 
         key = secrets.token_hex(20)
-        adds = ("backend", "user", "key", "tester", "--key-stdin", "--data", str(data))
-        run(*adds, stdin=key)
+        give(add_key, key)
         told = run("secret", "rotate", "--key-stdin", stdin=key)
         assert f"Secret {name_secret(str(path), bed.kube.owner)}, wandb-secret" in told
         assert told.endswith("take it up at their next run: 2\n")
         bed.wait_for(lambda: len(agents_with(bed, path, key)) == 2, "two runs with the new key")
-        run(*adds, "--only", stdin=key)
+        give(replace_keys, key)
+        write_key(data, key)
         client = Client(server.url, key, EMBEDDED)
         bed = replace(bed, server=Server(client, server.viewer, embedded=False))
         bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the sweep")

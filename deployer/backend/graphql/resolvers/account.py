@@ -8,16 +8,16 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.db.rows import Connection
-from deployer.backend.db.users import keys as user_keys
-from deployer.backend.db.users.accounts import (
-    Key,
+from deployer.backend.db.accounts import (
+    add_key,
     create_user,
     find_caller,
-    get_user,
+    list_keys,
     list_present_users,
     remove_user,
+    revoke_key,
 )
+from deployer.backend.db.rows import Connection
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal
 
@@ -27,40 +27,15 @@ mutation = MutationType()
 
 @mutation.field("deployerAddUser")
 def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Add a user with one key; a repeated request changes nothing."""
+    """Add a user with one key, or give one who is there another; repeated, it changes nothing."""
+    name, label = input["name"], input.get("label") or ""
 
     def add(db: Connection, _: str) -> None:
-        known = find_caller(db, input["key"])
-        if known is None or known.user.name != input["name"]:
-            create_user(db, input["name"], input["key"], info.context.backend.now())
+        is_there = name in [user.name for user in list_present_users(db)]
+        act = add_key if is_there else create_user
+        act(db, name, input["key"], info.context.backend.now(), label)
 
     return _as_owner(info, add)
-
-
-@mutation.field("deployerAddUserKey")
-def resolve_add_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Give a user another key, or replace all by it; not the backend's own user."""
-    name, key, only = input["name"], input["key"], bool(input.get("only"))
-    label, now = input.get("label") or "", info.context.backend.now()
-
-    def add(db: Connection, owner: str) -> None:
-        _check_not_owner(name, owner)
-        user_keys.add_key(db, name, key, now, only, label)
-
-    return _as_owner(info, add)
-
-
-@mutation.field("deployerRotateUserKey")
-def resolve_rotate_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Put a new key in the place of one of a user's; not of the backend's own user's."""
-    name, key_id, key = input["name"], input["key_id"], input["key"]
-    now = info.context.backend.now()
-
-    def rotate(db: Connection, owner: str) -> None:
-        _check_not_owner(name, owner)
-        user_keys.rotate_key(db, name, key_id, key, now)
-
-    return _as_owner(info, rotate)
 
 
 @mutation.field("deployerRevokeUserKey")
@@ -69,7 +44,7 @@ def resolve_revoke_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[s
     kept = read_key(info.context.backend.folder)
 
     def revoke(db: Connection, _: str) -> None:
-        user_keys.revoke_key(db, input["name"], input["key_id"], kept)
+        revoke_key(db, input["name"], input["key_id"], kept)
 
     return _as_owner(info, revoke)
 
@@ -81,23 +56,20 @@ def resolve_remove_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
 
 
 @query.field("deployerUsers")
-def resolve_users(_: Any, info: Info) -> list[str]:
-    names: list[str] = []
-    _as_owner(info, lambda db, _: names.extend(user.name for user in list_present_users(db)))
-    return names
+def resolve_users(_: Any, info: Info) -> list[dict[str, Any]]:
+    """List the users, and what is known of their keys."""
+    users: list[dict[str, Any]] = []
 
+    def read(db: Connection, _: str) -> None:
+        for user in list_present_users(db):
+            keys = [
+                {"id": key.key_id, "label": key.label, "created_at": key.created}
+                for key in list_keys(db, user)
+            ]
+            users.append({"name": user.name, "keys": keys})
 
-@query.field("deployerUserKeys")
-def resolve_user_keys(_: Any, info: Info, name: str) -> list[dict[str, Any]]:
-    """List what is known of a user's keys."""
-    found: list[Key] = []
-    _as_owner(info, lambda db, _: found.extend(user_keys.list_keys(db, get_user(db, name))))
-    return [{"id": k.key_id, "label": k.label, "created_at": k.created} for k in found]
-
-
-def _check_not_owner(name: str, owner: str) -> None:
-    if name == owner:
-        raise ValueError(f"{owner} is the backend's own user, whose key is where it is served")
+    _as_owner(info, read)
+    return users
 
 
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:

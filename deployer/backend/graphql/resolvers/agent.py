@@ -7,12 +7,12 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
+from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, get, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.graphql.ordering import ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (
     Info,

@@ -6,6 +6,7 @@ from typing import Any
 
 from ariadne import ObjectType, QueryType, UnionType
 
+from deployer.backend.db.accounts import Caller, User
 from deployer.backend.db.artifacts import (
     Alias,
     Artifact,
@@ -21,7 +22,6 @@ from deployer.backend.db.files import File, list_artifact_files
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.db.runs import Run
-from deployer.backend.db.users.accounts import Caller, User
 from deployer.backend.graphql.ordering import by_name, by_row, ordered_connection
 from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
 from deployer.backend.graphql.resolvers.project import project

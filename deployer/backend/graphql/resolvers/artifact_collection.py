@@ -8,6 +8,7 @@ from typing import Any
 from ariadne import InterfaceType, ObjectType, QueryType
 from graphql.language import FieldNode
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import (
     Alias,
     Artifact,
@@ -20,7 +21,6 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_order

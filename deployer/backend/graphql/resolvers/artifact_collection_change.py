@@ -6,10 +6,10 @@ from typing import Any
 
 from ariadne import MutationType
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import Collection, change_tags, check_label, rename_collection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.rows import change, delete, find
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.resolvers.artifact_collection import (
     Deleted,
     collection_tags,

@@ -7,6 +7,7 @@ from typing import Any
 
 from ariadne import MutationType
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import (
     PATCH,
     Artifact,
@@ -25,7 +26,6 @@ from deployer.backend.db.lines import count_lines
 from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.rows import Connection, change, find, get
 from deployer.backend.db.runs import Run, check_writer, get_run, may_write
-from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
 from deployer.backend.graphql.resolvers.wire import (

@@ -6,6 +6,7 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
+from deployer.backend.db.accounts import Caller, adopt_own_key, create_agent_key
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.attempts import Attempt, list_attempts
 from deployer.backend.db.projects import get_project
@@ -13,7 +14,6 @@ from deployer.backend.db.rows import Connection, find
 from deployer.backend.db.run_table import read_run_table
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
-from deployer.backend.db.users.accounts import Caller, adopt_own_key, create_agent_key
 from deployer.backend.graphql.resolvers.sweep import named_sweep
 from deployer.backend.graphql.resolvers.wire import Info, iso_time, transaction
 from deployer.backend.graphql.run_listing import encode_birth, parse_birth

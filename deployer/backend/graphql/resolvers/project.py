@@ -6,11 +6,11 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
 
+from deployer.backend.db.accounts import User
 from deployer.backend.db.projects import Project, ensure_project, find_project, list_projects
 from deployer.backend.db.rows import find
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
-from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.fields import SWEEP_FIELDS
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import by_row, ordered_connection

@@ -6,12 +6,12 @@ import json
 
 from ariadne import ObjectType
 
+from deployer.backend.db.accounts import User
 from deployer.backend.db.lines import count_lines, last_lines
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import find, get
 from deployer.backend.db.runs import Run, wandb_part
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
 from deployer.backend.parsing import read_object
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from ariadne import MutationType
 
+from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import get
 from deployer.backend.db.runs import get_run
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.process_ends import note_exit, note_leave

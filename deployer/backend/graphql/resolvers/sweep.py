@@ -7,12 +7,12 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
+from deployer.backend.db.accounts import check_newest
 from deployer.backend.db.agents import Agent, create_agent, list_agents
 from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
 from deployer.backend.db.rows import Connection, find, get, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
-from deployer.backend.db.users.accounts import check_newest
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (

@@ -6,8 +6,7 @@ from typing import Any
 
 from ariadne import ObjectType, QueryType
 
-from deployer.backend.db.users.accounts import User
-from deployer.backend.db.users.keys import list_keys
+from deployer.backend.db.accounts import User, list_keys
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
 
 query = QueryType()

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from deployer.backend.db.users.accounts import new_key
+from deployer.backend.db.accounts import new_key
 from deployer.config.project import Project
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import BackendError, KubeError

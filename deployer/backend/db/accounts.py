@@ -1,6 +1,8 @@
-"""Users, their agents' keys, and whose a key is.
+"""Users, their keys and those of their agents, log-ins of the page, and whose a key is.
 
-Keys are long and random, so that a plain SHA-256 is all that is stored.
+Keys are long and random, so that a plain SHA-256 is all that is stored; people name a key by the
+beginning of its hash. A log-in stands for the key that it was made with, and ends with it; it
+outlives the server's process.
 """
 
 from __future__ import annotations
@@ -12,14 +14,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from deployer.backend.db.rows import Connection, Row, find, insert, select, select_one
+from deployer.backend.db.rows import (
+    Connection,
+    Row,
+    delete,
+    find,
+    find_all,
+    insert,
+    select,
+    select_one,
+)
 from deployer.backend.refusal import Refusal
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
 # A user who was removed has no key but dead ones of agents, which their rows still point to.
 PRESENT = "EXISTS (SELECT 1 FROM keys WHERE keys.user_id = users.id AND keys.sweep_id IS NULL)"
+# A month: the page is a tool of every day on one's own machine.
+SESSION_SECONDS = 30 * 24 * 3600
 NODE_LENGTH = 253  # of Kubernetes' names
+LABEL_LENGTH = 100
 ID_LENGTH = 8  # of a key's name
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
@@ -84,6 +98,12 @@ def check_key(key: str) -> None:
         raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
 
 
+def check_label(label: str) -> None:
+    """Raise ValueError for a label that lists could not show."""
+    if len(label) > LABEL_LENGTH or not label.isprintable():
+        raise ValueError(f"a label is a line of at most {LABEL_LENGTH} characters")
+
+
 def hash_key(key: str) -> str:
     """Return what is stored in place of a key."""
     return hashlib.sha256(key.encode()).hexdigest()
@@ -94,20 +114,21 @@ def key_id_of(key_hash: str) -> str:
     return key_hash[:ID_LENGTH]
 
 
-def create_user(db: Connection, name: str, key: str, now: float) -> User:
+def create_user(db: Connection, name: str, key: str, now: float, label: str = "") -> User:
     """Add a user with one key, or restore a removed one with everything they made.
 
-    Raise ValueError for a bad or taken name, or a short key.
+    Raise ValueError for a bad or taken name, a bad label, or a short or foreign key.
     """
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
+    check_label(label)
     check_key(key)
     if select_one(db, User, f"WHERE name = ? AND {PRESENT}", name):
         raise ValueError(f"user {name!r} exists already")
     if find(db, Key, hash=hash_key(key)):
         raise ValueError("this key is in use already")
     user = find(db, User, name=name) or insert(db, User, name=name, created_at=now)
-    insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now)
+    insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
     return user
 
 
@@ -139,6 +160,52 @@ def list_users(db: Connection) -> list[User]:
 def list_present_users(db: Connection) -> list[User]:
     """Return the users who have a key, oldest first."""
     return select(db, User, f"WHERE {PRESENT} ORDER BY id")
+
+
+def list_keys(db: Connection, user: User) -> list[Key]:
+    """Return a user's own keys, oldest first, without those of their agents."""
+    return find_all(db, Key, user_id=user.id, sweep_id=None)
+
+
+def add_key(db: Connection, name: str, key: str, now: float, label: str = "") -> None:
+    """Give a user one more key; one that they have stays as it is.
+
+    Raise ValueError for an unknown user, a bad label, a short or a foreign key.
+    """
+    user = get_user(db, name)
+    check_label(label)
+    check_key(key)
+    owner = find_caller(db, key)
+    if owner is None:
+        insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
+    elif (owner.user.id, owner.sweep_id) != (user.id, None):
+        raise ValueError("this key is in use already")
+
+
+def replace_keys(db: Connection, name: str, key: str, now: float) -> None:
+    """Make a key the only one of a user, but for those of their agents; else as `add_key`."""
+    add_key(db, name, key, now)
+    for other in list_keys(db, get_user(db, name)):
+        if other.hash != hash_key(key):
+            delete(db, other)
+
+
+def revoke_key(db: Connection, name: str, key_id: str, kept: str) -> None:
+    """Refuse one key of a user from now on, and end what was signed in to with it.
+
+    Raise ValueError for an unknown user or key id, the user's only key, and the key that is `kept`.
+    """
+    keys = list_keys(db, get_user(db, name))
+    named = [key for key in keys if key.key_id == key_id]
+    if not named:
+        raise ValueError(f"{name} has no key {key_id!r}")
+    if len(named) > 1:  # of keys that somebody chose: two in four thousand million
+        raise ValueError(f"{name} has {len(named)} keys {key_id!r}")
+    if named[0].hash == hash_key(kept):
+        raise ValueError(f"key {key_id} is the one that deployer itself works with")
+    if len(keys) == 1:
+        raise ValueError(f"key {key_id} is the only one of {name}, who needs another first")
+    delete(db, named[0])
 
 
 def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
@@ -213,3 +280,27 @@ def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
     return Caller(
         user, row["id"], row["sweep_id"], row["agent_name"], superseded=bool(row["superseded"])
     )
+
+
+def begin_session(db: Connection, key_hash: str, now: float) -> str:
+    """Return a new token that stands for the key of a hash; forget those that have ended."""
+    token = secrets.token_urlsafe(32)
+    db.execute("DELETE FROM sessions WHERE ends_at <= ?", (now,))
+    db.execute(
+        "INSERT INTO sessions (hash, key_hash, ends_at) VALUES (?, ?, ?)",
+        (hash_key(token), key_hash, now + SESSION_SECONDS),
+    )
+    return token
+
+
+def caller_of_session(db: Connection, token: str, now: float) -> Caller | None:
+    """Return whose log-in a token is, None once it has ended or its key is gone."""
+    found = db.execute(
+        "SELECT key_hash FROM sessions WHERE hash = ? AND ends_at > ?", (hash_key(token), now)
+    ).fetchone()
+    return caller_of_hash(db, found["key_hash"]) if found else None
+
+
+def end_session(db: Connection, token: str) -> None:
+    """Forget a token."""
+    db.execute("DELETE FROM sessions WHERE hash = ?", (hash_key(token),))

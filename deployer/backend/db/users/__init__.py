@@ -1,1 +1,0 @@
-"""The tables of users: who they are, and their keys."""
