@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.agents import end_sweep, naming_repeat
-from deployer.cli.backend.backend_in_cluster import end_backend, list_own_claims
+from deployer.cli.backend.removal import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say

@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import logging
 import shlex
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from deployer.backend.data_folder import KEY_FILE, read_key
-from deployer.backend.server.daemon import Backend, backend_status, start_backend, stop_backend
-from deployer.backend.server.health import Health
-from deployer.cli.backend import backend_in_cluster as inside
 from deployer.cli.backend import backend_users
-from deployer.cli.backend.backend_options import (
+from deployer.cli.backend.place import (
     DataOption,
     ExecutorOption,
-    LogFormat,
+    InCluster,
+    State,
     choose_folder,
+    find_place,
 )
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption
 from deployer.cli.shell.options import Output, OutputOption
-from deployer.config.project import Project
-from deployer.errors import BackendError, ConfigError
-from deployer.wandb_api.client import Client
-from deployer.wandb_api.server import make_link
+from deployer.errors import ConfigError
 
 app = make_app("Run the embedded W&B-compatible backend.")
 app.add_typer(backend_users.app, name="user")
+
+
+class LogFormat(StrEnum):
+    """The formats of a server's log."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 @app.command()
@@ -80,10 +83,7 @@ def up(
 
     In a cluster, make it or bring it in line with deployer.yaml.
     """
-    if config := inside.choose_config(on, data):
-        inside.up(config, output)
-        return
-    _show(start_backend(choose_folder(data)), output)
+    _show(find_place(on, data).up(), output)
 
 
 @app.command()
@@ -91,15 +91,7 @@ def status(
     data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Say whether the backend runs, and where."""
-    if config := inside.choose_config(on, data):
-        inside.status(config, output)
-        return
-    backend = backend_status(choose_folder(data))
-    if backend is None:
-        raise BackendError(
-            f"no backend was ever served from {choose_folder(data)}", "deployer backend up"
-        )
-    _show(backend, output)
+    _show(find_place(on, data).status(), output)
 
 
 @app.command()
@@ -110,12 +102,8 @@ def down(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Stop the backend; its data stays. In a cluster it may be another owner's: asks first."""
-    if config := inside.choose_config(on, data):
-        inside.down(config, yes, output)
-        return
-    stopped = stop_backend(choose_folder(data))
-    say("backend stopped; its data stays" if stopped else "no backend runs")
-    if output == "json":
+    stopped = find_place(on, data).down(yes)
+    if output is Output.JSON and stopped is not None:
         show_json({"stopped": stopped})
 
 
@@ -124,16 +112,14 @@ def env(
     data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
-    if config := inside.choose_config(on, data):
-        variables = inside.list_variables(config)
-    else:
-        backend = start_backend(choose_folder(data))
-        variables = {
-            "WANDB_BASE_URL": backend.url,
-            "WANDB_API_KEY": read_key(backend.data),
-            "WANDB_ENTITY": backend.entity,
-        }
-    if output == "json":
+    server = find_place(on, data).connect()
+    url = server.url
+    if inside := server.inside:
+        say(f"valid while this runs: deployer backend open --on {inside.on}")
+        url = inside.pages_url
+    key, entity = server.client.key, server.viewer.entity
+    variables = {"WANDB_BASE_URL": url, "WANDB_API_KEY": key, "WANDB_ENTITY": entity}
+    if output is Output.JSON:
         show_json(variables)
         return
     for name, value in variables.items():
@@ -146,12 +132,7 @@ def open_(data: DataOption = None, on: ExecutorOption = None) -> None:
 
     In a cluster, also forward a local port to the backend until Ctrl-C.
     """
-    if config := inside.choose_config(on, data):
-        inside.hold_open(config)
-        return
-    backend = start_backend(choose_folder(data))
-    client = Client(backend.url, read_key(backend.data), near=True)
-    show(make_link(client, backend.url) or backend.url)
+    find_place(on, data).open()
 
 
 @app.command()
@@ -160,25 +141,17 @@ def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
 
     What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.
     """
-    inside.copy(_choose_cluster(on), choose_folder(data))
-
-
-def _choose_cluster(on: str | None) -> Project:
-    config = inside.choose_config(on, None)
-    if config is None:
+    place = find_place(on, None)
+    if not isinstance(place, InCluster):
         raise ConfigError("--on", "names no cluster", "--on kubernetes or --on gke")
-    return config
+    place.copy(choose_folder(data))
 
 
-def _show(backend: Backend, output: str) -> None:
-    if output == "json":
-        show_json({**vars(backend), "running": backend.running})
+def _show(state: State, output: Output) -> None:
+    if output is Output.JSON:
+        show_json(state.as_json)
         return
-    trouble = backend.describe_trouble()
-    word = "running" if backend.health is Health.READY else str(backend.health)
-    show(f"{word if backend.running else 'stopped'}: {backend.url}")
-    show(f"entity: {backend.entity}")
-    show(f"data: {backend.data}")
-    show(f"key file: {backend.data / KEY_FILE}")
-    if trouble:
-        say(f"{trouble.message}\nhint: {trouble.hint}")
+    for line in state.lines:
+        show(line)
+    if state.trouble:
+        say(f"{state.trouble.message}\nhint: {state.trouble.hint}")

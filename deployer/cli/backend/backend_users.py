@@ -5,23 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.backend.data_folder import KEY_FILE, read_key
 from deployer.backend.db.accounts import hash_key, key_id_of, new_key
-from deployer.backend.server.daemon import start_backend
-from deployer.cli.backend.backend_in_cluster import choose_config
-from deployer.cli.backend.backend_options import DataOption, ExecutorOption, choose_folder
+from deployer.cli.backend.place import DataOption, ExecutorOption, find_place
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption
 from deployer.errors import WandbError
-from deployer.launch.server import connect
 from deployer.wandb_api import accounts
-from deployer.wandb_api.client import Client
 
 app = make_app("Manage the backend's users.")
 
@@ -50,7 +44,7 @@ def add(
     key = sys.stdin.readline().strip() if key_stdin else new_key()
     key_id = key_id_of(hash_key(key))
     with _refused("deployer backend user add --help"):
-        client = _reach(on, data)
+        client = find_place(on, data).connect().client
         accounts.add_user(client, name, key, label)
         keys = accounts.list_users(client)[name]
     is_new = len(keys) == 1
@@ -73,7 +67,7 @@ def list_(
 
     A key has an id, a label and a time; the key itself nobody can read.
     """
-    users = accounts.list_users(_reach(on, data))
+    users = accounts.list_users(find_place(on, data).connect().client)
     if output is Output.JSON:
         named = [{"name": name, "keys": list(map(vars, keys))} for name, keys in users.items()]
         show_json({"users": named})
@@ -99,9 +93,9 @@ def remove(
     """
     with _refused("deployer backend user list"):
         if key_id is None:
-            accounts.remove_user(_reach(on, data), name)
+            accounts.remove_user(find_place(on, data).connect().client, name)
         else:
-            accounts.revoke_key(_reach(on, data), name, key_id)
+            accounts.revoke_key(find_place(on, data).connect().client, name, key_id)
     if output is Output.JSON:
         what = {"state": "removed"} if key_id is None else {"state": "key-removed", "id": key_id}
         show_json({"user": name, **what})
@@ -109,14 +103,6 @@ def remove(
         say(f"removed user {name}; deployer backend user add {name} brings back what they made")
     else:
         say(f"removed key {key_id} of {name}")
-
-
-def _reach(on: str | None, data: Path | None) -> Client:
-    """Return a client of the backend, started if need be, that asks as its own user."""
-    if config := choose_config(on, data):
-        return connect(config.for_server("embedded", "deployer backend user")).client
-    backend = start_backend(choose_folder(data))
-    return Client(backend.url, read_key(backend.data), str(backend.data / KEY_FILE), near=True)
 
 
 @contextmanager

@@ -1,0 +1,218 @@
+"""Where the embedded backend of a command is: in a data folder of this machine, or in a cluster."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployer.backend.data_folder import KEY_FILE, read_key
+from deployer.backend.server.daemon import Backend, backend_status, start_backend, stop_backend
+from deployer.backend.server.health import Health
+from deployer.cli.backend.removal import remove_and_tell
+from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.render import say, show, warn
+from deployer.cli.shell.confirmation import is_sure
+from deployer.cli.shell.options import read_config
+from deployer.config.paths import backend_folder
+from deployer.config.project import Flags, Project
+from deployer.errors import BackendError, ConfigError, collect_refusals
+from deployer.executors.registry import find_target
+from deployer.launch.server import connect
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.operations import get_viewer
+from deployer.wandb_api.server import Server, make_link
+
+if TYPE_CHECKING:
+    from deployer.executors.kubernetes.backend.deployment import ClusterBackend
+    from deployer.kube.client import Kube
+
+DataOption = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="FOLDER", help="The data folder; left out: this user's."),
+]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="EXECUTOR",
+        envvar="DEPLOYER_ON",
+        help="local, kubernetes or gke; left out: as deployer.yaml has it, else local.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class State:
+    """How a backend is: as lines and as JSON, and what is wrong with it."""
+
+    lines: tuple[str, ...]
+    as_json: dict[str, Any]
+    trouble: BackendError | None
+
+
+@dataclass(frozen=True)
+class Here:
+    """The backend of a data folder of this machine; `connect` and `open` start it if need be."""
+
+    data: Path
+
+    def up(self) -> State:
+        return self._describe(start_backend(self.data))
+
+    def status(self) -> State:
+        backend = backend_status(self.data)
+        if backend is None:
+            said = f"no backend was ever served from {self.data}"
+            raise BackendError(said, "deployer backend up")
+        return self._describe(backend)
+
+    def down(self, _yes: bool) -> bool:
+        stopped = stop_backend(self.data)
+        say("backend stopped; its data stays" if stopped else "no backend runs")
+        return stopped
+
+    def connect(self) -> Server:
+        key_file = str(self.data / KEY_FILE)
+        client = Client(start_backend(self.data).url, read_key(self.data), key_file, near=True)
+        return Server(client, get_viewer(client), embedded=True)
+
+    def open(self) -> None:
+        _show_link(self.connect().client)
+
+    def _describe(self, backend: Backend) -> State:
+        word = "running" if backend.health is Health.READY else str(backend.health)
+        lines = (
+            f"{word if backend.running else 'stopped'}: {backend.url}",
+            f"entity: {backend.entity}",
+            f"data: {self.data}",
+            f"key file: {self.data / KEY_FILE}",
+        )
+        as_json = {**vars(backend), "running": backend.running}
+        return State(lines, as_json, backend.describe_trouble())
+
+
+@dataclass(frozen=True)
+class InCluster:
+    """The backend in the cluster of a config; `connect` makes it if need be."""
+
+    config: Project
+
+    def up(self) -> State:
+        """Make it, or bring it in line with `deployer.yaml`, and wait until it is ready."""
+        from deployer.executors.kubernetes.backend.deployment import ensure_backend
+
+        target = find_target(self.config)
+        kube = target.open_kube()
+        with showing_busy():
+            target.prepare_backend(kube)
+            backend = ensure_backend(kube, self.config, self.config.on, anew=True)
+        return self._describe(kube, backend)
+
+    def status(self) -> State:
+        return self._describe(*self._require())
+
+    def down(self, yes: bool) -> bool | None:
+        """Stop it, another owner's only if the user is sure, else return None."""
+        from deployer.executors.kubernetes.backend.removal import list_backend
+        from deployer.executors.kubernetes.backend.users import name_other_users
+
+        kube = find_target(self.config).open_kube()
+        if others := name_other_users(kube, list_backend(kube)):
+            used = f"is used by {', '.join(others)}"
+            say(f"the embedded backend in namespace {kube.namespace} {used}")
+            if not is_sure("stop it for everybody?", yes):
+                say("nothing was stopped")
+                return None
+        with collect_refusals() as refusals:
+            return remove_and_tell(kube, self.config.on, refusals, delete_data=False, everyone=True)
+
+    def connect(self) -> Server:
+        return connect(self.config.for_server("embedded", "deployer backend"))
+
+    def open(self) -> None:
+        """Hold a port of this machine open that leads to it, until Ctrl-C."""
+        from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
+
+        kube, backend = self._require()
+        with open_forward(kube, backend) as forward:
+            if forward.url != build_pages_url(kube):
+                warn(f"{build_pages_url(kube)}, its usual address, is in use")
+            _show_link(Client(forward.url, backend.key))
+            say(f"it signs in once; for another log-in, the key: {_key_command(kube)}")
+            say("open until Ctrl-C")
+            threading.Event().wait()
+
+    def copy(self, data: Path) -> None:
+        from deployer.executors.kubernetes.backend.deployment import ensure_backend
+        from deployer.executors.kubernetes.backend.download import copy_backend
+
+        target = find_target(self.config)
+        kube = target.open_kube()
+        target.prepare_backend(kube)
+        copied = copy_backend(kube, ensure_backend(kube, self.config, self.config.on), data)
+        where = f"namespace {kube.namespace}"
+        say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")
+
+    def _require(self) -> tuple[Kube, ClusterBackend]:
+        from deployer.executors.kubernetes.backend.deployment import require_backend
+
+        kube = find_target(self.config).open_kube()
+        return kube, require_backend(kube, self.config.on)
+
+    def _describe(self, kube: Kube, backend: ClusterBackend) -> State:
+        from deployer.executors.kubernetes.backend.examination import (
+            describe_trouble,
+            examine_backend,
+        )
+        from deployer.executors.kubernetes.backend.tunnel import build_pages_url
+
+        health, pages = examine_backend(kube, backend), build_pages_url(kube)
+        word = {Health.READY: "running", Health.AWAY: "not ready"}.get(health, str(health))
+        lines = (
+            f"{word}: {backend.url} (for agents)",
+            f"pages: {pages} while this runs: deployer backend open --on {self.config.on}",
+            f"key: {_key_command(kube)}",
+        )
+        as_json = {
+            "url": backend.url,
+            "namespace": backend.namespace,
+            "pod": backend.pod,
+            "pages": pages,
+            "running": backend.ready,
+            "health": health,
+        }
+        return State(lines, as_json, describe_trouble(kube, backend, health))
+
+
+def find_place(on: str | None, data: Path | None) -> Here | InCluster:
+    """Return where the backend is that `--on` and `--data` mean.
+
+    Raises ConfigError for a data folder and a cluster at once.
+    """
+    config = read_config(Flags(on=on))
+    if not find_target(config).hosts_backend or (data and not on):
+        return Here(choose_folder(data))
+    if data:
+        raise ConfigError("--data", "is a folder of this machine", "leave out --on or --data")
+    return InCluster(config)
+
+
+def choose_folder(data: Path | None) -> Path:
+    """Return the data folder of a backend on this machine."""
+    return data.expanduser().resolve() if data else backend_folder()
+
+
+def _show_link(client: Client) -> None:
+    show(make_link(client, client.base_url) or client.base_url)
+
+
+def _key_command(kube: Kube) -> str:
+    from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET
+
+    context = f" --context {kube.context}" if kube.context else ""
+    get = f"kubectl get secret {KEY_SECRET} -n {kube.namespace}{context}"
+    return f"{get} -o 'jsonpath={{.data.{KEY_FIELD}}}' | base64 -d"
