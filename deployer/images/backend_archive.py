@@ -19,7 +19,7 @@ OURS = (
     *("analysis", "backend", "page", "sweeps", "wandb_api"),
 )
 PACKAGES = (
-    *("anyio", "ariadne", "click", "graphql", "h11", "prometheus_client"),
+    *("anyio", "click", "graphql", "h11", "prometheus_client"),
     *("starlette", "typing_extensions", "uvicorn", "yaml"),
 )
 # What `method: bayes` needs beside torch and scipy, which an image has or has not.

@@ -6,7 +6,6 @@ The schema serves whatever a supported SDK asks for runs, sweeps, projects, file
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sqlite3
@@ -17,7 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ariadne import ScalarType, SchemaBindable, make_executable_schema
 from graphql import (
     DocumentNode,
     GraphQLError,
@@ -27,13 +25,13 @@ from graphql import (
     Visitor,
     execute_sync,
     parse,
-    print_ast,
     validate,
     visit,
 )
 from graphql.language import FieldDefinitionNode
 from graphql.language.visitor import REMOVE
 
+from deployer.backend.graphql.engine import make_executable
 from deployer.backend.graphql.features import find_missing_feature
 from deployer.backend.graphql.limits import DEEPEST, MOST_LETTERS, MOST_TOKENS, find_excess
 from deployer.backend.graphql.resolvers import (
@@ -45,16 +43,15 @@ from deployer.backend.graphql.resolvers import (
     artifact_collection_change,
     artifact_upload,
     extension,
-    file_nodes,
     history,
     project,
+    run,
     run_change,
     run_file,
     supervision,
     sweep,
     viewer,
 )
-from deployer.backend.parsing import parse_json
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.config_warnings import Unread
 from deployer.backend.scheduling.context import Request
@@ -62,6 +59,24 @@ from deployer.backend.scheduling.suggestions import NotReady
 
 logger = logging.getLogger(__name__)
 
+PARTS = (
+    account,
+    agent,
+    artifact,
+    artifact_change,
+    artifact_collection,
+    artifact_collection_change,
+    artifact_upload,
+    extension,
+    history,
+    project,
+    run,
+    run_change,
+    run_file,
+    supervision,
+    sweep,
+    viewer,
+)
 SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
 MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long
 MOST_SAID = 2000  # letters of a message, which may quote what was sent
@@ -97,64 +112,12 @@ class _WithoutOurFields(Visitor):
         return REMOVE if node.name.value.startswith("deployer") else None
 
 
-def schema_text(plain: bool) -> str:
-    """Return the schema; a `plain` one lacks every field that W&B's own server does not have."""
-    text = SCHEMA_FILE.read_text()
-    return print_ast(visit(parse(text), _WithoutOurFields())) if plain else text
-
-
-def _as_json_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _parse_json_text(value: Any) -> str:
-    """Return JSON as text; refuse with 400 what is none. Clients also send an empty text."""
-    text = _as_json_text(value)
-    parse_json(text or "{}", "a JSON text of the request")
-    return text
-
-
-def _parse_int64(value: Any) -> int:
-    if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise GraphQLError("Int64 cannot represent a value that is no 64-bit integer")
-    return value
-
-
 def build_schema(plain: bool) -> GraphQLSchema:
-    """Bind the handlers to the schema."""
-    bindables: list[SchemaBindable] = [
-        viewer.query,
-        viewer.user,
-        project.query,
-        project.mutation,
-        project.project,
-        sweep.mutation,
-        sweep.sweep,
-        agent.mutation,
-        agent.agent,
-        run_change.mutation,
-        run_file.mutation,
-        file_nodes.file_type,
-        artifact.query,
-        artifact.artifact,
-        artifact.alias,
-        artifact.membership,
-        artifact.creator,
-        artifact_collection.query,
-        artifact_collection_change.mutation,
-        artifact_collection.kind,
-        artifact_collection.collection,
-        artifact_collection.sequence,
-        artifact_upload.mutation,
-        artifact_change.mutation,
-        history.run,
-        ScalarType("JSONString", serializer=_as_json_text, value_parser=_parse_json_text),
-        ScalarType("Int64", value_parser=_parse_int64),
-    ]
-    if not plain:
-        bindables += [extension.mutation, extension.sweep, extension.run, extension.attempt]
-        bindables += [account.query, account.mutation, supervision.mutation]
-    return make_executable_schema(schema_text(plain), *bindables, convert_names_case=True)
+    """Return the schema with its resolvers; a `plain` one lacks what W&B's own server lacks."""
+    document = parse(SCHEMA_FILE.read_text())
+    if plain:
+        document = visit(document, _WithoutOurFields())
+    return make_executable(document, [part.resolvers for part in PARTS])
 
 
 class GraphQL:

@@ -7,7 +7,9 @@ import math
 
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
+from graphql import GraphQLObjectType
 
+from deployer.backend.graphql.schema import PARTS, build_schema
 from tests.backend.client import RUN, UPSERT_SWEEP, Client, grid
 from tests.conftest import FOREIGN_KEY, ServedBackend, serve_backend
 
@@ -276,3 +278,12 @@ def test_a_restart_keeps_port_data_and_work(tmp_path_factory: pytest.TempPathFac
         assert client.run(run)["state"] == "finished"
     finally:
         again.end()
+
+
+def test_every_resolver_is_of_a_field_that_the_schema_has() -> None:
+    types = build_schema(plain=False).type_map
+    for place in (place for part in PARTS for place in part.resolvers.by_place):
+        kind, _, field = place.partition(".")
+        named = types[kind]
+        assert isinstance(named, GraphQLObjectType)
+        assert field in named.fields, place

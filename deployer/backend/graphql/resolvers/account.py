@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ariadne import MutationType, QueryType
-
 from deployer.backend.data_folder import read_key
 from deployer.backend.db.accounts import (
     add_key,
@@ -18,14 +16,14 @@ from deployer.backend.db.accounts import (
     revoke_key,
 )
 from deployer.backend.db.rows import Connection
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal
 
-query = QueryType()
-mutation = MutationType()
+resolvers = Resolvers()
 
 
-@mutation.field("deployerAddUser")
+@resolvers.field("Mutation.deployerAddUser")
 def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Add a user with one key, or give one who is there another; repeated, it changes nothing."""
     name, label = input["name"], input.get("label") or ""
@@ -38,7 +36,7 @@ def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
     return _as_owner(info, add)
 
 
-@mutation.field("deployerRevokeUserKey")
+@resolvers.field("Mutation.deployerRevokeUserKey")
 def resolve_revoke_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Refuse one key of a user from now on."""
     kept = read_key(info.context.backend.folder)
@@ -49,13 +47,13 @@ def resolve_revoke_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[s
     return _as_owner(info, revoke)
 
 
-@mutation.field("deployerRemoveUser")
+@resolvers.field("Mutation.deployerRemoveUser")
 def resolve_remove_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Refuse a user's keys from now on; what they made stays."""
     return _as_owner(info, lambda db, owner: remove_user(db, input["name"], owner))
 
 
-@query.field("deployerUsers")
+@resolvers.field("Query.deployerUsers")
 def resolve_users(_: Any, info: Info) -> list[dict[str, Any]]:
     """List the users, and what is known of their keys."""
     users: list[dict[str, Any]] = []
@@ -63,7 +61,7 @@ def resolve_users(_: Any, info: Info) -> list[dict[str, Any]]:
     def read(db: Connection, _: str) -> None:
         for user in list_present_users(db):
             keys = [
-                {"id": key.key_id, "label": key.label, "created_at": key.created}
+                {"id": key.key_id, "label": key.label, "created_at": key.created_at}
                 for key in list_keys(db, user)
             ]
             users.append({"name": user.name, "keys": keys})

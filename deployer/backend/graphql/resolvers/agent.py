@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ariadne import MutationType, ObjectType
-
 from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, get, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.ordering import ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
-    encode_id,
-    iso_time,
     transaction,
 )
 from deployer.backend.graphql.run_listing import fields_of_runs
@@ -26,11 +23,10 @@ from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.dispatch import heartbeat
 
-mutation = MutationType()
-agent = ObjectType("Agent")
+resolvers = Resolvers()
 
 
-@mutation.field("agentHeartbeat")
+@resolvers.field("Mutation.agentHeartbeat")
 def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     with transaction(info) as db:
@@ -53,12 +49,7 @@ def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
     check_newest(caller, 404)
 
 
-@agent.field("id")
-def resolve_id(row: Agent, _: Info) -> str:
-    return encode_id("Agent", row.id)
-
-
-@agent.field("state")
+@resolvers.field("Agent.state")
 def resolve_state(row: Agent, info: Info) -> str:
     if row.ended_at is not None:
         return "FINISHED"
@@ -67,23 +58,13 @@ def resolve_state(row: Agent, info: Info) -> str:
     return "RUNNING" if silence < backend.patience.silence_seconds else "CRASHED"
 
 
-@agent.field("createdAt")
-def resolve_created_at(row: Agent, _: Info) -> str | None:
-    return iso_time(row.created_at)
-
-
-@agent.field("heartbeatAt")
-def resolve_heartbeat_at(row: Agent, _: Info) -> str | None:
-    return iso_time(row.heartbeat_at)
-
-
-@agent.field("totalRuns")
+@resolvers.field("Agent.totalRuns")
 def resolve_total_runs(row: Agent, info: Info) -> int:
     with transaction(info) as db:
         return len(_runs(db, row))
 
 
-@agent.field("runs")
+@resolvers.field("Agent.runs")
 def resolve_runs(
     row: Agent,
     info: Info,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ariadne import ObjectType, QueryType, UnionType
-
 from deployer.backend.db.accounts import Caller, User
 from deployer.backend.db.artifacts import (
     Alias,
@@ -22,31 +20,27 @@ from deployer.backend.db.files import File, list_artifact_files
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.db.runs import Run
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.ordering import by_name, by_row, ordered_connection
 from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
-from deployer.backend.graphql.resolvers.project import project
-from deployer.backend.graphql.resolvers.run import run
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     connection,
     decode_id,
     encode_id,
-    iso_time,
     tag_nodes,
     transaction,
 )
 from deployer.backend.refusal import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
 
-query = QueryType()
-artifact = ObjectType("Artifact")
-alias = ObjectType("ArtifactAlias")
-membership = ObjectType("ArtifactCollectionMembership")
-creator = UnionType("ArtifactCreator", lambda row, *_: "Run" if isinstance(row, Run) else "User")
-
-artifact.set_alias("versionIndex", "version")
-artifact.set_alias("size", "size_bytes")
-membership.set_alias("versionIndex", "version")
+resolvers = Resolvers(
+    {
+        "Artifact.versionIndex": lambda _, row: row.version,
+        "Artifact.size": lambda _, row: row.size_bytes,
+        "ArtifactCollectionMembership.versionIndex": lambda _, row: row.version,
+    }
+)
 
 NO_TTL = -2  # W&B's word for "is kept until somebody deletes it"
 LATEST_VERSION = "latest"
@@ -68,13 +62,13 @@ def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
     return find_version(db, collection, wanted or LATEST_VERSION) if collection else None
 
 
-@query.field("artifact")
+@resolvers.field("Query.artifact")
 def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
     with transaction(info) as db:
         return own_artifact(db, info.context.caller, id)
 
 
-@query.field("clientIDMapping")
+@resolvers.field("Query.clientIDMapping")
 def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
     """Return our id of an artifact that a client refers to by its own id."""
     with transaction(info) as db:
@@ -86,75 +80,59 @@ def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | No
     return {"server_id": encode_id("ArtifactCollection", collection.id)} if collection else None
 
 
-@project.field("artifact")
-@project.field("artifactCollectionMembership")
+@resolvers.field("Project.artifact")
+@resolvers.field("Project.artifactCollectionMembership")
 def resolve_named(row: Project, info: Info, name: str, **_: Any) -> Artifact | None:
     with transaction(info) as db:
         return find_named(db, row, name)
 
 
-@artifact.field("id")
-def resolve_id(row: Artifact, _: Info) -> str:
-    return encode_id("Artifact", row.id)
-
-
-@artifact.field("artifactSequence")
-@membership.field("artifactCollection")
+@resolvers.field("Artifact.artifactSequence")
+@resolvers.field("ArtifactCollectionMembership.artifactCollection")
 def resolve_collection(row: Artifact, info: Info) -> Collection:
     with transaction(info) as db:
         return get(db, Collection, row.collection_id)
 
 
-@artifact.field("artifactType")
+@resolvers.field("Artifact.artifactType")
 def resolve_type(row: Artifact, info: Info) -> ArtifactType | None:
     with transaction(info) as db:
         return type_of(db, get(db, Collection, row.collection_id))
 
 
-@artifact.field("ttlDurationSeconds")
+@resolvers.field("Artifact.ttlDurationSeconds")
 def resolve_ttl(_: Artifact, __: Info) -> int:
     return NO_TTL
 
 
-@artifact.field("ttlIsInherited")
+@resolvers.field("Artifact.ttlIsInherited")
 def resolve_ttl_is_inherited(_: Artifact, __: Info) -> bool:
     return True
 
 
-@artifact.field("tags")
+@resolvers.field("Artifact.tags")
 def resolve_tags(row: Artifact, _: Info) -> list[dict[str, str]]:
     return tag_nodes(f"Tag:{row.id}", row.tag_names)
 
 
-@artifact.field("aliases")
-@membership.field("aliases")
+@resolvers.field("Artifact.aliases")
+@resolvers.field("ArtifactCollectionMembership.aliases")
 def resolve_aliases(row: Artifact, info: Info) -> list[Alias]:
     with transaction(info) as db:
         return find_all(db, Alias, artifact_id=row.id)
 
 
-@artifact.field("state")
+@resolvers.field("Artifact.state")
 def resolve_state(row: Artifact, _: Info) -> str:
     return "COMMITTED" if row.committed else "PENDING"
 
 
-@artifact.field("commitHash")
+@resolvers.field("Artifact.commitHash")
 def resolve_commit_hash(row: Artifact, _: Info) -> str | None:
     return commit_hash(row) if row.committed else None
 
 
-@artifact.field("createdAt")
-@membership.field("createdAt")
-def resolve_created_at(row: Artifact, _: Info) -> str | None:
-    return iso_time(row.created_at)
-
-
-@artifact.field("updatedAt")
-def resolve_updated_at(row: Artifact, _: Info) -> str | None:
-    return iso_time(row.updated_at)
-
-
-@artifact.field("createdBy")
+@resolvers.field("Artifact.createdBy")
 def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
     with transaction(info) as db:
         if row.run_id is not None:
@@ -162,21 +140,21 @@ def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
         return find(db, User, id=row.user_id)
 
 
-@artifact.field("usedBy")
+@resolvers.field("Artifact.usedBy")
 def resolve_used_by(row: Artifact, info: Info) -> dict[str, Any]:
     with transaction(info) as db:
         return connection(list_runs_of(db, row, "input"), default_page=None)
 
 
-@artifact.field("currentManifest")
+@resolvers.field("Artifact.currentManifest")
 def resolve_manifest(row: Artifact, info: Info) -> dict[str, Any] | None:
     with transaction(info) as db:
         file = find(db, File, artifact_id=row.id, manifest=1)
     return manifest_node(info.context, row, file) if row.committed and file else None
 
 
-@artifact.field("files")
-@membership.field("files")
+@resolvers.field("Artifact.files")
+@resolvers.field("ArtifactCollectionMembership.files")
 def resolve_files(
     row: Artifact,
     info: Info,
@@ -191,7 +169,7 @@ def resolve_files(
     return _file_page(info, row, found, after, first)
 
 
-@artifact.field("filesByManifestEntries")
+@resolvers.field("Artifact.filesByManifestEntries")
 def resolve_files_by_entries(
     row: Artifact, info: Info, entries: list[dict[str, Any]] | None = None, **_: Any
 ) -> dict[str, Any]:
@@ -211,34 +189,24 @@ def _file_page(
     return page
 
 
-@artifact.field("artifactMemberships")
+@resolvers.field("Artifact.artifactMemberships")
 def resolve_memberships(row: Artifact, _: Info, **__: Any) -> dict[str, Any]:
     """Return the one collection that it is in: there are no links here."""
     return connection([row])
 
 
-@membership.field("id")
-def resolve_membership_id(row: Artifact, _: Info) -> str:
-    return encode_id("ArtifactCollectionMembership", row.id)
-
-
-@membership.field("artifact")
+@resolvers.field("ArtifactCollectionMembership.artifact")
 def resolve_member(row: Artifact, _: Info) -> Artifact:
     return row
 
 
-@alias.field("id")
-def resolve_alias_id(row: Alias, _: Info) -> str:
-    return encode_id("ArtifactAlias", row.id)
-
-
-@alias.field("artifactCollection")
+@resolvers.field("ArtifactAlias.artifactCollection")
 def resolve_alias_collection(row: Alias, info: Info) -> Collection:
     with transaction(info) as db:
         return get(db, Collection, row.collection_id)
 
 
-@run.field("outputArtifacts")
+@resolvers.field("Run.outputArtifacts")
 def resolve_outputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
@@ -246,7 +214,7 @@ def resolve_outputs(
         return ordered_connection(list_artifacts_of(db, row, "output"), by_row(), after, first)
 
 
-@run.field("inputArtifacts")
+@resolvers.field("Run.inputArtifacts")
 def resolve_inputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ariadne import MutationType
-
 from deployer.backend.db.artifacts import (
     Alias,
     Artifact,
@@ -19,18 +17,16 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.rows import Connection, change, find_all, get
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.artifact import own_artifact
-from deployer.backend.graphql.resolvers.artifact_upload import (
-    named_run,
-    writable_artifact,
-)
+from deployer.backend.graphql.resolvers.artifact_upload import named_run, writable_artifact
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal
 
-mutation = MutationType()
+resolvers = Resolvers()
 
 
-@mutation.field("useArtifact")
+@resolvers.field("Mutation.useArtifact")
 def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     with transaction(info) as db:
@@ -41,7 +37,7 @@ def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact": row}
 
 
-@mutation.field("updateArtifact")
+@resolvers.field("Mutation.updateArtifact")
 def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Change what is given; null means "leave as it is"."""
     changes = {
@@ -66,7 +62,7 @@ def _replace_aliases(db: Connection, row: Artifact, wanted: list[str]) -> None:
     set_aliases(db, row, wanted)
 
 
-@mutation.field("addAliases")
+@resolvers.field("Mutation.addAliases")
 def resolve_add_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
@@ -74,7 +70,7 @@ def resolve_add_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
     return {"success": True}
 
 
-@mutation.field("deleteAliases")
+@resolvers.field("Mutation.deleteAliases")
 def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
@@ -90,7 +86,7 @@ def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
     return [part["alias"] for part in input["aliases"]]
 
 
-@mutation.field("deleteArtifact")
+@resolvers.field("Mutation.deleteArtifact")
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a version; one with aliases only if the request deletes these, too."""
     with transaction(info) as db:
@@ -105,7 +101,7 @@ def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact": row}
 
 
-@mutation.field("linkArtifact")
+@resolvers.field("Mutation.linkArtifact")
 def resolve_link(_: Any, __: Info, **___: Any) -> NoReturn:
     """Refuse: without a registry there is nothing to link to."""
     raise Refusal(400, "linking artifacts is not supported: this server has no registry")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ariadne import InterfaceType, ObjectType, QueryType
 from graphql.language import FieldNode
 
 from deployer.backend.db.accounts import Caller
@@ -22,32 +21,26 @@ from deployer.backend.db.artifacts import (
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.graphql.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.artifact import find_named
-from deployer.backend.graphql.resolvers.project import project
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     connection,
     decode_id,
     encode_id,
-    iso_time,
     tag_nodes,
     transaction,
 )
 from deployer.backend.refusal import not_found
 
-query = QueryType()
-kind = ObjectType("ArtifactType")
-collection = InterfaceType("ArtifactCollection", lambda *_: "ArtifactSequence")
-sequence = ObjectType("ArtifactSequence")
+resolvers = Resolvers()
 
 
 @dataclass(frozen=True)
-class Deleted:
-    """What the reply says of a deleted collection."""
-
-    collection: Collection
+class Deleted(Collection):
+    """A collection that this very request has deleted."""
 
 
 def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
@@ -58,19 +51,19 @@ def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
     return row
 
 
-@query.field("artifactCollection")
+@resolvers.field("Query.artifactCollection")
 def resolve_collection(_: Any, info: Info, id: str) -> Collection:
     with transaction(info) as db:
         return own_collection(db, info.context.caller, id)
 
 
-@project.field("artifactCollection")
+@resolvers.field("Project.artifactCollection")
 def resolve_project_collection(row: Project, info: Info, name: str) -> Collection | None:
     with transaction(info) as db:
         return find(db, Collection, project_id=row.id, name=name)
 
 
-@project.field("artifactCollections")
+@resolvers.field("Project.artifactCollections")
 def resolve_project_collections(row: Project, info: Info, **asked: Any) -> dict[str, Any]:
     with transaction(info) as db:
         return _collection_page(find_all(db, Collection, "id DESC", project_id=row.id), **asked)
@@ -89,7 +82,7 @@ def _collection_page(
     return ordered_connection([row for row in rows if passes(row)], wanted, after, first)
 
 
-@project.field("artifactType")
+@resolvers.field("Project.artifactType")
 def resolve_artifact_type(row: Project, info: Info, name: str) -> ArtifactType | None:
     """Find a type; one that does not exist has no collections, and is no error."""
     with transaction(info) as db:
@@ -106,7 +99,7 @@ def _asked_fields(info: Info) -> set[str]:
     return {node.name.value for node in nodes if isinstance(node, FieldNode)} - {"__typename"}
 
 
-@project.field("artifactTypes")
+@resolvers.field("Project.artifactTypes")
 def resolve_artifact_types(
     row: Project, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
@@ -114,17 +107,7 @@ def resolve_artifact_types(
         return connection(find_all(db, ArtifactType, "name", project_id=row.id), after, first)
 
 
-@kind.field("id")
-def resolve_type_id(row: ArtifactType, _: Info) -> str:
-    return encode_id("ArtifactType", row.id)
-
-
-@kind.field("createdAt")
-def resolve_type_created_at(row: ArtifactType, _: Info) -> str | None:
-    return iso_time(row.created_at)
-
-
-@kind.field("artifact")
+@resolvers.field("ArtifactType.artifact")
 def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact | None:
     with transaction(info) as db:
         found = find_named(db, get(db, Project, row.project_id), name)
@@ -133,14 +116,14 @@ def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact 
     return found
 
 
-@kind.field("artifactCollection")
+@resolvers.field("ArtifactType.artifactCollection")
 def resolve_type_collection(row: ArtifactType, info: Info, name: str) -> Collection | None:
     with transaction(info) as db:
         found = find(db, Collection, project_id=get(db, Project, row.project_id).id, name=name)
     return found if found and found.type == row.name else None
 
 
-@kind.field("artifactCollections")
+@resolvers.field("ArtifactType.artifactCollections")
 def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dict[str, Any]:
     with transaction(info) as db:
         found = find_all(
@@ -149,39 +132,29 @@ def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dic
     return _collection_page(found, **asked)
 
 
-@collection.field("id")
+@resolvers.field("ArtifactSequence.id")
 def resolve_id(row: Collection, _: Info) -> str:
     return encode_id("ArtifactCollection", row.id)
 
 
-@collection.field("state")
-def resolve_state(row: Collection | Deleted, _: Info) -> str:
+@resolvers.field("ArtifactSequence.state")
+def resolve_state(row: Collection, _: Info) -> str:
     return "DELETED" if isinstance(row, Deleted) else "READY"
 
 
-@collection.field("createdAt")
-def resolve_created_at(row: Collection, _: Info) -> str | None:
-    return iso_time(row.created_at)
-
-
-@collection.field("updatedAt")
-def resolve_updated_at(row: Collection, _: Info) -> str | None:
-    return iso_time(row.updated_at)
-
-
-@collection.field("project")
+@resolvers.field("ArtifactSequence.project")
 def resolve_project(row: Collection, info: Info) -> Project:
     with transaction(info) as db:
         return get(db, Project, row.project_id)
 
 
-@collection.field("defaultArtifactType")
+@resolvers.field("ArtifactSequence.defaultArtifactType")
 def resolve_default_type(row: Collection, info: Info) -> ArtifactType | None:
     with transaction(info) as db:
         return type_of(db, row)
 
 
-@collection.field("tags")
+@resolvers.field("ArtifactSequence.tags")
 def resolve_tags(row: Collection, _: Info) -> dict[str, Any]:
     return {"edges": [{"node": tag} for tag in collection_tags(row)]}
 
@@ -191,7 +164,7 @@ def collection_tags(row: Collection) -> list[dict[str, str]]:
     return tag_nodes(f"CollectionTag:{row.id}", row.tag_names)
 
 
-@collection.field("aliases")
+@resolvers.field("ArtifactSequence.aliases")
 def resolve_aliases(
     row: Collection, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
@@ -199,7 +172,7 @@ def resolve_aliases(
         return connection(find_all(db, Alias, "alias", collection_id=row.id), after, first)
 
 
-@collection.field("artifacts")
+@resolvers.field("ArtifactSequence.artifacts")
 def resolve_artifacts(
     row: Collection,
     info: Info,
@@ -219,13 +192,13 @@ def resolve_artifacts(
     return page
 
 
-@collection.field("artifactMembership")
+@resolvers.field("ArtifactSequence.artifactMembership")
 def resolve_membership(row: Collection, info: Info, alias_name: str) -> Artifact | None:
     with transaction(info) as db:
         return find_version(db, row, alias_name)
 
 
-@sequence.field("latestArtifact")
+@resolvers.field("ArtifactSequence.latestArtifact")
 def resolve_latest(row: Collection, info: Info) -> Artifact | None:
     with transaction(info) as db:
         return latest_version(db, row.id)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ariadne import MutationType
-
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import Collection, change_tags, check_label, rename_collection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.rows import change, delete, find
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.artifact_collection import (
     Deleted,
     collection_tags,
@@ -18,7 +17,7 @@ from deployer.backend.graphql.resolvers.artifact_collection import (
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal, not_found
 
-mutation = MutationType()
+resolvers = Resolvers()
 
 
 def check_not_agent(caller: Caller) -> None:
@@ -27,7 +26,7 @@ def check_not_agent(caller: Caller) -> None:
         raise Refusal(403, "an agent's key cannot change artifacts of others")
 
 
-@mutation.field("updateArtifactSequence")
+@resolvers.field("Mutation.updateArtifactSequence")
 def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     check_not_agent(request.caller)
@@ -41,7 +40,7 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact_collection": row}
 
 
-@mutation.field("moveArtifactSequence")
+@resolvers.field("Mutation.moveArtifactSequence")
 def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Give a collection another type."""
     request = info.context
@@ -53,22 +52,22 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact_collection": row}
 
 
-@mutation.field("deleteArtifactSequence")
+@resolvers.field("Mutation.deleteArtifactSequence")
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a collection with all its versions."""
     check_not_agent(info.context.caller)
     with transaction(info) as db:
         row = own_collection(db, info.context.caller, input["artifact_sequence_id"])
         delete(db, row)
-    return {"artifact_collection": Deleted(row)}
+    return {"artifact_collection": Deleted(**vars(row))}
 
 
-@mutation.field("createArtifactCollectionTagAssignments")
+@resolvers.field("Mutation.createArtifactCollectionTagAssignments")
 def resolve_add_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"tags": collection_tags(_retag(info, input, add=_tag_names(input)))}
 
 
-@mutation.field("deleteArtifactCollectionTagAssignments")
+@resolvers.field("Mutation.deleteArtifactCollectionTagAssignments")
 def resolve_delete_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     _retag(info, input, remove=_tag_names(input))
     return {"success": True}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ariadne import MutationType
-
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import (
     PATCH,
@@ -26,6 +24,7 @@ from deployer.backend.db.lines import count_lines
 from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.rows import Connection, change, find, get
 from deployer.backend.db.runs import Run, check_writer, get_run, may_write
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
 from deployer.backend.graphql.resolvers.wire import (
@@ -38,7 +37,7 @@ from deployer.backend.graphql.resolvers.wire import (
 from deployer.backend.refusal import Refusal
 from deployer.backend.storage.artifact_commit import commit_artifact
 
-mutation = MutationType()
+resolvers = Resolvers()
 
 
 def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
@@ -59,7 +58,7 @@ def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
     return row
 
 
-@mutation.field("createArtifact")
+@resolvers.field("Mutation.createArtifact")
 def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Begin a version; for content that is there already, return the version that has it."""
     request = info.context
@@ -149,7 +148,7 @@ def _begin(
     )
 
 
-@mutation.field("createArtifactManifest")
+@resolvers.field("Mutation.createArtifactManifest")
 def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     kind = input.get("type") or "FULL"
     with transaction(info) as db:
@@ -183,7 +182,7 @@ def _expect_patch(info: Info, db: Connection, row: Artifact, digest: str | None)
     return patch
 
 
-@mutation.field("updateArtifactManifest")
+@resolvers.field("Mutation.updateArtifactManifest")
 def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     number = decode_id("ArtifactManifest", input["artifact_manifest_id"])
     with transaction(info) as db:
@@ -207,7 +206,7 @@ def _expect_manifest(
     return change(db, row, updated_at=info.context.backend.now(), **changes)
 
 
-@mutation.field("createArtifactFiles")
+@resolvers.field("Mutation.createArtifactFiles")
 def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Promise files; one whose bytes are here already gets no address for its upload."""
     request = info.context
@@ -217,7 +216,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         for spec in input["artifact_files"]:
             text = spec["artifact_id"]
             row = rows.get(text) or rows.setdefault(text, writable_artifact(info, db, text))
-            file = promise_artifact_file(db, row, spec["name"], spec["md_5"])
+            file = promise_artifact_file(db, row, spec["name"], spec["md5"])
             nodes.append(promised_file_node(request, file, row))
         for row in rows.values():
             if not row.committed:
@@ -225,7 +224,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"files": connection(nodes, default_page=None)}
 
 
-@mutation.field("commitArtifact")
+@resolvers.field("Mutation.commitArtifact")
 def resolve_commit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     backend = info.context.backend
     with transaction(info) as db:

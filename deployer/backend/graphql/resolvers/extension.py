@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ariadne import MutationType, ObjectType
-
 from deployer.backend.db.accounts import Caller, adopt_own_key, create_agent_key
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.attempts import Attempt, list_attempts
@@ -14,24 +12,26 @@ from deployer.backend.db.rows import Connection, find
 from deployer.backend.db.run_table import read_run_table
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.sweep import named_sweep
-from deployer.backend.graphql.resolvers.wire import Info, iso_time, transaction
+from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.graphql.run_listing import encode_birth, parse_birth
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
 
+resolvers = Resolvers(
+    {
+        "Sweep.deployerStopReason": lambda _, row: row.stop_reason,
+        "DeployerAttempt.exitcode": lambda _, row: row.known_exit_code,
+        "Run.deployerApart": lambda _, row: row.apart_names,
+    }
+)
+
 LARGEST_TABLE = 2500  # runs in one answer, which is written while others wait
 
-mutation = MutationType()
-sweep = ObjectType("Sweep")
-sweep.set_alias("deployerStopReason", "stop_reason")
-run = ObjectType("Run")
-attempt = ObjectType("DeployerAttempt")
-attempt.set_alias("exitcode", "known_exit_code")
 
-
-@mutation.field("deployerCreateAgentKey")
+@resolvers.field("Mutation.deployerCreateAgentKey")
 def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Make a key that is good for one agent's work on one sweep and for nothing else.
 
@@ -58,7 +58,7 @@ def _adopt(db: Connection, caller: Caller, key: str, now: float, node: str) -> N
         raise Refusal(400, str(error)) from error
 
 
-@mutation.field("deployerRequeue")
+@resolvers.field("Mutation.deployerRequeue")
 def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Hand out again what failed; a repeated request changes nothing."""
     if info.context.caller.sweep_id is not None:
@@ -71,7 +71,7 @@ def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
         return {"requeued": requeue_failed(info.context.backend, db, row)}
 
 
-@mutation.field("deployerDeleteSweep")
+@resolvers.field("Mutation.deployerDeleteSweep")
 def resolve_delete_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a sweep and keep its runs."""
     if info.context.caller.sweep_id is not None:
@@ -89,7 +89,7 @@ def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
     return named_sweep(db, project, sweep_name)
 
 
-@sweep.field("deployerRuns")
+@resolvers.field("Sweep.deployerRuns")
 def resolve_runs(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
@@ -100,33 +100,20 @@ def resolve_runs(
     return {"runs": runs, "end_cursor": end and encode_birth(*end)}
 
 
-run.set_alias("deployerApart", "apart_names")
-
-
-@run.field("deployerAgent")
+@resolvers.field("Run.deployerAgent")
 def resolve_agent(row: Run, info: Info) -> Agent | None:
     with transaction(info) as db:
         return find(db, Agent, id=row.agent_id)
 
 
-@run.field("deployerAttempts")
+@resolvers.field("Run.deployerAttempts")
 def resolve_attempts(row: Run, info: Info) -> list[Attempt]:
     with transaction(info) as db:
         return list_attempts(db, row)
 
 
-@attempt.field("agentName")
+@resolvers.field("DeployerAttempt.agentName")
 def resolve_agent_name(row: Attempt, info: Info) -> str | None:
     with transaction(info) as db:
         agent = find(db, Agent, id=row.agent_id)
     return agent.name if agent else None
-
-
-@attempt.field("assignedAt")
-def resolve_assigned_at(row: Attempt, _: Info) -> str | None:
-    return iso_time(row.assigned_at)
-
-
-@attempt.field("endedAt")
-def resolve_ended_at(row: Attempt, _: Info) -> str | None:
-    return iso_time(row.ended_at)

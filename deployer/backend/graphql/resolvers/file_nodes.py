@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from ariadne import ObjectType
-
 from deployer.backend.db.artifacts import Artifact
 from deployer.backend.db.files import File
 from deployer.backend.db.projects import Project
 from deployer.backend.db.runs import Run, check_writer
-from deployer.backend.graphql.resolvers.wire import encode_id, iso_time
+from deployer.backend.graphql.resolvers.wire import encode_id
 from deployer.backend.scheduling.context import Request
-from deployer.backend.storage.signed_urls import Action
+from deployer.backend.storage.signed_urls import (
+    Action,
+)
 
 Node = dict[str, Any]
-
-file_type = ObjectType("File")
-file_type.set_alias("md5", "md5")  # by its own rule the library would look for `md_5`
 
 
 def _signed_url(request: Request, action: Action, file: File) -> str:
@@ -64,7 +61,7 @@ def run_file_node(request: Request, file: File, run: Run, project: Project) -> N
         return upload_url(request, file)
 
     node = _file_node(request, "File", file)
-    return {**node, "url": url, "updated_at": iso_time(file.uploaded_at)}
+    return {**node, "url": url, "updated_at": file.uploaded_at}
 
 
 def artifact_file_node(request: Request, file: File, row: Artifact) -> Node:
@@ -72,7 +69,7 @@ def artifact_file_node(request: Request, file: File, row: Artifact) -> Node:
     return {
         **_file_node(request, "ArtifactFile", file),
         "size_bytes": file.size_bytes or 0,
-        "updated_at": iso_time(row.updated_at),
+        "updated_at": row.updated_at,
         "storage_path": f"wandb_artifacts/{file.artifact_id}/{file.id}",
     }
 

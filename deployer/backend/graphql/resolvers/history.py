@@ -16,23 +16,18 @@ from deployer.backend.db.lines import (
     steps_between,
 )
 from deployer.backend.db.runs import Run
-from deployer.backend.graphql.resolvers.run import run
-from deployer.backend.graphql.resolvers.wire import (
-    Info,
-    connection,
-    parse_cursor,
-    transaction,
-)
+from deployer.backend.graphql.engine import Resolvers
+from deployer.backend.graphql.resolvers.wire import Info, connection, parse_cursor, transaction
 from deployer.backend.parsing import parse_object, read_object
 from deployer.backend.refusal import Refusal
 
-__all__ = ["run"]
+resolvers = Resolvers()
 
 DEFAULT_SAMPLES = 500  # W&B's own
 SPEC_NUMBERS = ("minStep", "maxStep", "samples")
 
 
-@run.field("history")
+@resolvers.field("Run.history")
 def resolve_history(
     row: Run,
     info: Info,
@@ -45,14 +40,14 @@ def resolve_history(
     return [json.dumps(line) for line in sample(rows, samples or DEFAULT_SAMPLES)]
 
 
-@run.field("events")
+@resolvers.field("Run.events")
 def resolve_events(row: Run, info: Info, samples: int | None = None) -> list[str]:
     with transaction(info) as db:
         rows = read_rows(db, row.id, "events")
     return [json.dumps(line) for line in sample(rows, samples or DEFAULT_SAMPLES)]
 
 
-@run.field("sampledHistory")
+@resolvers.field("Run.sampledHistory")
 def resolve_sampled_history(row: Run, info: Info, specs: list[str]) -> list[list[dict[str, Any]]]:
     parsed = [_parse_spec(text) for text in specs]
     if not any(parsed):
@@ -110,7 +105,7 @@ def _finite_value(value: Any) -> Any:
     return [_finite_value(item) for item in value] if isinstance(value, list) else value
 
 
-@run.field("parquetHistory")
+@resolvers.field("Run.parquetHistory")
 def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[str, Any]:
     with transaction(info) as db:
         rows = read_rows(db, row.id)
@@ -119,7 +114,7 @@ def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[
     return {"parquet_urls": [], "live_data": [_finite(line) for line in wanted[:1]]}
 
 
-@run.field("historyKeys")
+@resolvers.field("Run.historyKeys")
 def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
     with transaction(info) as db:
         rows = read_rows(db, row.id)
@@ -145,7 +140,7 @@ def _previous(value: Any) -> Any:
     return _finite_value(value) if isinstance(value, str | int | float) else -1
 
 
-@run.field("logLines")
+@resolvers.field("Run.logLines")
 def resolve_log_lines(
     row: Run,
     info: Info,

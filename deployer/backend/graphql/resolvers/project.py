@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from ariadne import MutationType, ObjectType, QueryType
-
 from deployer.backend.db.accounts import User
 from deployer.backend.db.projects import Project, ensure_project, find_project, list_projects
 from deployer.backend.db.rows import find
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.fields import SWEEP_FIELDS
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import by_row, ordered_connection
 from deployer.backend.graphql.resolvers.viewer import entity_of
-from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
+from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.graphql.run_listing import count_runs, page_of_runs
 from deployer.backend.refusal import not_found
 
-query = QueryType()
-mutation = MutationType()
-project = ObjectType("Project")
+resolvers = Resolvers()
 
 
-@query.field("project")
-@query.field("model")
+@resolvers.field("Query.project")
+@resolvers.field("Query.model")
 def resolve_project(
     _: Any, info: Info, name: str | None = None, entity_name: str | None = None
 ) -> Project | None:
@@ -33,8 +30,8 @@ def resolve_project(
         return find_project(db, info.context.caller, entity_name, name)
 
 
-@query.field("projects")
-@query.field("models")
+@resolvers.field("Query.projects")
+@resolvers.field("Query.models")
 def resolve_projects(
     _: Any,
     info: Info,
@@ -47,7 +44,7 @@ def resolve_projects(
     return ordered_connection(found, by_row(descending=True), after, first)
 
 
-@mutation.field("upsertModel")
+@resolvers.field("Mutation.upsertModel")
 def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     wanted = (input.get("entity_name"), input.get("name"))
@@ -57,60 +54,50 @@ def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"project": row, "model": row, "inserted": inserted}
 
 
-@project.field("id")
-def resolve_id(row: Project, _: Info) -> str:
-    return encode_id("Project", row.id)
-
-
-@project.field("internalId")
+@resolvers.field("Project.internalId")
 def resolve_internal_id(row: Project, _: Info) -> str:
     return str(row.id)
 
 
-@project.field("entityName")
+@resolvers.field("Project.entityName")
 def resolve_entity_name(row: Project, _: Info) -> str:
     return row.entity
 
 
-@project.field("entity")
+@resolvers.field("Project.entity")
 def resolve_entity(_: Project, info: Info) -> dict[str, Any]:
     return entity_of(info.context.caller.user)
 
 
-@project.field("createdAt")
-def resolve_created_at(row: Project, _: Info) -> str | None:
-    return iso_time(row.created_at)
-
-
-@project.field("isBenchmark")
-@project.field("readOnly")
+@resolvers.field("Project.isBenchmark")
+@resolvers.field("Project.readOnly")
 def resolve_false(_: Project, __: Info) -> bool:
     return False
 
 
-@project.field("access")
+@resolvers.field("Project.access")
 def resolve_access(_: Project, __: Info) -> str:
     return "USER_READ"
 
 
-@project.field("user")
+@resolvers.field("Project.user")
 def resolve_user(row: Project, info: Info) -> User | None:
     with transaction(info) as db:
         return find(db, User, id=row.user_id)
 
 
-@project.field("allViews")
+@resolvers.field("Project.allViews")
 def resolve_views(_: Project, __: Info, **___: Any) -> dict[str, Any]:
     return {"edges": [], "page_info": {"has_next_page": False, "end_cursor": None}}
 
 
-@project.field("totalSweeps")
+@resolvers.field("Project.totalSweeps")
 def resolve_total_sweeps(row: Project, info: Info) -> int:
     with transaction(info) as db:
         return len(list_sweeps(db, row))
 
 
-@project.field("sweeps")
+@resolvers.field("Project.sweeps")
 def resolve_sweeps(
     row: Project,
     info: Info,
@@ -124,14 +111,14 @@ def resolve_sweeps(
     return ordered_connection(found, by_row(descending=True), after, first)
 
 
-@project.field("sweep")
+@resolvers.field("Project.sweep")
 def resolve_sweep(row: Project, info: Info, sweep_name: str) -> Sweep | None:
     with transaction(info) as db:
         return find_sweep(db, row, sweep_name)
 
 
-@project.field("run")
-@project.field("bucket")
+@resolvers.field("Project.run")
+@resolvers.field("Project.bucket")
 def resolve_run(
     row: Project, info: Info, name: str, missing_ok: bool | None = None, **_: Any
 ) -> Run | None:
@@ -142,14 +129,14 @@ def resolve_run(
     return run
 
 
-@project.field("runCount")
+@resolvers.field("Project.runCount")
 def resolve_run_count(row: Project, info: Info, filters: str | None = None) -> int:
     with transaction(info) as db:
         return count_runs(db, row, filters)
 
 
-@project.field("runs")
-@project.field("buckets")
+@resolvers.field("Project.runs")
+@resolvers.field("Project.buckets")
 def resolve_runs(
     row: Project,
     info: Info,

@@ -6,8 +6,6 @@ import json
 import secrets
 from typing import Any
 
-from ariadne import MutationType
-
 from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
 from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.history import set_apart
@@ -16,6 +14,7 @@ from deployer.backend.db.projects import Project, ensure_project, owns_project
 from deployer.backend.db.rows import Connection, change, delete, find, get
 from deployer.backend.db.runs import ACTIVE, Run, check_writer, wandb_part
 from deployer.backend.db.sweeps import find_sweep
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
@@ -23,7 +22,7 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS, Outcome
 from deployer.backend.scheduling.run_endings import end_run
 
-mutation = MutationType()
+resolvers = Resolvers()
 
 # Input field -> column, for what is stored as it comes; null means "leave as it is".
 PLAIN_COLUMNS = {
@@ -46,7 +45,7 @@ NO_BRANCH = "start a new run"
 NOT_SHARED = 'without mode="shared", start one for each, in the same group'
 
 
-@mutation.field("upsertBucket")
+@resolvers.field("Mutation.upsertBucket")
 def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Create or change a run; by `name` it is `wandb.init`, by `id` the public API's update."""
     with transaction(info) as db:
@@ -200,7 +199,7 @@ def _own_run(info: Info, db: Connection, text: str) -> Run:
     return row
 
 
-@mutation.field("stopRun")
+@resolvers.field("Mutation.stopRun")
 def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     backend = info.context.backend
     with transaction(info) as db:
@@ -212,7 +211,7 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
     return {"success": True}
 
 
-@mutation.field("updateRunState")
+@resolvers.field("Mutation.updateRunState")
 def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Set a run's state by hand; as on W&B, not that of a sweep's run."""
     backend = info.context.backend
@@ -228,12 +227,12 @@ def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[
     return {"success": True}
 
 
-@mutation.field("rewindRun")
+@resolvers.field("Mutation.rewindRun")
 def resolve_rewind_run(_: Any, __: Info, **___: Any) -> dict[str, Any]:
     raise Refusal(400, f"this server cannot rewind runs ({NO_BRANCH}, without resume_from)")
 
 
-@mutation.field("deleteRun")
+@resolvers.field("Mutation.deleteRun")
 def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a run for good; a sweep's configuration is handed out again.
 
@@ -251,7 +250,7 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
     return {"success": True}
 
 
-@mutation.field("notifyScriptableRunAlert")
+@resolvers.field("Mutation.notifyScriptableRunAlert")
 def resolve_alert(_: Any, __: Info, **___: Any) -> dict[str, Any]:
     """Acknowledge; the SDK also writes the alert into the run's own log."""
     return {"success": True}

@@ -6,23 +6,25 @@ import posixpath
 import re
 from typing import Any
 
-from ariadne import MutationType
-
-from deployer.backend.db.files import File, list_run_files, promise_file
+from deployer.backend.db.files import (
+    File,
+    list_run_files,
+    promise_file,
+)
 from deployer.backend.db.projects import Project, get_project, owns_project
 from deployer.backend.db.rows import delete, get
 from deployer.backend.db.runs import Run, check_writer, get_run
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.ordering import by_name, ordered_connection
 from deployer.backend.graphql.patterns import Pattern, PatternError
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
-from deployer.backend.graphql.resolvers.run import run
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
 from deployer.backend.refusal import Refusal, not_found
 
-mutation = MutationType()
+resolvers = Resolvers()
 
 
-@mutation.field("createRunFiles")
+@resolvers.field("Mutation.createRunFiles")
 def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     with transaction(info) as db:
@@ -34,13 +36,13 @@ def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[
     return {"run_id": encode_id("Run", row.id), "upload_headers": [], "files": uploads}
 
 
-@mutation.field("markRunFilesUploaded")
+@resolvers.field("Mutation.markRunFilesUploaded")
 def resolve_mark_uploaded(_: Any, __: Info, **___: Any) -> dict[str, Any]:
     """Acknowledge; the upload itself has marked the file."""
     return {"success": True}
 
 
-@mutation.field("deleteFiles")
+@resolvers.field("Mutation.deleteFiles")
 def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     with transaction(info) as db:
@@ -54,13 +56,13 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"success": True}
 
 
-@run.field("fileCount")
+@resolvers.field("Run.fileCount")
 def resolve_file_count(row: Run, info: Info) -> int:
     with transaction(info) as db:
         return len(list_run_files(db, row.id))
 
 
-@run.field("files")
+@resolvers.field("Run.files")
 def resolve_files(
     row: Run,
     info: Info,

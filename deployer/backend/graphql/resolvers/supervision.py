@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ariadne import MutationType
-
 from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import get
 from deployer.backend.db.runs import get_run
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.process_ends import note_exit, note_leave
 
-mutation = MutationType()
+resolvers = Resolvers()
 
 
-@mutation.field("deployerReportExit")
+@resolvers.field("Mutation.deployerReportExit")
 def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     sweep_id, agent_name = _agent_of(request.caller)
@@ -32,7 +31,7 @@ def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
     return {"success": True}
 
 
-@mutation.field("deployerLeave")
+@resolvers.field("Mutation.deployerLeave")
 def resolve_leave(_: Any, info: Info, **__: Any) -> dict[str, Any]:
     request = info.context
     _agent_of(request.caller)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ariadne import MutationType, ObjectType
-
 from deployer.backend.db.accounts import check_newest
 from deployer.backend.db.agents import Agent, create_agent, list_agents
-from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
+from deployer.backend.db.projects import (
+    Project,
+    ensure_project,
+    get_project,
+    owns_project,
+)
 from deployer.backend.db.rows import Connection, find, get, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
     encode_id,
-    iso_time,
     transaction,
 )
 from deployer.backend.graphql.run_listing import (
@@ -35,15 +38,14 @@ from deployer.backend.scheduling.dispatch import succeed_predecessors
 from deployer.backend.scheduling.ranking import best_metric
 from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
 
+resolvers = Resolvers({"Sweep.heartbeatAt": lambda _, row: row.updated_at})
+
 # The history that an agent asks for in its first question, in which there are all runs of its
 # sweep: it reads none of them. A local controller, which reads all, asks for its metric's.
 NO_HISTORY = ["{}"]
 
-mutation = MutationType()
-sweep = ObjectType("Sweep")
 
-
-@mutation.field("upsertSweep")
+@resolvers.field("Mutation.upsertSweep")
 def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     if request.caller.sweep_id is not None:
@@ -68,7 +70,7 @@ def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[
     return [f"run {name} belongs to another sweep and stays there" for name in strangers]
 
 
-@mutation.field("enqueueSweepRun")
+@resolvers.field("Mutation.enqueueSweepRun")
 def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Enqueue a run that an external scheduler or a person has chosen."""
     backend = info.context.backend
@@ -134,7 +136,7 @@ def _checked_state(state: str) -> str:
     return state.upper()
 
 
-@mutation.field("createAgent")
+@resolvers.field("Mutation.createAgent")
 def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     with transaction(info) as db:
@@ -159,56 +161,40 @@ def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
     return row
 
 
-@sweep.field("id")
-def resolve_id(row: Sweep, _: Info) -> str:
-    return encode_id("Sweep", row.id)
-
-
-@sweep.field("displayName")
+@resolvers.field("Sweep.displayName")
 def resolve_display_name(row: Sweep, _: Info) -> str | None:
     return row.title
 
 
-@sweep.field("createdAt")
-def resolve_created_at(row: Sweep, _: Info) -> str | None:
-    return iso_time(row.created_at)
-
-
-@sweep.field("updatedAt")
-@sweep.field("heartbeatAt")
-def resolve_updated_at(row: Sweep, _: Info) -> str | None:
-    return iso_time(row.updated_at)
-
-
-@sweep.field("earlyStopJobRunning")
+@resolvers.field("Sweep.earlyStopJobRunning")
 def resolve_early_stop(row: Sweep, _: Info) -> bool:
     return "early_terminate" in row.settings
 
 
-@sweep.field("runCountExpected")
+@resolvers.field("Sweep.runCountExpected")
 def resolve_run_count_expected(row: Sweep, _: Info) -> int | None:
     return row.expected
 
 
-@sweep.field("runCount")
+@resolvers.field("Sweep.runCount")
 def resolve_run_count(row: Sweep, info: Info) -> int:
     with transaction(info) as db:
         return count_of_sweep(db, row)
 
 
-@sweep.field("bestLoss")
+@resolvers.field("Sweep.bestLoss")
 def resolve_best_loss(row: Sweep, info: Info) -> float | None:
     with transaction(info) as db:
         return best_metric(row, info.context.backend.metrics.read(db, row).values())
 
 
-@sweep.field("project")
+@resolvers.field("Sweep.project")
 def resolve_project(row: Sweep, info: Info) -> Project:
     with transaction(info) as db:
         return get(db, Project, row.project_id)
 
 
-@sweep.field("runs")
+@resolvers.field("Sweep.runs")
 def resolve_runs(
     row: Sweep,
     info: Info,
@@ -230,7 +216,7 @@ def _variable(info: Info, name: str) -> Any:
     return values.get(name)
 
 
-@sweep.field("priorRuns")
+@resolvers.field("Sweep.priorRuns")
 def resolve_prior_runs(
     row: Sweep,
     info: Info,
@@ -260,7 +246,7 @@ def _run_page(
     return ordered_connection(found, parse_order(order, fields), after, first, default_page=None)
 
 
-@sweep.field("agents")
+@resolvers.field("Sweep.agents")
 def resolve_agents(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
@@ -268,7 +254,7 @@ def resolve_agents(
         return ordered_connection(list_agents(db, row), by_row(), after, first, default_page=None)
 
 
-@sweep.field("agent")
+@resolvers.field("Sweep.agent")
 def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
     """Find an agent by its name or, as `Sweep.agent` does, by its id."""
     with transaction(info) as db:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ariadne import ObjectType, QueryType
-
 from deployer.backend.db.accounts import User, list_keys
+from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
 
-query = QueryType()
-user = ObjectType("User")
+resolvers = Resolvers()
 
 # What W&B's clients may rely on here; each is probed by its name.
 FEATURES = (
@@ -26,12 +24,12 @@ FEATURES = (
 OLDEST_CLIENT, NEWEST_CLIENT = "0.22.0", "1.0.0"
 
 
-@query.field("viewer")
+@resolvers.field("Query.viewer")
 def resolve_viewer(_: Any, info: Info) -> User:
     return info.context.caller.user
 
 
-@query.field("users")
+@resolvers.field("Query.users")
 def resolve_users(_: Any, info: Info, query: str | None = None) -> dict[str, Any]:
     """Find the caller by the beginning or the end of their name; nobody sees the others."""
     row = info.context.caller.user
@@ -39,38 +37,33 @@ def resolve_users(_: Any, info: Info, query: str | None = None) -> dict[str, Any
     return {"edges": [{"node": row}] if found else []}
 
 
-@user.field("id")
-def resolve_user_id(row: User, _: Info) -> str:
-    return encode_id("User", row.id)
-
-
-@user.field("username")
-@user.field("entity")
+@resolvers.field("User.username")
+@resolvers.field("User.entity")
 def resolve_user_name(row: User, _: Info) -> str:
     return row.name
 
 
-@user.field("email")
+@resolvers.field("User.email")
 def resolve_email(_: User, __: Info) -> str:
     return ""
 
 
-@user.field("flags")
+@resolvers.field("User.flags")
 def resolve_flags(_: User, __: Info) -> str:
     return "{}"
 
 
-@user.field("admin")
+@resolvers.field("User.admin")
 def resolve_admin(_: User, __: Info) -> bool:
     return False
 
 
-@user.field("teams")
+@resolvers.field("User.teams")
 def resolve_teams(row: User, _: Info) -> dict[str, Any]:
     return {"edges": [{"node": {"name": row.name}}]}
 
 
-@user.field("apiKeys")
+@resolvers.field("User.apiKeys")
 def resolve_api_keys(row: User, info: Info) -> dict[str, Any]:
     """List a user's keys by number: the server stores nothing of them but hashes."""
     with transaction(info) as db:
@@ -82,7 +75,7 @@ def resolve_api_keys(row: User, info: Info) -> dict[str, Any]:
     return {"edges": [{"node": node} for node in nodes]}
 
 
-@query.field("entity")
+@resolvers.field("Query.entity")
 def resolve_entity(_: Any, info: Info, name: str) -> dict[str, Any] | None:
     row = info.context.caller.user
     return entity_of(row) if name == row.name else None
@@ -108,7 +101,7 @@ def entity_of(row: User) -> dict[str, Any]:
     }
 
 
-@query.field("serverInfo")
+@resolvers.field("Query.serverInfo")
 def resolve_server_info(_: Any, __: Info) -> dict[str, Any]:
     return {
         "cli_version_info": {"min_cli_version": OLDEST_CLIENT, "max_cli_version": NEWEST_CLIENT},

@@ -1,4 +1,4 @@
-"""Turns rows into what W&B's clients expect: ids, times, pages."""
+"""Turns rows into what W&B's clients expect: ids and pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from graphql import GraphQLResolveInfo
@@ -55,13 +54,6 @@ def parse_cursor(after: str | None) -> int:
     if after and not is_number(after):
         raise Refusal(400, f"the cursor {after!r} is not one of ours")
     return int(after or 0)
-
-
-def iso_time(seconds: float | None) -> str | None:
-    """Return seconds since the epoch as W&B writes times."""
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def tag_nodes(kind: str, names: Sequence[str]) -> list[dict[str, str]]:

@@ -1,0 +1,144 @@
+"""`schema.graphql` made executable: what answers each field, and how values are read and written.
+
+A field that no resolver is named for is an attribute of its row, or a key of a dictionary, by its
+name in snake case.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    GraphQLInputObjectType,
+    GraphQLInterfaceType,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    GraphQLScalarType,
+    GraphQLSchema,
+    GraphQLUnionType,
+    assert_valid_schema,
+    build_ast_schema,
+    is_introspection_type,
+)
+
+from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
+from deployer.backend.parsing import parse_json
+
+Resolver = Callable[..., Any]
+R = TypeVar("R", bound=Resolver)
+
+
+class Resolvers:
+    """What answers fields, each by its place, such as `Run.user`.
+
+    Those of the table take an open connection, the row and the field's arguments; those that are
+    decorated take the row, the request's `info` and the arguments.
+    """
+
+    def __init__(self, table: Mapping[str, Resolver] | None = None) -> None:
+        self.by_place = {place: _reading(read) for place, read in (table or {}).items()}
+
+    def field(self, place: str) -> Callable[[R], R]:
+        """Have the decorated function answer a field."""
+
+        def add(resolver: R) -> R:
+            self.by_place[place] = resolver
+            return resolver
+
+        return add
+
+
+def _reading(read: Resolver) -> Resolver:
+    def resolve(row: Any, info: Info, **arguments: Any) -> Any:
+        with transaction(info) as db:
+            return read(db, row, **arguments)
+
+    return resolve
+
+
+def make_executable(document: DocumentNode, parts: Iterable[Resolvers]) -> GraphQLSchema:
+    """Return the schema of a document with its resolvers; those of fields it lacks are left out."""
+    schema = build_ast_schema(document)
+    resolvers = {place: one for part in parts for place, one in part.by_place.items()}
+    for kind in schema.type_map.values():
+        if isinstance(kind, GraphQLObjectType) and not is_introspection_type(kind):
+            _bind(kind, resolvers)
+        elif isinstance(kind, GraphQLInputObjectType):
+            for name, given in kind.fields.items():
+                given.out_name = snake_case(name)
+        elif isinstance(kind, GraphQLInterfaceType | GraphQLUnionType):
+            kind.resolve_type = _by_class(schema.get_possible_types(kind))
+        elif isinstance(kind, GraphQLScalarType):
+            kind.coerce_output_value = WRITERS.get(kind.name, kind.coerce_output_value)
+            kind.coerce_input_value = READERS.get(kind.name, kind.coerce_input_value)
+    assert_valid_schema(schema)
+    return schema
+
+
+def _bind(kind: GraphQLObjectType, resolvers: Mapping[str, Resolver]) -> None:
+    for name, field in kind.fields.items():
+        for argument, given in field.args.items():
+            given.out_name = snake_case(argument)
+        default = _read_id if name == "id" else _read(snake_case(name))
+        field.resolve = resolvers.get(f"{kind.name}.{name}", default)
+
+
+def snake_case(name: str) -> str:
+    """Return `artifactID` as `artifact_id`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _read(name: str) -> Resolver:
+    def resolve(row: Any, info: Info, **arguments: Any) -> Any:
+        value = row.get(name) if isinstance(row, dict) else getattr(row, name, None)
+        return value(info, **arguments) if callable(value) else value
+
+    return resolve
+
+
+def _read_id(row: Any, info: Info) -> Any:
+    """Return an id as a client sees it; the number of a row becomes an opaque one."""
+    value = row.get("id") if isinstance(row, dict) else row.id
+    return encode_id(info.parent_type.name, value) if isinstance(value, int) else value
+
+
+def _by_class(kinds: Iterable[GraphQLNamedType]) -> Callable[..., str]:
+    """Return what tells which of several types a row is: that of its class, else the first."""
+    names = [kind.name for kind in kinds]
+
+    def resolve_type(row: Any, *_: Any) -> str:
+        name = type(row).__name__
+        return name if name in names else names[0]
+
+    return resolve_type
+
+
+def _write_json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _write_time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _read_json(value: Any) -> str:
+    """Return JSON as text; refuse with 400 what is none. Clients also send an empty text."""
+    text = _write_json(value)
+    parse_json(text or "{}", "a JSON text of the request")
+    return text
+
+
+def _read_int64(value: Any) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise GraphQLError("Int64 cannot represent a value that is no 64-bit integer")
+    return value
+
+
+WRITERS: Mapping[str, Callable[[Any], Any]] = {"JSONString": _write_json, "DateTime": _write_time}
+READERS: Mapping[str, Callable[[Any], Any]] = {"JSONString": _read_json, "Int64": _read_int64}
