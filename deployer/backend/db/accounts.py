@@ -11,7 +11,6 @@ import hashlib
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from deployer.backend.db.rows import (
@@ -80,11 +79,6 @@ class Key(Row):
     def key_id(self) -> str:
         """Return what people call it by."""
         return key_id_of(self.hash)
-
-    @property
-    def created(self) -> str:
-        """Return when it was made, in the form of ISO 8601."""
-        return datetime.fromtimestamp(self.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def new_key() -> str:

@@ -30,6 +30,13 @@ from graphql import (
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
 from deployer.backend.parsing import parse_json
 
+CONNECTION = re.compile(r"^connection (\w+)$", re.MULTILINE)
+CONNECTION_TYPES = (
+    r"type \1Edge { node: \1 cursor: String }"
+    r" type \1Connection { edges: [\1Edge!]! pageInfo: PageInfo! totalCount: Int }"
+)
+MUTATION = re.compile(r"^mutation (\w+)(?:\((.*?)\))?: \{(.*?)\}$", re.MULTILINE | re.DOTALL)
+
 Resolver = Callable[..., Any]
 R = TypeVar("R", bound=Resolver)
 
@@ -60,6 +67,23 @@ def _reading(read: Resolver) -> Resolver:
             return read(db, row, **arguments)
 
     return resolve
+
+
+def write_out(text: str) -> str:
+    """Return a schema in GraphQL's own language: the two short forms are written out."""
+    changes = []
+
+    def change(found: re.Match[str]) -> str:
+        name, given, answer = found.groups("")
+        kind = name[0].upper() + name[1:]
+        changes.append(f"{name}(input: {kind}Input!): {kind}Payload")
+        return (
+            f"input {kind}Input {{ {given} clientMutationId: String }}"
+            f" type {kind}Payload {{ {answer} clientMutationId: String }}"
+        )
+
+    text = MUTATION.sub(change, CONNECTION.sub(CONNECTION_TYPES, text))
+    return f"{text} type Mutation {{ {' '.join(changes)} }}"
 
 
 def make_executable(document: DocumentNode, parts: Iterable[Resolvers]) -> GraphQLSchema:

@@ -31,7 +31,7 @@ from graphql import (
 from graphql.language import FieldDefinitionNode
 from graphql.language.visitor import REMOVE
 
-from deployer.backend.graphql.engine import make_executable
+from deployer.backend.graphql.engine import make_executable, write_out
 from deployer.backend.graphql.features import find_missing_feature
 from deployer.backend.graphql.limits import DEEPEST, MOST_LETTERS, MOST_TOKENS, find_excess
 from deployer.backend.graphql.resolvers import (
@@ -114,7 +114,7 @@ class _WithoutOurFields(Visitor):
 
 def build_schema(plain: bool) -> GraphQLSchema:
     """Return the schema with its resolvers; a `plain` one lacks what W&B's own server lacks."""
-    document = parse(SCHEMA_FILE.read_text())
+    document = parse(write_out(SCHEMA_FILE.read_text()))
     if plain:
         document = visit(document, _WithoutOurFields())
     return make_executable(document, [part.resolvers for part in PARTS])
