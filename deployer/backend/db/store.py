@@ -116,6 +116,13 @@ class Store:
                 db.rollback()
                 raise
 
+    @property
+    def joined(self) -> Connection:
+        """Return the connection of this thread's change, transaction or snapshot."""
+        connection = self._current()
+        assert connection, "read outside a change, a transaction or a snapshot"
+        return connection
+
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Yield a connection that sees one state of the database throughout, and changes nothing.

@@ -1,20 +1,21 @@
 """`schema.graphql` made executable: what answers each field, and how values are read and written.
 
 A field that no resolver is named for is an attribute of its row, or a key of a dictionary, by its
-name in snake case.
+name in snake case. A list in the place of a connection becomes a page of it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from graphql import (
     DocumentNode,
     GraphQLError,
+    GraphQLField,
     GraphQLInputObjectType,
     GraphQLInterfaceType,
     GraphQLNamedType,
@@ -24,10 +25,12 @@ from graphql import (
     GraphQLUnionType,
     assert_valid_schema,
     build_ast_schema,
+    get_named_type,
     is_introspection_type,
 )
 
-from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
+from deployer.backend.graphql.ordering import DEFAULT_PAGE
+from deployer.backend.graphql.resolvers.wire import Info, connection, encode_id
 from deployer.backend.parsing import parse_json
 
 CONNECTION = re.compile(r"^connection (\w+)$", re.MULTILINE)
@@ -36,6 +39,7 @@ CONNECTION_TYPES = (
     r" type \1Connection { edges: [\1Edge!]! pageInfo: PageInfo! totalCount: Int }"
 )
 MUTATION = re.compile(r"^mutation (\w+)(?:\((.*?)\))?: \{(.*?)\}$", re.MULTILINE | re.DOTALL)
+PAGE = ("after", "first")  # the arguments that say which page of a list is meant
 
 Resolver = Callable[..., Any]
 R = TypeVar("R", bound=Resolver)
@@ -44,12 +48,12 @@ R = TypeVar("R", bound=Resolver)
 class Resolvers:
     """What answers fields, each by its place, such as `Run.user`.
 
-    Those of the table take an open connection, the row and the field's arguments; those that are
-    decorated take the row, the request's `info` and the arguments.
+    Those of the table take an open database, the row and the field's arguments without those of a
+    page; those that are decorated take the row, the request's `info` and all arguments.
     """
 
     def __init__(self, table: Mapping[str, Resolver] | None = None) -> None:
-        self.by_place = {place: _reading(read) for place, read in (table or {}).items()}
+        self.by_place = {place: _query(read) for place, read in (table or {}).items()}
 
     def field(self, place: str) -> Callable[[R], R]:
         """Have the decorated function answer a field."""
@@ -61,10 +65,10 @@ class Resolvers:
         return add
 
 
-def _reading(read: Resolver) -> Resolver:
+def _query(read: Resolver) -> Resolver:
     def resolve(row: Any, info: Info, **arguments: Any) -> Any:
-        with transaction(info) as db:
-            return read(db, row, **arguments)
+        given = {name: arguments[name] for name in arguments if name not in PAGE}
+        return read(info.context.backend.store.joined, row, **given)
 
     return resolve
 
@@ -86,7 +90,7 @@ def write_out(text: str) -> str:
     return f"{text} type Mutation {{ {' '.join(changes)} }}"
 
 
-def make_executable(document: DocumentNode, parts: Iterable[Resolvers]) -> GraphQLSchema:
+def make_executable(document: DocumentNode, parts: Sequence[Resolvers]) -> GraphQLSchema:
     """Return the schema of a document with its resolvers; those of fields it lacks are left out."""
     schema = build_ast_schema(document)
     resolvers = {place: one for part in parts for place, one in part.by_place.items()}
@@ -110,7 +114,22 @@ def _bind(kind: GraphQLObjectType, resolvers: Mapping[str, Resolver]) -> None:
         for argument, given in field.args.items():
             given.out_name = snake_case(argument)
         default = _read_id if name == "id" else _read(snake_case(name))
-        field.resolve = resolvers.get(f"{kind.name}.{name}", default)
+        resolve = resolvers.get(f"{kind.name}.{name}", default)
+        is_page = get_named_type(field.type).name.endswith("Connection")
+        field.resolve = _paging(resolve, field) if is_page else resolve
+
+
+def _paging(resolve: Resolver, field: GraphQLField) -> Resolver:
+    """Make a page of the list that a resolver returns, the whole of it where none is asked for."""
+    default = DEFAULT_PAGE if "first" in field.args else None
+
+    def resolve_page(row: Any, info: Info, **arguments: Any) -> Any:
+        found = resolve(row, info, **arguments)
+        if not isinstance(found, list):
+            return found
+        return connection(found, arguments.get("after"), arguments.get("first"), default)
+
+    return resolve_page
 
 
 def snake_case(name: str) -> str:

@@ -23,7 +23,11 @@ from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.dispatch import heartbeat
 
-resolvers = Resolvers()
+resolvers = Resolvers(
+    {
+        "Agent.totalRuns": lambda db, agent: len(_runs(db, agent)),
+    }
+)
 
 
 @resolvers.field("Mutation.agentHeartbeat")
@@ -56,12 +60,6 @@ def resolve_state(row: Agent, info: Info) -> str:
     backend = info.context.backend
     silence = backend.presence.silence_seconds("agent", row.id)
     return "RUNNING" if silence < backend.patience.silence_seconds else "CRASHED"
-
-
-@resolvers.field("Agent.totalRuns")
-def resolve_total_runs(row: Agent, info: Info) -> int:
-    with transaction(info) as db:
-        return len(_runs(db, row))
 
 
 @resolvers.field("Agent.runs")

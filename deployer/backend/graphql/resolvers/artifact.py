@@ -8,7 +8,6 @@ from deployer.backend.db.accounts import Caller, User
 from deployer.backend.db.artifacts import (
     Alias,
     Artifact,
-    ArtifactType,
     Collection,
     find_collection_made_as,
     find_version,
@@ -25,7 +24,6 @@ from deployer.backend.graphql.ordering import by_name, by_row, ordered_connectio
 from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
 from deployer.backend.graphql.resolvers.wire import (
     Info,
-    connection,
     decode_id,
     encode_id,
     tag_nodes,
@@ -34,16 +32,37 @@ from deployer.backend.graphql.resolvers.wire import (
 from deployer.backend.refusal import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
 
-resolvers = Resolvers(
-    {
-        "Artifact.versionIndex": lambda _, row: row.version,
-        "Artifact.size": lambda _, row: row.size_bytes,
-        "ArtifactCollectionMembership.versionIndex": lambda _, row: row.version,
-    }
-)
-
 NO_TTL = -2  # W&B's word for "is kept until somebody deletes it"
 LATEST_VERSION = "latest"
+
+resolvers = Resolvers(
+    {
+        "Project.artifact": lambda db, project, name, **_: find_named(db, project, name),
+        "Project.artifactCollectionMembership": lambda db, project, name: find_named(
+            db, project, name
+        ),
+        "Artifact.artifactSequence": lambda db, row: _collection(db, row),
+        "Artifact.artifactType": lambda db, row: type_of(db, _collection(db, row)),
+        "Artifact.versionIndex": lambda _, row: row.version,
+        "Artifact.size": lambda _, row: row.size_bytes,
+        "Artifact.ttlDurationSeconds": lambda *_: NO_TTL,
+        "Artifact.ttlIsInherited": lambda *_: True,
+        "Artifact.tags": lambda _, row: tag_nodes(f"Tag:{row.id}", row.tag_names),
+        "Artifact.aliases": lambda db, row: find_all(db, Alias, artifact_id=row.id),
+        "Artifact.state": lambda _, row: "COMMITTED" if row.committed else "PENDING",
+        "Artifact.commitHash": lambda _, row: commit_hash(row) if row.committed else None,
+        "Artifact.usedBy": lambda db, row: list_runs_of(db, row, "input"),
+        # There are no links here: a version is in its own collection alone.
+        "Artifact.artifactMemberships": lambda _, row: [row],
+        "ArtifactCollectionMembership.artifact": lambda _, row: row,
+        "ArtifactCollectionMembership.artifactCollection": lambda db, row: _collection(db, row),
+        "ArtifactCollectionMembership.versionIndex": lambda _, row: row.version,
+        "ArtifactCollectionMembership.aliases": lambda db, row: find_all(
+            db, Alias, artifact_id=row.id
+        ),
+        "ArtifactAlias.artifactCollection": lambda db, alias: _collection(db, alias),
+    }
+)
 
 
 def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
@@ -53,6 +72,10 @@ def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
     if not owns_project(db, caller, collection.project_id):
         raise not_found("artifact")
     return row
+
+
+def _collection(db: Connection, row: Artifact | Alias) -> Collection:
+    return get(db, Collection, row.collection_id)
 
 
 def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
@@ -80,70 +103,12 @@ def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | No
     return {"server_id": encode_id("ArtifactCollection", collection.id)} if collection else None
 
 
-@resolvers.field("Project.artifact")
-@resolvers.field("Project.artifactCollectionMembership")
-def resolve_named(row: Project, info: Info, name: str, **_: Any) -> Artifact | None:
-    with transaction(info) as db:
-        return find_named(db, row, name)
-
-
-@resolvers.field("Artifact.artifactSequence")
-@resolvers.field("ArtifactCollectionMembership.artifactCollection")
-def resolve_collection(row: Artifact, info: Info) -> Collection:
-    with transaction(info) as db:
-        return get(db, Collection, row.collection_id)
-
-
-@resolvers.field("Artifact.artifactType")
-def resolve_type(row: Artifact, info: Info) -> ArtifactType | None:
-    with transaction(info) as db:
-        return type_of(db, get(db, Collection, row.collection_id))
-
-
-@resolvers.field("Artifact.ttlDurationSeconds")
-def resolve_ttl(_: Artifact, __: Info) -> int:
-    return NO_TTL
-
-
-@resolvers.field("Artifact.ttlIsInherited")
-def resolve_ttl_is_inherited(_: Artifact, __: Info) -> bool:
-    return True
-
-
-@resolvers.field("Artifact.tags")
-def resolve_tags(row: Artifact, _: Info) -> list[dict[str, str]]:
-    return tag_nodes(f"Tag:{row.id}", row.tag_names)
-
-
-@resolvers.field("Artifact.aliases")
-@resolvers.field("ArtifactCollectionMembership.aliases")
-def resolve_aliases(row: Artifact, info: Info) -> list[Alias]:
-    with transaction(info) as db:
-        return find_all(db, Alias, artifact_id=row.id)
-
-
-@resolvers.field("Artifact.state")
-def resolve_state(row: Artifact, _: Info) -> str:
-    return "COMMITTED" if row.committed else "PENDING"
-
-
-@resolvers.field("Artifact.commitHash")
-def resolve_commit_hash(row: Artifact, _: Info) -> str | None:
-    return commit_hash(row) if row.committed else None
-
-
 @resolvers.field("Artifact.createdBy")
 def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
     with transaction(info) as db:
         if row.run_id is not None:
             return get(db, Run, row.run_id)
         return find(db, User, id=row.user_id)
-
-
-@resolvers.field("Artifact.usedBy")
-def resolve_used_by(row: Artifact, info: Info) -> dict[str, Any]:
-    with transaction(info) as db:
-        return connection(list_runs_of(db, row, "input"), default_page=None)
 
 
 @resolvers.field("Artifact.currentManifest")
@@ -187,23 +152,6 @@ def _file_page(
     for edge in page["edges"]:
         edge["node"] = artifact_file_node(info.context, edge["node"], row)
     return page
-
-
-@resolvers.field("Artifact.artifactMemberships")
-def resolve_memberships(row: Artifact, _: Info, **__: Any) -> dict[str, Any]:
-    """Return the one collection that it is in: there are no links here."""
-    return connection([row])
-
-
-@resolvers.field("ArtifactCollectionMembership.artifact")
-def resolve_member(row: Artifact, _: Info) -> Artifact:
-    return row
-
-
-@resolvers.field("ArtifactAlias.artifactCollection")
-def resolve_alias_collection(row: Alias, info: Info) -> Collection:
-    with transaction(info) as db:
-        return get(db, Collection, row.collection_id)
 
 
 @resolvers.field("Run.outputArtifacts")

@@ -27,7 +27,6 @@ from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_
 from deployer.backend.graphql.resolvers.artifact import find_named
 from deployer.backend.graphql.resolvers.wire import (
     Info,
-    connection,
     decode_id,
     encode_id,
     tag_nodes,
@@ -35,7 +34,28 @@ from deployer.backend.graphql.resolvers.wire import (
 )
 from deployer.backend.refusal import not_found
 
-resolvers = Resolvers()
+resolvers = Resolvers(
+    {
+        "Project.artifactCollection": lambda db, project, name: find(
+            db, Collection, project_id=project.id, name=name
+        ),
+        "Project.artifactTypes": lambda db, project: find_all(
+            db, ArtifactType, "name", project_id=project.id
+        ),
+        "ArtifactSequence.id": lambda _, row: encode_id("ArtifactCollection", row.id),
+        "ArtifactSequence.state": lambda _, row: "DELETED" if isinstance(row, Deleted) else "READY",
+        "ArtifactSequence.project": lambda db, row: get(db, Project, row.project_id),
+        "ArtifactSequence.defaultArtifactType": type_of,
+        "ArtifactSequence.tags": lambda _, row: collection_tags(row),
+        "ArtifactSequence.aliases": lambda db, row: find_all(
+            db, Alias, "alias", collection_id=row.id
+        ),
+        "ArtifactSequence.artifactMembership": lambda db, row, alias_name: find_version(
+            db, row, alias_name
+        ),
+        "ArtifactSequence.latestArtifact": lambda db, row: latest_version(db, row.id),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -55,12 +75,6 @@ def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
 def resolve_collection(_: Any, info: Info, id: str) -> Collection:
     with transaction(info) as db:
         return own_collection(db, info.context.caller, id)
-
-
-@resolvers.field("Project.artifactCollection")
-def resolve_project_collection(row: Project, info: Info, name: str) -> Collection | None:
-    with transaction(info) as db:
-        return find(db, Collection, project_id=row.id, name=name)
 
 
 @resolvers.field("Project.artifactCollections")
@@ -99,14 +113,6 @@ def _asked_fields(info: Info) -> set[str]:
     return {node.name.value for node in nodes if isinstance(node, FieldNode)} - {"__typename"}
 
 
-@resolvers.field("Project.artifactTypes")
-def resolve_artifact_types(
-    row: Project, info: Info, after: str | None = None, first: int | None = None
-) -> dict[str, Any]:
-    with transaction(info) as db:
-        return connection(find_all(db, ArtifactType, "name", project_id=row.id), after, first)
-
-
 @resolvers.field("ArtifactType.artifact")
 def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact | None:
     with transaction(info) as db:
@@ -132,44 +138,9 @@ def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dic
     return _collection_page(found, **asked)
 
 
-@resolvers.field("ArtifactSequence.id")
-def resolve_id(row: Collection, _: Info) -> str:
-    return encode_id("ArtifactCollection", row.id)
-
-
-@resolvers.field("ArtifactSequence.state")
-def resolve_state(row: Collection, _: Info) -> str:
-    return "DELETED" if isinstance(row, Deleted) else "READY"
-
-
-@resolvers.field("ArtifactSequence.project")
-def resolve_project(row: Collection, info: Info) -> Project:
-    with transaction(info) as db:
-        return get(db, Project, row.project_id)
-
-
-@resolvers.field("ArtifactSequence.defaultArtifactType")
-def resolve_default_type(row: Collection, info: Info) -> ArtifactType | None:
-    with transaction(info) as db:
-        return type_of(db, row)
-
-
-@resolvers.field("ArtifactSequence.tags")
-def resolve_tags(row: Collection, _: Info) -> dict[str, Any]:
-    return {"edges": [{"node": tag} for tag in collection_tags(row)]}
-
-
 def collection_tags(row: Collection) -> list[dict[str, str]]:
     """Return a collection's tags as W&B's type `Tag`."""
     return tag_nodes(f"CollectionTag:{row.id}", row.tag_names)
-
-
-@resolvers.field("ArtifactSequence.aliases")
-def resolve_aliases(
-    row: Collection, info: Info, after: str | None = None, first: int | None = None
-) -> dict[str, Any]:
-    with transaction(info) as db:
-        return connection(find_all(db, Alias, "alias", collection_id=row.id), after, first)
 
 
 @resolvers.field("ArtifactSequence.artifacts")
@@ -190,15 +161,3 @@ def resolve_artifacts(
     for edge in page["edges"]:
         edge["version"] = f"v{edge['node'].version}"
     return page
-
-
-@resolvers.field("ArtifactSequence.artifactMembership")
-def resolve_membership(row: Collection, info: Info, alias_name: str) -> Artifact | None:
-    with transaction(info) as db:
-        return find_version(db, row, alias_name)
-
-
-@resolvers.field("ArtifactSequence.latestArtifact")
-def resolve_latest(row: Collection, info: Info) -> Artifact | None:
-    with transaction(info) as db:
-        return latest_version(db, row.id)

@@ -29,7 +29,6 @@ from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
 from deployer.backend.graphql.resolvers.wire import (
     Info,
-    connection,
     decode_id,
     encode_id,
     transaction,
@@ -221,7 +220,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         for row in rows.values():
             if not row.committed:
                 change(db, row, updated_at=request.backend.now())
-    return {"files": connection(nodes, default_page=None)}
+    return {"files": nodes}
 
 
 @resolvers.field("Mutation.commitArtifact")

@@ -20,15 +20,20 @@ from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
 
+LARGEST_TABLE = 2500  # runs in one answer, which is written while others wait
+
 resolvers = Resolvers(
     {
-        "Sweep.deployerStopReason": lambda _, row: row.stop_reason,
-        "DeployerAttempt.exitcode": lambda _, row: row.known_exit_code,
-        "Run.deployerApart": lambda _, row: row.apart_names,
+        "Sweep.deployerStopReason": lambda _, sweep: sweep.stop_reason,
+        "Run.deployerApart": lambda _, run: run.apart_names,
+        "Run.deployerAgent": lambda db, run: _agent_of(db, run),
+        "Run.deployerAttempts": list_attempts,
+        "DeployerAttempt.exitcode": lambda _, attempt: attempt.known_exit_code,
+        "DeployerAttempt.agentName": lambda db, attempt: (
+            (agent := _agent_of(db, attempt)) and agent.name
+        ),
     }
 )
-
-LARGEST_TABLE = 2500  # runs in one answer, which is written while others wait
 
 
 @resolvers.field("Mutation.deployerCreateAgentKey")
@@ -89,6 +94,10 @@ def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
     return named_sweep(db, project, sweep_name)
 
 
+def _agent_of(db: Connection, row: Run | Attempt) -> Agent | None:
+    return find(db, Agent, id=row.agent_id)
+
+
 @resolvers.field("Sweep.deployerRuns")
 def resolve_runs(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
@@ -98,22 +107,3 @@ def resolve_runs(
     with transaction(info) as db:
         runs, end = read_run_table(db, row, parse_birth(after) if after else None, size)
     return {"runs": runs, "end_cursor": end and encode_birth(*end)}
-
-
-@resolvers.field("Run.deployerAgent")
-def resolve_agent(row: Run, info: Info) -> Agent | None:
-    with transaction(info) as db:
-        return find(db, Agent, id=row.agent_id)
-
-
-@resolvers.field("Run.deployerAttempts")
-def resolve_attempts(row: Run, info: Info) -> list[Attempt]:
-    with transaction(info) as db:
-        return list_attempts(db, row)
-
-
-@resolvers.field("DeployerAttempt.agentName")
-def resolve_agent_name(row: Attempt, info: Info) -> str | None:
-    with transaction(info) as db:
-        agent = find(db, Agent, id=row.agent_id)
-    return agent.name if agent else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from typing import Any
@@ -21,10 +20,16 @@ from deployer.backend.graphql.resolvers.wire import Info, connection, parse_curs
 from deployer.backend.parsing import parse_object, read_object
 from deployer.backend.refusal import Refusal
 
-resolvers = Resolvers()
-
 DEFAULT_SAMPLES = 500  # W&B's own
 SPEC_NUMBERS = ("minStep", "maxStep", "samples")
+
+resolvers = Resolvers(
+    {
+        "Run.events": lambda db, run, samples=None: sample(
+            read_rows(db, run.id, "events"), samples or DEFAULT_SAMPLES
+        ),
+    }
+)
 
 
 @resolvers.field("Run.history")
@@ -34,17 +39,10 @@ def resolve_history(
     min_step: int | None = None,
     max_step: int | None = None,
     samples: int | None = None,
-) -> list[str]:
+) -> list[dict[str, Any]]:
     with transaction(info) as db:
         rows = steps_between(read_rows(db, row.id), min_step, max_step)
-    return [json.dumps(line) for line in sample(rows, samples or DEFAULT_SAMPLES)]
-
-
-@resolvers.field("Run.events")
-def resolve_events(row: Run, info: Info, samples: int | None = None) -> list[str]:
-    with transaction(info) as db:
-        rows = read_rows(db, row.id, "events")
-    return [json.dumps(line) for line in sample(rows, samples or DEFAULT_SAMPLES)]
+    return sample(rows, samples or DEFAULT_SAMPLES)
 
 
 @resolvers.field("Run.sampledHistory")

@@ -8,7 +8,7 @@ from deployer.backend.db.accounts import User
 from deployer.backend.db.projects import Project, ensure_project, find_project, list_projects
 from deployer.backend.db.rows import find
 from deployer.backend.db.runs import Run
-from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.db.sweeps import find_sweep, list_sweeps
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.fields import SWEEP_FIELDS
 from deployer.backend.graphql.filters import parse_filter
@@ -18,7 +18,20 @@ from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.graphql.run_listing import count_runs, page_of_runs
 from deployer.backend.refusal import not_found
 
-resolvers = Resolvers()
+resolvers = Resolvers(
+    {
+        "Project.internalId": lambda _, project: project.id,
+        "Project.entityName": lambda _, project: project.entity,
+        "Project.isBenchmark": lambda *_: False,
+        "Project.readOnly": lambda *_: False,
+        "Project.access": lambda *_: "USER_READ",
+        "Project.user": lambda db, project: find(db, User, id=project.user_id),
+        "Project.allViews": lambda *_, **__: [],
+        "Project.totalSweeps": lambda db, project: len(list_sweeps(db, project)),
+        "Project.sweep": lambda db, project, sweep_name: find_sweep(db, project, sweep_name),
+        "Project.runCount": lambda db, project, filters=None: count_runs(db, project, filters),
+    }
+)
 
 
 @resolvers.field("Query.project")
@@ -54,47 +67,9 @@ def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"project": row, "model": row, "inserted": inserted}
 
 
-@resolvers.field("Project.internalId")
-def resolve_internal_id(row: Project, _: Info) -> str:
-    return str(row.id)
-
-
-@resolvers.field("Project.entityName")
-def resolve_entity_name(row: Project, _: Info) -> str:
-    return row.entity
-
-
 @resolvers.field("Project.entity")
 def resolve_entity(_: Project, info: Info) -> dict[str, Any]:
     return entity_of(info.context.caller.user)
-
-
-@resolvers.field("Project.isBenchmark")
-@resolvers.field("Project.readOnly")
-def resolve_false(_: Project, __: Info) -> bool:
-    return False
-
-
-@resolvers.field("Project.access")
-def resolve_access(_: Project, __: Info) -> str:
-    return "USER_READ"
-
-
-@resolvers.field("Project.user")
-def resolve_user(row: Project, info: Info) -> User | None:
-    with transaction(info) as db:
-        return find(db, User, id=row.user_id)
-
-
-@resolvers.field("Project.allViews")
-def resolve_views(_: Project, __: Info, **___: Any) -> dict[str, Any]:
-    return {"edges": [], "page_info": {"has_next_page": False, "end_cursor": None}}
-
-
-@resolvers.field("Project.totalSweeps")
-def resolve_total_sweeps(row: Project, info: Info) -> int:
-    with transaction(info) as db:
-        return len(list_sweeps(db, row))
 
 
 @resolvers.field("Project.sweeps")
@@ -111,12 +86,6 @@ def resolve_sweeps(
     return ordered_connection(found, by_row(descending=True), after, first)
 
 
-@resolvers.field("Project.sweep")
-def resolve_sweep(row: Project, info: Info, sweep_name: str) -> Sweep | None:
-    with transaction(info) as db:
-        return find_sweep(db, row, sweep_name)
-
-
 @resolvers.field("Project.run")
 @resolvers.field("Project.bucket")
 def resolve_run(
@@ -127,12 +96,6 @@ def resolve_run(
     if run is None and missing_ok is False:
         raise not_found(f"run {name}")
     return run
-
-
-@resolvers.field("Project.runCount")
-def resolve_run_count(row: Project, info: Info, filters: str | None = None) -> int:
-    with transaction(info) as db:
-        return count_runs(db, row, filters)
 
 
 @resolvers.field("Project.runs")

@@ -6,11 +6,7 @@ import posixpath
 import re
 from typing import Any
 
-from deployer.backend.db.files import (
-    File,
-    list_run_files,
-    promise_file,
-)
+from deployer.backend.db.files import File, list_run_files, promise_file
 from deployer.backend.db.projects import Project, get_project, owns_project
 from deployer.backend.db.rows import delete, get
 from deployer.backend.db.runs import Run, check_writer, get_run
@@ -21,7 +17,11 @@ from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
 from deployer.backend.refusal import Refusal, not_found
 
-resolvers = Resolvers()
+resolvers = Resolvers(
+    {
+        "Run.fileCount": lambda db, run: len(list_run_files(db, run.id)),
+    }
+)
 
 
 @resolvers.field("Mutation.createRunFiles")
@@ -54,12 +54,6 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
             check_writer(db, request.caller, owner)
             delete(db, row)
     return {"success": True}
-
-
-@resolvers.field("Run.fileCount")
-def resolve_file_count(row: Run, info: Info) -> int:
-    with transaction(info) as db:
-        return len(list_run_files(db, row.id))
 
 
 @resolvers.field("Run.files")

@@ -7,24 +7,14 @@ from typing import Any
 
 from deployer.backend.db.accounts import check_newest
 from deployer.backend.db.agents import Agent, create_agent, list_agents
-from deployer.backend.db.projects import (
-    Project,
-    ensure_project,
-    get_project,
-    owns_project,
-)
+from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
 from deployer.backend.db.rows import Connection, find, get, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
-from deployer.backend.graphql.resolvers.wire import (
-    Info,
-    decode_id,
-    encode_id,
-    transaction,
-)
+from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
 from deployer.backend.graphql.run_listing import (
     count_of_sweep,
     fields_of_runs,
@@ -38,11 +28,20 @@ from deployer.backend.scheduling.dispatch import succeed_predecessors
 from deployer.backend.scheduling.ranking import best_metric
 from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
 
-resolvers = Resolvers({"Sweep.heartbeatAt": lambda _, row: row.updated_at})
-
 # The history that an agent asks for in its first question, in which there are all runs of its
 # sweep: it reads none of them. A local controller, which reads all, asks for its metric's.
 NO_HISTORY = ["{}"]
+
+resolvers = Resolvers(
+    {
+        "Sweep.displayName": lambda _, sweep: sweep.title,
+        "Sweep.heartbeatAt": lambda _, sweep: sweep.updated_at,
+        "Sweep.earlyStopJobRunning": lambda _, sweep: "early_terminate" in sweep.settings,
+        "Sweep.runCountExpected": lambda _, sweep: sweep.expected,
+        "Sweep.runCount": count_of_sweep,
+        "Sweep.project": lambda db, sweep: get(db, Project, sweep.project_id),
+    }
+)
 
 
 @resolvers.field("Mutation.upsertSweep")
@@ -161,37 +160,10 @@ def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
     return row
 
 
-@resolvers.field("Sweep.displayName")
-def resolve_display_name(row: Sweep, _: Info) -> str | None:
-    return row.title
-
-
-@resolvers.field("Sweep.earlyStopJobRunning")
-def resolve_early_stop(row: Sweep, _: Info) -> bool:
-    return "early_terminate" in row.settings
-
-
-@resolvers.field("Sweep.runCountExpected")
-def resolve_run_count_expected(row: Sweep, _: Info) -> int | None:
-    return row.expected
-
-
-@resolvers.field("Sweep.runCount")
-def resolve_run_count(row: Sweep, info: Info) -> int:
-    with transaction(info) as db:
-        return count_of_sweep(db, row)
-
-
 @resolvers.field("Sweep.bestLoss")
 def resolve_best_loss(row: Sweep, info: Info) -> float | None:
     with transaction(info) as db:
         return best_metric(row, info.context.backend.metrics.read(db, row).values())
-
-
-@resolvers.field("Sweep.project")
-def resolve_project(row: Sweep, info: Info) -> Project:
-    with transaction(info) as db:
-        return get(db, Project, row.project_id)
 
 
 @resolvers.field("Sweep.runs")

@@ -6,9 +6,7 @@ from typing import Any
 
 from deployer.backend.db.accounts import User, list_keys
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
-
-resolvers = Resolvers()
+from deployer.backend.graphql.resolvers.wire import Info, encode_id
 
 # What W&B's clients may rely on here; each is probed by its name.
 FEATURES = (
@@ -22,6 +20,32 @@ FEATURES = (
     "SWEEPS_LOCAL_SCHEDULER",
 )
 OLDEST_CLIENT, NEWEST_CLIENT = "0.22.0", "1.0.0"
+SERVER_INFO = {
+    "cli_version_info": {"min_cli_version": OLDEST_CLIENT, "max_cli_version": NEWEST_CLIENT},
+    "latest_local_version_info": {
+        "out_of_date": False,
+        "latest_version_string": NEWEST_CLIENT,
+        "version_on_this_instance_string": NEWEST_CLIENT,
+    },
+    "features": [{"name": name, "is_enabled": True} for name in FEATURES],
+}
+
+resolvers = Resolvers(
+    {
+        "Query.serverInfo": lambda *_: SERVER_INFO,
+        "User.username": lambda _, user: user.name,
+        "User.entity": lambda _, user: user.name,
+        "User.email": lambda *_: "",
+        "User.flags": lambda *_: {},
+        "User.admin": lambda *_: False,
+        "User.teams": lambda _, user: [{"name": user.name}],
+        # By number: the server stores nothing of keys but hashes.
+        "User.apiKeys": lambda db, user: [
+            {"id": key.id, "name": f"key {key.id}", "description": key.label}
+            for key in list_keys(db, user)
+        ],
+    }
+)
 
 
 @resolvers.field("Query.viewer")
@@ -30,49 +54,11 @@ def resolve_viewer(_: Any, info: Info) -> User:
 
 
 @resolvers.field("Query.users")
-def resolve_users(_: Any, info: Info, query: str | None = None) -> dict[str, Any]:
+def resolve_users(_: Any, info: Info, query: str | None = None) -> list[User]:
     """Find the caller by the beginning or the end of their name; nobody sees the others."""
     row = info.context.caller.user
     found = row.name.startswith(query or "") or row.name.endswith(query or "")
-    return {"edges": [{"node": row}] if found else []}
-
-
-@resolvers.field("User.username")
-@resolvers.field("User.entity")
-def resolve_user_name(row: User, _: Info) -> str:
-    return row.name
-
-
-@resolvers.field("User.email")
-def resolve_email(_: User, __: Info) -> str:
-    return ""
-
-
-@resolvers.field("User.flags")
-def resolve_flags(_: User, __: Info) -> str:
-    return "{}"
-
-
-@resolvers.field("User.admin")
-def resolve_admin(_: User, __: Info) -> bool:
-    return False
-
-
-@resolvers.field("User.teams")
-def resolve_teams(row: User, _: Info) -> dict[str, Any]:
-    return {"edges": [{"node": {"name": row.name}}]}
-
-
-@resolvers.field("User.apiKeys")
-def resolve_api_keys(row: User, info: Info) -> dict[str, Any]:
-    """List a user's keys by number: the server stores nothing of them but hashes."""
-    with transaction(info) as db:
-        keys = list_keys(db, row)
-    nodes = [
-        {"id": encode_id("ApiKey", key.id), "name": f"key {key.id}", "description": key.label}
-        for key in keys
-    ]
-    return {"edges": [{"node": node} for node in nodes]}
+    return [row] if found else []
 
 
 @resolvers.field("Query.entity")
@@ -85,7 +71,7 @@ def entity_of(row: User) -> dict[str, Any]:
     """Return a user's own entity, as W&B describes one that is no team."""
     member = {"id": encode_id("User", row.id), "username": row.name, "name": row.name}
     return {
-        "id": encode_id("Entity", row.id),
+        "id": row.id,
         "name": row.name,
         "available": False,
         "read_only": False,
@@ -98,17 +84,4 @@ def entity_of(row: User) -> dict[str, Any]:
         "default_access": "PRIVATE",
         "is_paid": False,
         "members": [{**member, "admin": False, "pending": False, "account_type": "USER"}],
-    }
-
-
-@resolvers.field("Query.serverInfo")
-def resolve_server_info(_: Any, __: Info) -> dict[str, Any]:
-    return {
-        "cli_version_info": {"min_cli_version": OLDEST_CLIENT, "max_cli_version": NEWEST_CLIENT},
-        "latest_local_version_info": {
-            "out_of_date": False,
-            "latest_version_string": NEWEST_CLIENT,
-            "version_on_this_instance_string": NEWEST_CLIENT,
-        },
-        "features": [{"name": name, "is_enabled": True} for name in FEATURES],
     }

@@ -71,11 +71,15 @@ def connection(
     start = parse_cursor(after)
     size = first if first is not None else default_page
     stop = len(nodes) if size is None else min(len(nodes), start + max(size, 0))
+    edges = [
+        {"node": node, "cursor": str(number)}
+        for number, node in enumerate(nodes[start:stop], start + 1)
+    ]
     return {
-        "edges": [
-            {"node": node, "cursor": str(number)}
-            for number, node in enumerate(nodes[start:stop], start + 1)
-        ],
-        "page_info": {"has_next_page": stop < len(nodes), "end_cursor": str(stop)},
+        "edges": edges,
+        "page_info": {
+            "has_next_page": stop < len(nodes),
+            "end_cursor": edges[-1]["cursor"] if edges else after,
+        },
         "total_count": len(nodes),
     }
