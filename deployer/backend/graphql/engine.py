@@ -29,7 +29,7 @@ from graphql import (
     is_introspection_type,
 )
 
-from deployer.backend.graphql.ordering import DEFAULT_PAGE
+from deployer.backend.graphql.listing import DEFAULT_PAGE
 from deployer.backend.graphql.resolvers.wire import Info, connection, encode_id
 from deployer.backend.parsing import parse_json
 

@@ -7,18 +7,17 @@ from typing import Any
 
 from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.projects import Project, owns_project
+from deployer.backend.db.projects import owns_project
 from deployer.backend.db.rows import Connection, get, select
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.ordering import ordered_connection, parse_order
+from deployer.backend.graphql.listing import fields_of_runs, page_of
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
     transaction,
 )
-from deployer.backend.graphql.run_listing import fields_of_runs
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.dispatch import heartbeat
@@ -72,9 +71,8 @@ def resolve_runs(
     **_: Any,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        project = get(db, Project, get(db, Sweep, row.sweep_id).project_id)
-        wanted = parse_order(order, fields_of_runs(db, project))
-        return ordered_connection(_runs(db, row), wanted, after, first)
+        fields = fields_of_runs(db, get(db, Sweep, row.sweep_id).project_id)
+        return page_of(_runs(db, row), order, after, first, fields)
 
 
 def _runs(db: Connection, row: Agent) -> list[Run]:

@@ -20,7 +20,7 @@ from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.ordering import by_name, by_row, ordered_connection
+from deployer.backend.graphql.listing import page_of
 from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
 from deployer.backend.graphql.resolvers.wire import (
     Info,
@@ -148,7 +148,7 @@ def _file_page(
     info: Info, row: Artifact, found: list[File], after: str | None, first: int | None
 ) -> dict[str, Any]:
     """Return one page of files, whose addresses are signed."""
-    page = ordered_connection(found, by_name(), after, first)
+    page = page_of(found, "+name", after, first)
     for edge in page["edges"]:
         edge["node"] = artifact_file_node(info.context, edge["node"], row)
     return page
@@ -159,7 +159,7 @@ def resolve_outputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return ordered_connection(list_artifacts_of(db, row, "output"), by_row(), after, first)
+        return page_of(list_artifacts_of(db, row, "output"), "+id", after, first)
 
 
 @resolvers.field("Run.inputArtifacts")
@@ -167,4 +167,4 @@ def resolve_inputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return ordered_connection(list_artifacts_of(db, row, "input"), by_row(), after, first)
+        return page_of(list_artifacts_of(db, row, "input"), "+id", after, first)

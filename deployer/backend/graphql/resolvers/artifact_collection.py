@@ -20,10 +20,9 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
-from deployer.backend.graphql.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.filters import parse_filter
-from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_order
+from deployer.backend.graphql.filters import Filter
+from deployer.backend.graphql.listing import ARTIFACT_FIELDS, COLLECTION_FIELDS, page_of
 from deployer.backend.graphql.resolvers.artifact import find_named
 from deployer.backend.graphql.resolvers.wire import (
     Info,
@@ -91,9 +90,9 @@ def _collection_page(
     order: str | None = None,
 ) -> dict[str, Any]:
     """Return one page, newest first unless another order is asked for."""
-    passes = parse_filter(filters, COLLECTION_FIELDS)
-    wanted = parse_order(order, COLLECTION_FIELDS) if order else by_row(descending=True)
-    return ordered_connection([row for row in rows if passes(row)], wanted, after, first)
+    wanted = Filter(filters, COLLECTION_FIELDS)
+    found = [row for row in rows if wanted.passes(row)]
+    return page_of(found, order or "-id", after, first, COLLECTION_FIELDS)
 
 
 @resolvers.field("Project.artifactType")
@@ -153,11 +152,10 @@ def resolve_artifacts(
     filters: str | None = None,
 ) -> dict[str, Any]:
     """List the versions, newest first unless another order is asked for."""
-    passes = parse_filter(filters, ARTIFACT_FIELDS)
-    wanted = parse_order(order or "-version", ARTIFACT_FIELDS)
+    wanted = Filter(filters, ARTIFACT_FIELDS)
     with transaction(info) as db:
-        found = [version for version in list_versions(db, row.id) if passes(version)]
-    page = ordered_connection(found, wanted, after, first)
+        found = [version for version in list_versions(db, row.id) if wanted.passes(version)]
+    page = page_of(found, order or "-version", after, first, ARTIFACT_FIELDS)
     for edge in page["edges"]:
         edge["version"] = f"v{edge['node'].version}"
     return page

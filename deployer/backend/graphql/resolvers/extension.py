@@ -13,9 +13,9 @@ from deployer.backend.db.run_table import read_run_table
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.graphql.engine import Resolvers
+from deployer.backend.graphql.listing import encode_birth, parse_birth
 from deployer.backend.graphql.resolvers.sweep import named_sweep
 from deployer.backend.graphql.resolvers.wire import Info, transaction
-from deployer.backend.graphql.run_listing import encode_birth, parse_birth
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep

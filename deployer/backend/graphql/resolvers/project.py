@@ -10,12 +10,10 @@ from deployer.backend.db.rows import find
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import find_sweep, list_sweeps
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.fields import SWEEP_FIELDS
-from deployer.backend.graphql.filters import parse_filter
-from deployer.backend.graphql.ordering import by_row, ordered_connection
+from deployer.backend.graphql.filters import Filter
+from deployer.backend.graphql.listing import SWEEP_FIELDS, Runs, page_of
 from deployer.backend.graphql.resolvers.viewer import entity_of
 from deployer.backend.graphql.resolvers.wire import Info, transaction
-from deployer.backend.graphql.run_listing import count_runs, page_of_runs
 from deployer.backend.refusal import not_found
 
 resolvers = Resolvers(
@@ -29,7 +27,7 @@ resolvers = Resolvers(
         "Project.allViews": lambda *_, **__: [],
         "Project.totalSweeps": lambda db, project: len(list_sweeps(db, project)),
         "Project.sweep": lambda db, project, sweep_name: find_sweep(db, project, sweep_name),
-        "Project.runCount": lambda db, project, filters=None: count_runs(db, project, filters),
+        "Project.runCount": lambda db, project, filters=None: Runs(db, project.id, filters).count(),
     }
 )
 
@@ -54,7 +52,7 @@ def resolve_projects(
 ) -> dict[str, Any]:
     with transaction(info) as db:
         found = list_projects(db, info.context.caller, entity_name)
-    return ordered_connection(found, by_row(descending=True), after, first)
+    return page_of(found, "-id", after, first)
 
 
 @resolvers.field("Mutation.upsertModel")
@@ -80,10 +78,10 @@ def resolve_sweeps(
     first: int | None = None,
     filters: str | None = None,
 ) -> dict[str, Any]:
-    passes = parse_filter(filters, SWEEP_FIELDS)
+    wanted = Filter(filters, SWEEP_FIELDS)
     with transaction(info) as db:
-        found = [sweep for sweep in list_sweeps(db, row) if passes(sweep)]
-    return ordered_connection(found, by_row(descending=True), after, first)
+        found = [sweep for sweep in list_sweeps(db, row) if wanted.passes(sweep)]
+    return page_of(found, "-id", after, first)
 
 
 @resolvers.field("Project.run")
@@ -109,4 +107,4 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return page_of_runs(db, row, filters, order, after, first)
+        return Runs(db, row.id, filters).page(order, after, first)

@@ -6,12 +6,16 @@ import posixpath
 import re
 from typing import Any
 
-from deployer.backend.db.files import File, list_run_files, promise_file
+from deployer.backend.db.files import (
+    File,
+    list_run_files,
+    promise_file,
+)
 from deployer.backend.db.projects import Project, get_project, owns_project
 from deployer.backend.db.rows import delete, get
 from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.ordering import by_name, ordered_connection
+from deployer.backend.graphql.listing import page_of
 from deployer.backend.graphql.patterns import Pattern, PatternError
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
@@ -74,7 +78,7 @@ def resolve_files(
         found = [item for item in found if item.name in wanted]
     if pattern:
         found = _named_like(found, pattern)
-    page = ordered_connection(found, by_name(), after, first)
+    page = page_of(found, "+name", after, first)
     for edge in page["edges"]:
         edge["node"] = run_file_node(info.context, edge["node"], row, project)
     return page

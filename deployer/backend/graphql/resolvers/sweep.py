@@ -7,19 +7,21 @@ from typing import Any
 
 from deployer.backend.db.accounts import check_newest
 from deployer.backend.db.agents import Agent, create_agent, list_agents
-from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
-from deployer.backend.db.rows import Connection, find, get, select
-from deployer.backend.db.runs import Run
+from deployer.backend.db.projects import (
+    Project,
+    ensure_project,
+    get_project,
+    owns_project,
+)
+from deployer.backend.db.rows import Connection, find, get
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.filters import parse_filter
-from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
-from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
-from deployer.backend.graphql.run_listing import (
-    count_of_sweep,
-    fields_of_runs,
-    filter_runs,
-    page_of_sweep,
+from deployer.backend.graphql.listing import ALL, DEFAULT_PAGE, Runs, fields_of_runs, page_of
+from deployer.backend.graphql.resolvers.wire import (
+    Info,
+    decode_id,
+    encode_id,
+    transaction,
 )
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.config_warnings import Unread, is_read, list_warnings, read_config
@@ -38,7 +40,7 @@ resolvers = Resolvers(
         "Sweep.heartbeatAt": lambda _, sweep: sweep.updated_at,
         "Sweep.earlyStopJobRunning": lambda _, sweep: "early_terminate" in sweep.settings,
         "Sweep.runCountExpected": lambda _, sweep: sweep.expected,
-        "Sweep.runCount": count_of_sweep,
+        "Sweep.runCount": lambda db, sweep: Runs(db, sweep.project_id, None, sweep).count(),
         "Sweep.project": lambda db, sweep: get(db, Project, sweep.project_id),
     }
 )
@@ -62,8 +64,7 @@ def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[
     """Add the runs that `--prior_run` names, and report those that belong to another sweep."""
     if not input.get("prior_runs_filters"):
         return []
-    project = get(db, Project, row.project_id)
-    runs = filter_runs(db, project, input["prior_runs_filters"])
+    runs = Runs(db, row.project_id, input["prior_runs_filters"]).read()
     adopt_prior_runs(db, row, runs)
     strangers = [run.name for run in runs if run.sweep_id not in (None, row.id)]
     return [f"run {name} belongs to another sweep and stays there" for name in strangers]
@@ -175,11 +176,10 @@ def resolve_runs(
     first: int | None = None,
     order: str | None = None,
 ) -> dict[str, Any]:
-    if first is None and _variable(info, "specs") == NO_HISTORY:
-        first = DEFAULT_PAGE
+    if first is None:
+        first = DEFAULT_PAGE if _variable(info, "specs") == NO_HISTORY else ALL
     with transaction(info) as db:
-        page = None if filters else page_of_sweep(db, row, order, after, first)
-        return page or _run_page(db, row, _runs(db, row), filters, after, first, order)
+        return Runs(db, row.project_id, filters, row).page(order, after, first)
 
 
 def _variable(info: Info, name: str) -> Any:
@@ -199,23 +199,10 @@ def resolve_prior_runs(
 ) -> dict[str, Any]:
     """List the runs from before the sweep that `--prior_run` added to it."""
     with transaction(info) as db:
-        prior = [run for run in _runs(db, row) if run.created_at < row.created_at]
-        return _run_page(db, row, prior, filters, after, first, order)
-
-
-def _run_page(
-    db: Connection,
-    row: Sweep,
-    runs: list[Run],
-    filters: str | None,
-    after: str | None,
-    first: int | None,
-    order: str | None,
-) -> dict[str, Any]:
-    fields = fields_of_runs(db, get(db, Project, row.project_id))
-    passes = parse_filter(filters, fields)
-    found = [run for run in runs if passes(run)]
-    return ordered_connection(found, parse_order(order, fields), after, first, default_page=None)
+        runs = Runs(db, row.project_id, filters, row).read()
+        prior = [run for run in runs if run.created_at < row.created_at]
+        fields = fields_of_runs(db, row.project_id)
+        return page_of(prior, order, after, ALL if first is None else first, fields)
 
 
 @resolvers.field("Sweep.agents")
@@ -223,7 +210,7 @@ def resolve_agents(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return ordered_connection(list_agents(db, row), by_row(), after, first, default_page=None)
+        return page_of(list_agents(db, row), "+id", after, ALL if first is None else first)
 
 
 @resolvers.field("Sweep.agent")
@@ -235,7 +222,3 @@ def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
         with contextlib.suppress(Refusal):
             found = get(db, Agent, decode_id("Agent", agent_name))
     return found if found and found.sweep_id == row.id else None
-
-
-def _runs(db: Connection, row: Sweep) -> list[Run]:
-    return select(db, Run, "WHERE sweep_id = ? ORDER BY id", row.id)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from graphql import GraphQLResolveInfo
 
 from deployer.backend.db.rows import Connection
-from deployer.backend.graphql.ordering import DEFAULT_PAGE
+from deployer.backend.graphql.listing import DEFAULT_PAGE
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Request
 

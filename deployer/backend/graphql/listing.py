@@ -1,0 +1,250 @@
+"""Lists of rows, in pages that go on where the last one ended, whatever comes or goes meanwhile."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from deployer.backend.db.accounts import list_users
+from deployer.backend.db.artifacts import Artifact, Collection
+from deployer.backend.db.projects import Project
+from deployer.backend.db.rows import Connection, get, select
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.graphql.filters import MISSING, Fields, Filter
+from deployer.backend.parsing import LARGEST_INT, parse_json, read_object
+from deployer.backend.refusal import Refusal
+from deployer.sweeps.metrics import WRITTEN
+
+R = TypeVar("R")
+
+DEFAULT_ORDER = "+created_at"  # W&B's own
+DEFAULT_PAGE = 50
+ALL = LARGEST_INT  # rows on a page, where a client that names no number wants them all
+
+# Known or not, number or text, the number, the text, the row.
+Place = tuple[int, int, float, str, int]
+
+ROW_FIELDS: Fields[Any] = Fields(("id", "name"))
+SWEEP_FIELDS: Fields[Sweep] = Fields(
+    ("name", "state", "method", "description", "created_at", "updated_at"),
+    {"display_name": lambda sweep: sweep.title, "heartbeat_at": lambda sweep: sweep.updated_at},
+    {"config": lambda sweep: (sweep.settings,)},
+)
+COLLECTION_FIELDS: Fields[Collection] = Fields(
+    ("id", "name", "type", "description", "created_at", "updated_at"),
+    {"tag": lambda row: row.tag_names, "tags": lambda row: row.tag_names},
+)
+ARTIFACT_FIELDS: Fields[Artifact] = Fields(
+    ("version", "digest", "description", "file_count", "created_at", "updated_at"),
+    {
+        "state": lambda row: "COMMITTED" if row.committed else "PENDING",
+        "version_index": lambda row: row.version,
+        "size": lambda row: row.size_bytes,
+        "tag": lambda row: row.tag_names,
+        "tags": lambda row: row.tag_names,
+    },
+    {"metadata": lambda row: (read_object(row.metadata or "{}"),)},
+)
+
+
+def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
+    """Return what filters and orders may name of a project's runs, while `db` is open."""
+    project = get(db, Project, project_id)
+    sweeps = cache(lambda: {sweep.id: sweep.name for sweep in list_sweeps(db, project)})
+    users = cache(lambda: {user.id: user.name for user in list_users(db)})
+    # All terms of a filter look at one run after the other, so each run is parsed once.
+    config, summary = lru_cache(1)(_config_forms), lru_cache(1)(read_object)
+
+    def username(run: Run) -> str | None:
+        return users().get(run.user_id)
+
+    return Fields(
+        ("name", "display_name", "state", "job_type", "host", "program", "notes", "created_at"),
+        {
+            "group": lambda run: run.group_name,
+            "commit": lambda run: run.commit_hash,
+            "description": lambda run: run.notes or run.description,
+            "tags": lambda run: json.loads(run.tags),
+            "sweep": lambda run: sweeps().get(run.sweep_id or 0),
+            "heartbeat_at": _heartbeat_at,
+            "duration": lambda run: max(0.0, _heartbeat_at(run) - run.created_at),
+            **dict.fromkeys(("username", "user", "user.username"), username),
+        },
+        {
+            "config": lambda run: config(run.config),
+            **dict.fromkeys(("summary_metrics", "summary"), lambda run: (summary(run.summary),)),
+        },
+    )
+
+
+def _heartbeat_at(run: Run) -> float:
+    return run.heartbeat_at or run.created_at
+
+
+def _config_forms(text: str) -> tuple[Any, ...]:
+    """Return a configuration as users write it, then as it is stored (`lr.value`)."""
+    stored = read_object(text) or {}
+    plain = {
+        name: entry["value"] if isinstance(entry, dict) and "value" in entry else entry
+        for name, entry in stored.items()
+    }
+    return (plain, stored)
+
+
+class Order:
+    """`+key` or `-key`; rows without the key, and NaN, go last in both directions."""
+
+    def __init__(self, text: str | None, fields: Fields[Any]) -> None:
+        key = (text or DEFAULT_ORDER).strip()
+        self.descending = key.startswith("-")
+        self.key = key.lstrip("+-")
+        self._read = fields.reader(self.key)
+
+    def place(self, row: Any) -> Place:
+        """Return where a row stands; two rows never stand in the same place."""
+        sortable = _sortable(self._read(row))
+        known = sortable is not None
+        return (int(known is self.descending), *(sortable or (0, 0.0, "")), row.id)
+
+
+def _sortable(value: Any) -> tuple[int, float, str] | None:
+    if isinstance(value, dict):  # a metric with `define_metric(summary=…)`, such as {"min": 0.1}
+        value = next(iter(value.values()), None)
+    if isinstance(value, str):
+        value = WRITTEN.get(value, value)
+    if value is None or value is MISSING or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))
+
+
+def page_of(
+    rows: Iterable[R],
+    order: str | None,
+    after: str | None = None,
+    first: int | None = None,
+    fields: Fields[R] = ROW_FIELDS,
+) -> dict[str, Any]:
+    """Return one page; a cursor is its row's place, so added and deleted rows shift nothing."""
+    wanted = Order(order, fields)
+    placed = [(wanted.place(row), row) for row in rows]
+    placed.sort(key=itemgetter(0), reverse=wanted.descending)
+    rest = placed
+    if after:
+        mark = _decode(after)
+        rest = [
+            pair for pair in placed if (pair[0] < mark if wanted.descending else pair[0] > mark)
+        ]
+    return _connection(rest, after, _size(first), len(placed))
+
+
+def _size(first: int | None) -> int:
+    return DEFAULT_PAGE if first is None else max(first, 0)
+
+
+def _connection(
+    rest: list[tuple[Place, R]], after: str | None, size: int, total: int
+) -> dict[str, Any]:
+    """Return the page of `size` that `rest` begins with."""
+    page = rest[:size]
+    edges = [{"node": row, "cursor": _encode(place)} for place, row in page]
+    return {
+        "edges": edges,
+        "page_info": {
+            "has_next_page": len(page) < len(rest),
+            "end_cursor": edges[-1]["cursor"] if edges else after,
+        },
+        "total_count": total,
+    }
+
+
+class Runs:
+    """The runs of a project, or of a sweep, that pass a filter.
+
+    Without a filter, or with a sweep's name alone, the database finds them by an index, and one
+    page in the order in which they were made costs nothing for the runs on others.
+    """
+
+    def __init__(
+        self, db: Connection, project_id: int, filters: str | None, sweep: Sweep | None = None
+    ) -> None:
+        self._db, self._fields = db, fields_of_runs(db, project_id)
+        wanted = Filter(filters, self._fields)
+        condition = _without_and(wanted.condition)
+        if sweep is None and list(condition) == ["sweep"] and isinstance(condition["sweep"], str):
+            sweep = find_sweep(db, get(db, Project, project_id), condition["sweep"])
+            condition = {} if sweep else condition
+        self._where = "sweep_id = ?" if sweep else "project_id = ?"
+        self._value = sweep.id if sweep else project_id
+        self._passes = wanted.passes if condition else None
+
+    def read(self) -> list[Run]:
+        """Return them, oldest first."""
+        found = select(self._db, Run, f"WHERE {self._where} ORDER BY id", self._value)
+        return [run for run in found if self._passes(run)] if self._passes else found
+
+    def count(self) -> int:
+        """Return how many there are."""
+        if self._passes:
+            return len(self.read())
+        count = f"SELECT COUNT(*) FROM runs WHERE {self._where}"
+        return int(self._db.execute(count, (self._value,)).fetchone()[0])
+
+    def page(self, order: str | None, after: str | None, first: int | None) -> dict[str, Any]:
+        """Return one page, as `page_of` does."""
+        wanted = Order(order, self._fields)
+        if self._passes or wanted.key not in ("created_at", "createdAt"):
+            return page_of(self.read(), order, after, first, self._fields)
+        size = _size(first)
+        way, beyond = ("DESC", "<") if wanted.descending else ("ASC", ">")
+        rest = f"AND (created_at, id) {beyond} (?, ?)" if after else ""
+        found = select(
+            self._db,
+            Run,
+            f"WHERE {self._where} {rest} ORDER BY created_at {way}, id {way} LIMIT ?",
+            self._value,
+            *(parse_birth(after) if after else ()),
+            size + 1,
+        )
+        return _connection([(wanted.place(run), run) for run in found], after, size, self.count())
+
+
+def _without_and(condition: dict[str, Any]) -> dict[str, Any]:
+    """Return the one part of an `$and`, as the SDK asks for a sweep's runs."""
+    parts = condition.get("$and", ())
+    return parts[0] if len(condition) == len(parts) == 1 else condition
+
+
+def _encode(place: Place) -> str:
+    """Return the cursor of a row's place."""
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+
+
+def _decode(cursor: str) -> Place:
+    """Return the place that a cursor stands for; refuse with 400 what is none."""
+    try:
+        place = parse_json(base64.urlsafe_b64decode(cursor).decode(), "the cursor")
+        known, kind, number, text, row_id = place
+        if not abs(int(row_id)) < 2**63:
+            raise ValueError
+        return (int(known), int(kind), float(number), str(text), int(row_id))
+    except (ValueError, TypeError, OverflowError, Refusal) as error:
+        raise Refusal(400, f"the cursor {cursor!r} is not one of ours") from error
+
+
+def encode_birth(created_at: float, row_id: int) -> str:
+    """Return the cursor of a run in the order in which runs were made."""
+    return _encode((0, 0, created_at, "", row_id))
+
+
+def parse_birth(cursor: str) -> tuple[float, int]:
+    """Return when the run of a cursor was made, and its row; refuse with 400 what is none."""
+    *_, created_at, _, row_id = _decode(cursor)
+    return created_at, row_id
