@@ -69,7 +69,7 @@ class Store:
         """Open the file; an older one is brought up to date if `migrating`. Raise BackendError."""
         self.path = path
         self._full_at: float | None = None
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._waiting: queue.SimpleQueue[Change[Any] | None] = queue.SimpleQueue()
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._joined = threading.local()

@@ -68,7 +68,7 @@ class Resolvers:
 def _query(read: Resolver) -> Resolver:
     def resolve(row: Any, info: Info, **arguments: Any) -> Any:
         given = {name: arguments[name] for name in arguments if name not in PAGE}
-        return read(info.context.backend.store.joined, row, **given)
+        return read(info.context.db, row, **given)
 
     return resolve
 

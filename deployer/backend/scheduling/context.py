@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from deployer.backend.db.accounts import Caller
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.store import DATABASE, Store
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.lifecycle import Patience
@@ -89,3 +90,8 @@ class Request:
     shared: bool = False
     waited_seconds: float = 0.0
     in_writer: bool = False
+
+    @property
+    def db(self) -> Connection:
+        """Return its connection: the writer's if it may change something, else a snapshot's."""
+        return self.backend.store.joined

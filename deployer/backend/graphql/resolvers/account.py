@@ -17,7 +17,7 @@ from deployer.backend.db.accounts import (
 )
 from deployer.backend.db.rows import Connection
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import Refusal
 
 resolvers = Resolvers()
@@ -73,13 +73,13 @@ def resolve_users(_: Any, info: Info) -> list[dict[str, Any]]:
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:
     """Do what only the backend's own user may do, whose key lies in its folder."""
     request = info.context
-    with transaction(info) as db:
-        owner = find_caller(db, read_key(request.backend.folder))
-        agent = request.caller.sweep_id is not None
-        if owner is None or agent or request.caller.user != owner.user:
-            raise Refusal(403, "only the backend's own user may change users")
-        try:
-            act(db, owner.user.name)
-        except ValueError as error:
-            raise Refusal(400, str(error)) from error
+    db = info.context.db
+    owner = find_caller(db, read_key(request.backend.folder))
+    agent = request.caller.sweep_id is not None
+    if owner is None or agent or request.caller.user != owner.user:
+        raise Refusal(403, "only the backend's own user may change users")
+    try:
+        act(db, owner.user.name)
+    except ValueError as error:
+        raise Refusal(400, str(error)) from error
     return {"success": True}

@@ -16,7 +16,6 @@ from deployer.backend.graphql.listing import fields_of_runs, page_of
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
-    transaction,
 )
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
@@ -32,9 +31,9 @@ resolvers = Resolvers(
 @resolvers.field("Mutation.agentHeartbeat")
 def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    with transaction(info) as db:
-        row = get(db, Agent, decode_id("Agent", input["id"]))
-        check_owner(db, request.caller, row)
+    db = info.context.db
+    row = get(db, Agent, decode_id("Agent", input["id"]))
+    check_owner(db, request.caller, row)
     run_state = parse_object(input.get("run_state") or "{}", "the runState")
     alive = {name for name, living in run_state.items() if living}
     commands = heartbeat(request.backend, row.id, alive, request.waited_seconds)
@@ -70,9 +69,9 @@ def resolve_runs(
     order: str | None = None,
     **_: Any,
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        fields = fields_of_runs(db, get(db, Sweep, row.sweep_id).project_id)
-        return page_of(_runs(db, row), order, after, first, fields)
+    db = info.context.db
+    fields = fields_of_runs(db, get(db, Sweep, row.sweep_id).project_id)
+    return page_of(_runs(db, row), order, after, first, fields)
 
 
 def _runs(db: Connection, row: Agent) -> list[Run]:

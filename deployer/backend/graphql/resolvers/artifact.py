@@ -27,7 +27,6 @@ from deployer.backend.graphql.resolvers.wire import (
     decode_id,
     encode_id,
     tag_nodes,
-    transaction,
 )
 from deployer.backend.refusal import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
@@ -87,34 +86,32 @@ def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
 
 @resolvers.field("Query.artifact")
 def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
-    with transaction(info) as db:
-        return own_artifact(db, info.context.caller, id)
+    return own_artifact(info.context.db, info.context.caller, id)
 
 
 @resolvers.field("Query.clientIDMapping")
 def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
     """Return our id of an artifact that a client refers to by its own id."""
-    with transaction(info) as db:
-        if made := find(
-            db, Artifact, "id DESC", client_id=client_id, user_id=info.context.caller.user.id
-        ):
-            return {"server_id": encode_id("Artifact", made.id)}
-        collection = find_collection_made_as(db, info.context.caller, client_id)
+    db = info.context.db
+    if made := find(
+        db, Artifact, "id DESC", client_id=client_id, user_id=info.context.caller.user.id
+    ):
+        return {"server_id": encode_id("Artifact", made.id)}
+    collection = find_collection_made_as(db, info.context.caller, client_id)
     return {"server_id": encode_id("ArtifactCollection", collection.id)} if collection else None
 
 
 @resolvers.field("Artifact.createdBy")
 def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
-    with transaction(info) as db:
-        if row.run_id is not None:
-            return get(db, Run, row.run_id)
-        return find(db, User, id=row.user_id)
+    db = info.context.db
+    if row.run_id is not None:
+        return get(db, Run, row.run_id)
+    return find(db, User, id=row.user_id)
 
 
 @resolvers.field("Artifact.currentManifest")
 def resolve_manifest(row: Artifact, info: Info) -> dict[str, Any] | None:
-    with transaction(info) as db:
-        file = find(db, File, artifact_id=row.id, manifest=1)
+    file = find(info.context.db, File, artifact_id=row.id, manifest=1)
     return manifest_node(info.context, row, file) if row.committed and file else None
 
 
@@ -127,8 +124,7 @@ def resolve_files(
     after: str | None = None,
     first: int | None = None,
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        found = list_artifact_files(db, row)
+    found = list_artifact_files(info.context.db, row)
     if names:
         found = [file for file in found if file.name in names]
     return _file_page(info, row, found, after, first)
@@ -139,8 +135,7 @@ def resolve_files_by_entries(
     row: Artifact, info: Info, entries: list[dict[str, Any]] | None = None, **_: Any
 ) -> dict[str, Any]:
     wanted = {entry["name"] for entry in entries or []}
-    with transaction(info) as db:
-        found = [file for file in list_artifact_files(db, row) if file.name in wanted]
+    found = [file for file in list_artifact_files(info.context.db, row) if file.name in wanted]
     return _file_page(info, row, found, None, len(found))
 
 
@@ -158,13 +153,11 @@ def _file_page(
 def resolve_outputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        return page_of(list_artifacts_of(db, row, "output"), "+id", after, first)
+    return page_of(list_artifacts_of(info.context.db, row, "output"), "+id", after, first)
 
 
 @resolvers.field("Run.inputArtifacts")
 def resolve_inputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        return page_of(list_artifacts_of(db, row, "input"), "+id", after, first)
+    return page_of(list_artifacts_of(info.context.db, row, "input"), "+id", after, first)

@@ -20,7 +20,7 @@ from deployer.backend.db.rows import Connection, change, find_all, get
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.artifact import own_artifact
 from deployer.backend.graphql.resolvers.artifact_upload import named_run, writable_artifact
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import Refusal
 
 resolvers = Resolvers()
@@ -29,11 +29,11 @@ resolvers = Resolvers()
 @resolvers.field("Mutation.useArtifact")
 def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    with transaction(info) as db:
-        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        user = named_run(db, request.caller, owner, input["run_name"])
-        row = own_artifact(db, request.caller, input["artifact_id"])
-        record_role(db, user, row, "input")
+    db = info.context.db
+    owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
+    user = named_run(db, request.caller, owner, input["run_name"])
+    row = own_artifact(db, request.caller, input["artifact_id"])
+    record_role(db, user, row, "input")
     return {"artifact": row}
 
 
@@ -47,12 +47,12 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
         [tag["tag_name"] for tag in input.get(name) or []]
         for name in ("tags_to_add", "tags_to_delete")
     )
-    with transaction(info) as db:
-        row = writable_artifact(info, db, input["artifact_id"])
-        changes["tags"] = change_tags(row.tag_names, add, remove)
-        row = change(db, row, **changes, updated_at=info.context.backend.now())
-        if input.get("aliases") is not None:
-            _replace_aliases(db, row, [part["alias"] for part in input["aliases"]])
+    db = info.context.db
+    row = writable_artifact(info, db, input["artifact_id"])
+    changes["tags"] = change_tags(row.tag_names, add, remove)
+    row = change(db, row, **changes, updated_at=info.context.backend.now())
+    if input.get("aliases") is not None:
+        _replace_aliases(db, row, [part["alias"] for part in input["aliases"]])
     return {"artifact": row}
 
 
@@ -64,17 +64,17 @@ def _replace_aliases(db: Connection, row: Artifact, wanted: list[str]) -> None:
 
 @resolvers.field("Mutation.addAliases")
 def resolve_add_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    with transaction(info) as db:
-        row = writable_artifact(info, db, input["artifact_id"])
-        set_aliases(db, row, _aliases(db, row, input))
+    db = info.context.db
+    row = writable_artifact(info, db, input["artifact_id"])
+    set_aliases(db, row, _aliases(db, row, input))
     return {"success": True}
 
 
 @resolvers.field("Mutation.deleteAliases")
 def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    with transaction(info) as db:
-        row = writable_artifact(info, db, input["artifact_id"])
-        remove_aliases(db, row, _aliases(db, row, input))
+    db = info.context.db
+    row = writable_artifact(info, db, input["artifact_id"])
+    remove_aliases(db, row, _aliases(db, row, input))
     return {"success": True}
 
 
@@ -89,15 +89,15 @@ def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
 @resolvers.field("Mutation.deleteArtifact")
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a version; one with aliases only if the request deletes these, too."""
-    with transaction(info) as db:
-        row = writable_artifact(info, db, input["artifact_id"])
-        check_deletable(db, info.context.caller, row)
-        aliases = [found.alias for found in find_all(db, Alias, artifact_id=row.id)]
-        if aliases and not input.get("delete_aliases"):
-            raise Refusal(
-                400, f"artifact has aliases {', '.join(aliases)}: set delete_aliases to delete it"
-            )
-        remove_artifact(db, row)
+    db = info.context.db
+    row = writable_artifact(info, db, input["artifact_id"])
+    check_deletable(db, info.context.caller, row)
+    aliases = [found.alias for found in find_all(db, Alias, artifact_id=row.id)]
+    if aliases and not input.get("delete_aliases"):
+        raise Refusal(
+            400, f"artifact has aliases {', '.join(aliases)}: set delete_aliases to delete it"
+        )
+    remove_artifact(db, row)
     return {"artifact": row}
 
 

@@ -29,7 +29,6 @@ from deployer.backend.graphql.resolvers.wire import (
     decode_id,
     encode_id,
     tag_nodes,
-    transaction,
 )
 from deployer.backend.refusal import not_found
 
@@ -72,14 +71,14 @@ def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
 
 @resolvers.field("Query.artifactCollection")
 def resolve_collection(_: Any, info: Info, id: str) -> Collection:
-    with transaction(info) as db:
-        return own_collection(db, info.context.caller, id)
+    return own_collection(info.context.db, info.context.caller, id)
 
 
 @resolvers.field("Project.artifactCollections")
 def resolve_project_collections(row: Project, info: Info, **asked: Any) -> dict[str, Any]:
-    with transaction(info) as db:
-        return _collection_page(find_all(db, Collection, "id DESC", project_id=row.id), **asked)
+    return _collection_page(
+        find_all(info.context.db, Collection, "id DESC", project_id=row.id), **asked
+    )
 
 
 def _collection_page(
@@ -98,8 +97,7 @@ def _collection_page(
 @resolvers.field("Project.artifactType")
 def resolve_artifact_type(row: Project, info: Info, name: str) -> ArtifactType | None:
     """Find a type; one that does not exist has no collections, and is no error."""
-    with transaction(info) as db:
-        found = find(db, ArtifactType, project_id=row.id, name=name)
+    found = find(info.context.db, ArtifactType, project_id=row.id, name=name)
     if found is None and _asked_fields(info) == {"artifactCollections"}:
         return ArtifactType(0, row.id, name, row.created_at)
     return found
@@ -114,26 +112,24 @@ def _asked_fields(info: Info) -> set[str]:
 
 @resolvers.field("ArtifactType.artifact")
 def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact | None:
-    with transaction(info) as db:
-        found = find_named(db, get(db, Project, row.project_id), name)
-        if found and get(db, Collection, found.collection_id).type != row.name:
-            return None
+    db = info.context.db
+    found = find_named(db, get(db, Project, row.project_id), name)
+    if found and get(db, Collection, found.collection_id).type != row.name:
+        return None
     return found
 
 
 @resolvers.field("ArtifactType.artifactCollection")
 def resolve_type_collection(row: ArtifactType, info: Info, name: str) -> Collection | None:
-    with transaction(info) as db:
-        found = find(db, Collection, project_id=get(db, Project, row.project_id).id, name=name)
+    db = info.context.db
+    found = find(db, Collection, project_id=row.project_id, name=name)
     return found if found and found.type == row.name else None
 
 
 @resolvers.field("ArtifactType.artifactCollections")
 def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dict[str, Any]:
-    with transaction(info) as db:
-        found = find_all(
-            db, Collection, "id DESC", project_id=get(db, Project, row.project_id).id, type=row.name
-        )
+    db = info.context.db
+    found = find_all(db, Collection, "id DESC", project_id=row.project_id, type=row.name)
     return _collection_page(found, **asked)
 
 
@@ -153,8 +149,9 @@ def resolve_artifacts(
 ) -> dict[str, Any]:
     """List the versions, newest first unless another order is asked for."""
     wanted = Filter(filters, ARTIFACT_FIELDS)
-    with transaction(info) as db:
-        found = [version for version in list_versions(db, row.id) if wanted.passes(version)]
+    found = [
+        version for version in list_versions(info.context.db, row.id) if wanted.passes(version)
+    ]
     page = page_of(found, order or "-version", after, first, ARTIFACT_FIELDS)
     for edge in page["edges"]:
         edge["version"] = f"v{edge['node'].version}"

@@ -14,7 +14,7 @@ from deployer.backend.graphql.resolvers.artifact_collection import (
     collection_tags,
     own_collection,
 )
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import Refusal, not_found
 
 resolvers = Resolvers()
@@ -31,12 +31,12 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     check_not_agent(request.caller)
     now = request.backend.now()
-    with transaction(info) as db:
-        row = own_collection(db, request.caller, input["artifact_sequence_id"])
-        if input.get("name"):
-            row = rename_collection(db, row, input["name"], now)
-        if input.get("description") is not None:
-            row = change(db, row, description=input["description"], updated_at=now)
+    db = info.context.db
+    row = own_collection(db, request.caller, input["artifact_sequence_id"])
+    if input.get("name"):
+        row = rename_collection(db, row, input["name"], now)
+    if input.get("description") is not None:
+        row = change(db, row, description=input["description"], updated_at=now)
     return {"artifact_collection": row}
 
 
@@ -46,9 +46,9 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     check_not_agent(request.caller)
     wanted = check_label("type", input["destination_artifact_type_name"])
-    with transaction(info) as db:
-        row = own_collection(db, request.caller, input["artifact_sequence_id"])
-        row = change(db, row, type=wanted, updated_at=request.backend.now())
+    db = info.context.db
+    row = own_collection(db, request.caller, input["artifact_sequence_id"])
+    row = change(db, row, type=wanted, updated_at=request.backend.now())
     return {"artifact_collection": row}
 
 
@@ -56,9 +56,9 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a collection with all its versions."""
     check_not_agent(info.context.caller)
-    with transaction(info) as db:
-        row = own_collection(db, info.context.caller, input["artifact_sequence_id"])
-        delete(db, row)
+    db = info.context.db
+    row = own_collection(db, info.context.caller, input["artifact_sequence_id"])
+    delete(db, row)
     return {"artifact_collection": Deleted(**vars(row))}
 
 
@@ -82,10 +82,10 @@ def _retag(
 ) -> Collection:
     request = info.context
     check_not_agent(request.caller)
-    with transaction(info) as db:
-        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        row = find(db, Collection, project_id=owner.id, name=input["artifact_collection_name"])
-        if row is None:
-            raise not_found(f"artifact collection {input['artifact_collection_name']}")
-        tags = change_tags(row.tag_names, add or [], remove or [])
-        return change(db, row, tags=tags, updated_at=request.backend.now())
+    db = info.context.db
+    owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
+    row = find(db, Collection, project_id=owner.id, name=input["artifact_collection_name"])
+    if row is None:
+        raise not_found(f"artifact collection {input['artifact_collection_name']}")
+    tags = change_tags(row.tag_names, add or [], remove or [])
+    return change(db, row, tags=tags, updated_at=request.backend.now())

@@ -31,7 +31,6 @@ from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
     encode_id,
-    transaction,
 )
 from deployer.backend.refusal import Refusal
 from deployer.backend.storage.artifact_commit import commit_artifact
@@ -64,24 +63,24 @@ def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     shared = input.get("distributed_id") and f"distributed {input['distributed_id']}"
     if shared:
         input["client_id"] = shared
-    with transaction(info) as db:
-        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        row = _writing_run(db, request.caller, owner, input.get("run_name"))
-        collection = ensure_collection(
-            db,
-            owner,
-            _collection_name(input),
-            input["artifact_type_name"],
-            input.get("sequence_client_id"),
-            request.backend.now(),
-        )
-        if shared:
-            same = find(db, Artifact, collection_id=collection.id, client_id=shared, version=None)
-        else:
-            same = _same(db, collection, input, request.backend.now())
-        made = same or _begin(info, db, collection, row, input)
-        if row is not None:
-            record_role(db, row, made, "output")
+    db = info.context.db
+    owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
+    row = _writing_run(db, request.caller, owner, input.get("run_name"))
+    collection = ensure_collection(
+        db,
+        owner,
+        _collection_name(input),
+        input["artifact_type_name"],
+        input.get("sequence_client_id"),
+        request.backend.now(),
+    )
+    if shared:
+        same = find(db, Artifact, collection_id=collection.id, client_id=shared, version=None)
+    else:
+        same = _same(db, collection, input, request.backend.now())
+    made = same or _begin(info, db, collection, row, input)
+    if row is not None:
+        record_role(db, row, made, "output")
     return {"artifact": made}
 
 
@@ -150,13 +149,13 @@ def _begin(
 @resolvers.field("Mutation.createArtifactManifest")
 def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     kind = input.get("type") or "FULL"
-    with transaction(info) as db:
-        row = writable_artifact(info, db, input["artifact_id"])
-        if kind == PATCH:
-            row = _expect_patch(info, db, row, input.get("digest"))
-        else:
-            row = _expect_manifest(info, db, row, input, manifest_type=kind)
-        file = promise_manifest(db, row)
+    db = info.context.db
+    row = writable_artifact(info, db, input["artifact_id"])
+    if kind == PATCH:
+        row = _expect_patch(info, db, row, input.get("digest"))
+    else:
+        row = _expect_manifest(info, db, row, input, manifest_type=kind)
+    file = promise_manifest(db, row)
     return {"artifact_manifest": manifest_node(info.context, row, file)}
 
 
@@ -184,12 +183,12 @@ def _expect_patch(info: Info, db: Connection, row: Artifact, digest: str | None)
 @resolvers.field("Mutation.updateArtifactManifest")
 def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     number = decode_id("ArtifactManifest", input["artifact_manifest_id"])
-    with transaction(info) as db:
-        row = own_artifact(db, info.context.caller, encode_id("Artifact", number))
-        whole = row.base_id if row.manifest_type == PATCH else row.id
-        writable_artifact(info, db, encode_id("Artifact", int(whole or 0)))
-        row = _expect_manifest(info, db, row, input)
-        file = promise_manifest(db, row)
+    db = info.context.db
+    row = own_artifact(db, info.context.caller, encode_id("Artifact", number))
+    whole = row.base_id if row.manifest_type == PATCH else row.id
+    writable_artifact(info, db, encode_id("Artifact", int(whole or 0)))
+    row = _expect_manifest(info, db, row, input)
+    file = promise_manifest(db, row)
     return {"artifact_manifest": manifest_node(info.context, row, file)}
 
 
@@ -211,21 +210,21 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     request = info.context
     rows: dict[str, Artifact] = {}
     nodes = []
-    with transaction(info) as db:
-        for spec in input["artifact_files"]:
-            text = spec["artifact_id"]
-            row = rows.get(text) or rows.setdefault(text, writable_artifact(info, db, text))
-            file = promise_artifact_file(db, row, spec["name"], spec["md5"])
-            nodes.append(promised_file_node(request, file, row))
-        for row in rows.values():
-            if not row.committed:
-                change(db, row, updated_at=request.backend.now())
+    db = info.context.db
+    for spec in input["artifact_files"]:
+        text = spec["artifact_id"]
+        row = rows.get(text) or rows.setdefault(text, writable_artifact(info, db, text))
+        file = promise_artifact_file(db, row, spec["name"], spec["md5"])
+        nodes.append(promised_file_node(request, file, row))
+    for row in rows.values():
+        if not row.committed:
+            change(db, row, updated_at=request.backend.now())
     return {"files": nodes}
 
 
 @resolvers.field("Mutation.commitArtifact")
 def resolve_commit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     backend = info.context.backend
-    with transaction(info) as db:
-        row = writable_artifact(info, db, input["artifact_id"])
-        return {"artifact": commit_artifact(db, backend.blobs, row, backend.now())}
+    db = info.context.db
+    row = writable_artifact(info, db, input["artifact_id"])
+    return {"artifact": commit_artifact(db, backend.blobs, row, backend.now())}

@@ -15,7 +15,7 @@ from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import encode_birth, parse_birth
 from deployer.backend.graphql.resolvers.sweep import named_sweep
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
@@ -45,15 +45,15 @@ def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[
     """
     request = info.context
     caller, key, name = request.caller, input.get("key"), input["agent_name"]
-    with transaction(info) as db:
-        row = _sweep_at(info, db, input["sweep_path"])
-        now = request.backend.now()
-        if key is None and caller.sweep_id is None:
-            return {"key": create_agent_key(db, caller, row.id, name, now)}
-        if key is None or (caller.sweep_id, caller.agent_name) != (row.id, name):
-            raise Refusal(403, "an agent's key makes a newer one for its own agent only")
-        _adopt(db, caller, key, now, input.get("node") or "")
-        return {"key": key}
+    db = info.context.db
+    row = _sweep_at(info, db, input["sweep_path"])
+    now = request.backend.now()
+    if key is None and caller.sweep_id is None:
+        return {"key": create_agent_key(db, caller, row.id, name, now)}
+    if key is None or (caller.sweep_id, caller.agent_name) != (row.id, name):
+        raise Refusal(403, "an agent's key makes a newer one for its own agent only")
+    _adopt(db, caller, key, now, input.get("node") or "")
+    return {"key": key}
 
 
 def _adopt(db: Connection, caller: Caller, key: str, now: float, node: str) -> None:
@@ -68,12 +68,12 @@ def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
     """Hand out again what failed; a repeated request changes nothing."""
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
-    with transaction(info) as db:
-        row = _sweep_at(info, db, input["sweep_path"])
-        retries = input.get("retries")
-        if retries is not None:
-            row = update_sweep(db, row, info.context.backend.now(), healed_retries=max(0, retries))
-        return {"requeued": requeue_failed(info.context.backend, db, row)}
+    db = info.context.db
+    row = _sweep_at(info, db, input["sweep_path"])
+    retries = input.get("retries")
+    if retries is not None:
+        row = update_sweep(db, row, info.context.backend.now(), healed_retries=max(0, retries))
+    return {"requeued": requeue_failed(info.context.backend, db, row)}
 
 
 @resolvers.field("Mutation.deployerDeleteSweep")
@@ -81,8 +81,8 @@ def resolve_delete_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     """Delete a sweep and keep its runs."""
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
-    with transaction(info) as db:
-        delete_sweep(info.context.backend, db, _sweep_at(info, db, input["sweep_path"]))
+    db = info.context.db
+    delete_sweep(info.context.backend, db, _sweep_at(info, db, input["sweep_path"]))
     return {"success": True}
 
 
@@ -104,6 +104,5 @@ def resolve_runs(
 ) -> dict[str, Any]:
     """Return many runs at once, as JSON: a field of each by itself takes ten times as long."""
     size = LARGEST_TABLE if first is None else min(max(first, 1), LARGEST_TABLE)
-    with transaction(info) as db:
-        runs, end = read_run_table(db, row, parse_birth(after) if after else None, size)
+    runs, end = read_run_table(info.context.db, row, parse_birth(after) if after else None, size)
     return {"runs": runs, "end_cursor": end and encode_birth(*end)}

@@ -56,8 +56,7 @@ def run_file_node(request: Request, file: File, run: Run, project: Project) -> N
     def url(_: Any, upload: bool | None = None) -> str:
         if not upload:
             return keyed
-        with request.backend.store.transaction() as db:
-            check_writer(db, request.caller, run)
+        check_writer(request.db, request.caller, run)
         return upload_url(request, file)
 
     node = _file_node(request, "File", file)

@@ -16,7 +16,7 @@ from deployer.backend.db.lines import (
 )
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, connection, parse_cursor, transaction
+from deployer.backend.graphql.resolvers.wire import Info, connection, parse_cursor
 from deployer.backend.parsing import parse_object, read_object
 from deployer.backend.refusal import Refusal
 
@@ -40,8 +40,7 @@ def resolve_history(
     max_step: int | None = None,
     samples: int | None = None,
 ) -> list[dict[str, Any]]:
-    with transaction(info) as db:
-        rows = steps_between(read_rows(db, row.id), min_step, max_step)
+    rows = steps_between(read_rows(info.context.db, row.id), min_step, max_step)
     return sample(rows, samples or DEFAULT_SAMPLES)
 
 
@@ -50,8 +49,7 @@ def resolve_sampled_history(row: Run, info: Info, specs: list[str]) -> list[list
     parsed = [_parse_spec(text) for text in specs]
     if not any(parsed):
         return [[] for _ in parsed]
-    with transaction(info) as db:
-        rows = read_rows(db, row.id)
+    rows = read_rows(info.context.db, row.id)
     return [_sampled(rows, spec) for spec in parsed]
 
 
@@ -105,8 +103,7 @@ def _finite_value(value: Any) -> Any:
 
 @resolvers.field("Run.parquetHistory")
 def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[str, Any]:
-    with transaction(info) as db:
-        rows = read_rows(db, row.id)
+    rows = read_rows(info.context.db, row.id)
     wanted = [line for line in rows if all(key in line for key in live_keys)]
     # One row tells the client from which step on the history is live: all of it is.
     return {"parquet_urls": [], "live_data": [_finite(line) for line in wanted[:1]]}
@@ -114,8 +111,7 @@ def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[
 
 @resolvers.field("Run.historyKeys")
 def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
-    with transaction(info) as db:
-        rows = read_rows(db, row.id)
+    rows = read_rows(info.context.db, row.id)
     counts: Counter[str] = Counter()
     latest: dict[str, Any] = {}
     for line in rows:
@@ -147,12 +143,12 @@ def resolve_log_lines(
     last: int | None = None,
     **_: Any,
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        if last is not None:
-            return connection([_log_line(*line) for line in last_lines(db, row.id, "output", last)])
-        start, size = parse_cursor(after), first or 1000
-        found = read_lines(db, row.id, "output", start, size)
-        total = count_lines(db, row.id, "output")
+    db = info.context.db
+    if last is not None:
+        return connection([_log_line(*line) for line in last_lines(db, row.id, "output", last)])
+    start, size = parse_cursor(after), first or 1000
+    found = read_lines(db, row.id, "output", start, size)
+    total = count_lines(db, row.id, "output")
     stop = found[-1][0] + 1 if found else start
     return {
         "edges": [{"node": _log_line(*line), "cursor": str(line[0] + 1)} for line in found],

@@ -13,7 +13,7 @@ from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Filter
 from deployer.backend.graphql.listing import SWEEP_FIELDS, Runs, page_of
 from deployer.backend.graphql.resolvers.viewer import entity_of
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import not_found
 
 resolvers = Resolvers(
@@ -37,8 +37,7 @@ resolvers = Resolvers(
 def resolve_project(
     _: Any, info: Info, name: str | None = None, entity_name: str | None = None
 ) -> Project | None:
-    with transaction(info) as db:
-        return find_project(db, info.context.caller, entity_name, name)
+    return find_project(info.context.db, info.context.caller, entity_name, name)
 
 
 @resolvers.field("Query.projects")
@@ -50,8 +49,7 @@ def resolve_projects(
     after: str | None = None,
     first: int | None = None,
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        found = list_projects(db, info.context.caller, entity_name)
+    found = list_projects(info.context.db, info.context.caller, entity_name)
     return page_of(found, "-id", after, first)
 
 
@@ -59,9 +57,9 @@ def resolve_projects(
 def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     wanted = (input.get("entity_name"), input.get("name"))
-    with transaction(info) as db:
-        inserted = find_project(db, request.caller, *wanted) is None
-        row = ensure_project(db, request.caller, *wanted, request.backend.now())
+    db = info.context.db
+    inserted = find_project(db, request.caller, *wanted) is None
+    row = ensure_project(db, request.caller, *wanted, request.backend.now())
     return {"project": row, "model": row, "inserted": inserted}
 
 
@@ -79,8 +77,7 @@ def resolve_sweeps(
     filters: str | None = None,
 ) -> dict[str, Any]:
     wanted = Filter(filters, SWEEP_FIELDS)
-    with transaction(info) as db:
-        found = [sweep for sweep in list_sweeps(db, row) if wanted.passes(sweep)]
+    found = [sweep for sweep in list_sweeps(info.context.db, row) if wanted.passes(sweep)]
     return page_of(found, "-id", after, first)
 
 
@@ -89,8 +86,7 @@ def resolve_sweeps(
 def resolve_run(
     row: Project, info: Info, name: str, missing_ok: bool | None = None, **_: Any
 ) -> Run | None:
-    with transaction(info) as db:
-        run = find(db, Run, project_id=row.id, name=name)
+    run = find(info.context.db, Run, project_id=row.id, name=name)
     if run is None and missing_ok is False:
         raise not_found(f"run {name}")
     return run
@@ -106,5 +102,4 @@ def resolve_runs(
     first: int | None = None,
     order: str | None = None,
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        return Runs(db, row.id, filters).page(order, after, first)
+    return Runs(info.context.db, row.id, filters).page(order, after, first)

@@ -12,7 +12,7 @@ from deployer.backend.db.rows import Connection, find, get
 from deployer.backend.db.runs import Run, wandb_part
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.parsing import read_object
 
 resolvers = Resolvers(
@@ -55,7 +55,6 @@ def _tail(db: Connection, run: Run, stream: Stream) -> list[str]:
 
 @resolvers.field("Run.systemMetrics")
 def resolve_system_metrics(row: Run, info: Info) -> dict[str, Any]:
-    with transaction(info) as db:
-        tail = _tail(db, row, "events")
+    tail = _tail(info.context.db, row, "events")
     newest = (read_object(tail[0]) if tail else None) or {}
     return {key: value for key, value in newest.items() if not key.startswith("_")}

@@ -15,7 +15,7 @@ from deployer.backend.db.rows import Connection, change, delete, find, get
 from deployer.backend.db.runs import ACTIVE, Run, check_writer, wandb_part
 from deployer.backend.db.sweeps import find_sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
+from deployer.backend.graphql.resolvers.wire import Info, decode_id
 from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
@@ -48,13 +48,13 @@ NOT_SHARED = 'without mode="shared", start one for each, in the same group'
 @resolvers.field("Mutation.upsertBucket")
 def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Create or change a run; by `name` it is `wandb.init`, by `id` the public API's update."""
-    with transaction(info) as db:
-        if input.get("id"):
-            row, inserted = _own_run(info, db, input["id"]), False
-            row = _resumed(info, db, row) if _tells_its_process(input) else row
-        else:
-            row, inserted = _initialised(info, db, input)
-        row = _with_columns(db, row, input)
+    db = info.context.db
+    if input.get("id"):
+        row, inserted = _own_run(info, db, input["id"]), False
+        row = _resumed(info, db, row) if _tells_its_process(input) else row
+    else:
+        row, inserted = _initialised(info, db, input)
+    row = _with_columns(db, row, input)
     return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
 
 
@@ -202,12 +202,12 @@ def _own_run(info: Info, db: Connection, text: str) -> Run:
 @resolvers.field("Mutation.stopRun")
 def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     backend = info.context.backend
-    with transaction(info) as db:
-        row = _own_run(info, db, input["id"])
-        if row.queued:
-            end_run(backend, db, row, Outcome("killed", "stopped"))
-        elif row.active and row.stop_requested_at is None:
-            change(db, row, stop_requested_at=backend.now())
+    db = info.context.db
+    row = _own_run(info, db, input["id"])
+    if row.queued:
+        end_run(backend, db, row, Outcome("killed", "stopped"))
+    elif row.active and row.stop_requested_at is None:
+        change(db, row, stop_requested_at=backend.now())
     return {"success": True}
 
 
@@ -215,15 +215,15 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
 def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Set a run's state by hand; as on W&B, not that of a sweep's run."""
     backend = info.context.backend
-    with transaction(info) as db:
-        row = _own_run(info, db, input["id"])
-        if row.sweep_id is not None:
-            raise Refusal(400, "the state of a sweep's run cannot be set")
-        _check_state(input["state"])
-        if input["state"] in ("pending", "running"):
-            change(db, row, state=input["state"])
-        else:
-            end_run(backend, db, row, Outcome(input["state"], "stopped"))
+    db = info.context.db
+    row = _own_run(info, db, input["id"])
+    if row.sweep_id is not None:
+        raise Refusal(400, "the state of a sweep's run cannot be set")
+    _check_state(input["state"])
+    if input["state"] in ("pending", "running"):
+        change(db, row, state=input["state"])
+    else:
+        end_run(backend, db, row, Outcome(input["state"], "stopped"))
     return {"success": True}
 
 
@@ -238,15 +238,15 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
 
     Deleting it again changes nothing.
     """
-    with transaction(info) as db:
-        if not (find(db, Run, id=decode_id("Run", input["id"])) is not None):
-            return {"success": True}
-        row = _own_run(info, db, input["id"])
-        if input.get("delete_artifacts"):
-            for made in list_artifacts_of(db, row, "output"):
-                check_deletable(db, info.context.caller, made)
-                remove_artifact(db, made)
-        delete(db, row)
+    db = info.context.db
+    if not (find(db, Run, id=decode_id("Run", input["id"])) is not None):
+        return {"success": True}
+    row = _own_run(info, db, input["id"])
+    if input.get("delete_artifacts"):
+        for made in list_artifacts_of(db, row, "output"):
+            check_deletable(db, info.context.caller, made)
+            remove_artifact(db, made)
+    delete(db, row)
     return {"success": True}
 
 

@@ -18,7 +18,7 @@ from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import page_of
 from deployer.backend.graphql.patterns import Pattern, PatternError
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
-from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
+from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id
 from deployer.backend.refusal import Refusal, not_found
 
 resolvers = Resolvers(
@@ -31,11 +31,11 @@ resolvers = Resolvers(
 @resolvers.field("Mutation.createRunFiles")
 def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    with transaction(info) as db:
-        project = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        row = get_run(db, project, input["run_name"])
-        check_writer(db, request.caller, row)
-        promised = [promise_file(db, row.id, name) for name in input["files"]]
+    db = info.context.db
+    project = get_project(db, request.caller, input["entity_name"], input["project_name"])
+    row = get_run(db, project, input["run_name"])
+    check_writer(db, request.caller, row)
+    promised = [promise_file(db, row.id, name) for name in input["files"]]
     uploads = [{"name": item.name, "upload_url": upload_url(request, item)} for item in promised]
     return {"run_id": encode_id("Run", row.id), "upload_headers": [], "files": uploads}
 
@@ -49,14 +49,14 @@ def resolve_mark_uploaded(_: Any, __: Info, **___: Any) -> dict[str, Any]:
 @resolvers.field("Mutation.deleteFiles")
 def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    with transaction(info) as db:
-        for text in input["files"]:
-            row = get(db, File, decode_id("File", text))
-            owner = get(db, Run, row.run_id)
-            if not owns_project(db, request.caller, owner.project_id):
-                raise not_found("file")
-            check_writer(db, request.caller, owner)
-            delete(db, row)
+    db = info.context.db
+    for text in input["files"]:
+        row = get(db, File, decode_id("File", text))
+        owner = get(db, Run, row.run_id)
+        if not owns_project(db, request.caller, owner.project_id):
+            raise not_found("file")
+        check_writer(db, request.caller, owner)
+        delete(db, row)
     return {"success": True}
 
 
@@ -70,9 +70,9 @@ def resolve_files(
     pattern: str | None = None,
 ) -> dict[str, Any]:
     """List by name; `pattern` is SQL's LIKE, in which `_` is any letter and `%` any text."""
-    with transaction(info) as db:
-        project = get(db, Project, row.project_id)
-        found = list_run_files(db, row.id)
+    db = info.context.db
+    project = get(db, Project, row.project_id)
+    found = list_run_files(db, row.id)
     if names:
         wanted = {posixpath.normpath(name) for name in names if name}  # ./x.txt is x.txt
         found = [item for item in found if item.name in wanted]

@@ -10,7 +10,7 @@ from deployer.backend.db.rows import get
 from deployer.backend.db.runs import get_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.process_ends import note_exit, note_leave
 
@@ -21,13 +21,13 @@ resolvers = Resolvers()
 def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     sweep_id, agent_name = _agent_of(request.caller)
-    with transaction(info) as db:
-        sweep = get(db, Sweep, sweep_id)
-        run = get_run(db, get(db, Project, sweep.project_id), input["run_name"])
-        if run.sweep_id != sweep.id:
-            raise not_found(f"run {run.name}")
-        seen = (input["seconds_ago"], input.get("exitcode"), input.get("output"))
-        note_exit(request.backend, db, run, agent_name, *seen)
+    db = info.context.db
+    sweep = get(db, Sweep, sweep_id)
+    run = get_run(db, get(db, Project, sweep.project_id), input["run_name"])
+    if run.sweep_id != sweep.id:
+        raise not_found(f"run {run.name}")
+    seen = (input["seconds_ago"], input.get("exitcode"), input.get("output"))
+    note_exit(request.backend, db, run, agent_name, *seen)
     return {"success": True}
 
 
@@ -35,8 +35,7 @@ def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
 def resolve_leave(_: Any, info: Info, **__: Any) -> dict[str, Any]:
     request = info.context
     _agent_of(request.caller)
-    with transaction(info) as db:
-        note_leave(request.backend, db, request.caller)
+    note_leave(request.backend, info.context.db, request.caller)
     return {"success": True}
 
 

@@ -21,7 +21,6 @@ from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
     encode_id,
-    transaction,
 )
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.config_warnings import Unread, is_read, list_warnings, read_config
@@ -51,12 +50,10 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     request = info.context
     if request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
-    with transaction(info) as db:
-        row = _change(info, db, input) if input.get("id") else _create(info, db, input)
-        own = (
-            _read(request, input["config"]) if input.get("config") else list_warnings(row.settings)
-        )
-        warnings = own + _with_prior_runs(db, row, input)
+    db = info.context.db
+    row = _change(info, db, input) if input.get("id") else _create(info, db, input)
+    own = _read(request, input["config"]) if input.get("config") else list_warnings(row.settings)
+    warnings = own + _with_prior_runs(db, row, input)
     return {"sweep": row, "config_validation_warnings": warnings}
 
 
@@ -76,10 +73,10 @@ def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
     backend = info.context.backend
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
-    with transaction(info) as db:
-        row = _own_sweep(info, db, input["id"])
-        name = input.get("display_name")
-        run = enqueue_run(backend, db, row, input["config"], name)
+    db = info.context.db
+    row = _own_sweep(info, db, input["id"])
+    name = input.get("display_name")
+    run = enqueue_run(backend, db, row, input["config"], name)
     return {"id": run.name, "run_queue_item_id": encode_id("RunQueueItem", run.id)}
 
 
@@ -139,18 +136,16 @@ def _checked_state(state: str) -> str:
 @resolvers.field("Mutation.createAgent")
 def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    with transaction(info) as db:
-        project = get_project(
-            db, request.caller, input.get("entity_name"), input.get("project_name")
-        )
-        row = named_sweep(db, project, input["sweep"])
-        if request.caller.sweep_id not in (None, row.id):
-            raise Refusal(403, "this agent's key is for another sweep")
-        check_newest(request.caller)
-        now = request.backend.now()
-        agent = create_agent(db, request.caller, row, input["host"], now)
-        succeed_predecessors(request.backend, db, agent)
-        return {"agent": agent}
+    db = info.context.db
+    project = get_project(db, request.caller, input.get("entity_name"), input.get("project_name"))
+    row = named_sweep(db, project, input["sweep"])
+    if request.caller.sweep_id not in (None, row.id):
+        raise Refusal(403, "this agent's key is for another sweep")
+    check_newest(request.caller)
+    now = request.backend.now()
+    agent = create_agent(db, request.caller, row, input["host"], now)
+    succeed_predecessors(request.backend, db, agent)
+    return {"agent": agent}
 
 
 def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
@@ -163,8 +158,7 @@ def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
 
 @resolvers.field("Sweep.bestLoss")
 def resolve_best_loss(row: Sweep, info: Info) -> float | None:
-    with transaction(info) as db:
-        return best_metric(row, info.context.backend.metrics.read(db, row).values())
+    return best_metric(row, info.context.backend.metrics.read(info.context.db, row).values())
 
 
 @resolvers.field("Sweep.runs")
@@ -178,8 +172,7 @@ def resolve_runs(
 ) -> dict[str, Any]:
     if first is None:
         first = DEFAULT_PAGE if _variable(info, "specs") == NO_HISTORY else ALL
-    with transaction(info) as db:
-        return Runs(db, row.project_id, filters, row).page(order, after, first)
+    return Runs(info.context.db, row.project_id, filters, row).page(order, after, first)
 
 
 def _variable(info: Info, name: str) -> Any:
@@ -198,27 +191,26 @@ def resolve_prior_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     """List the runs from before the sweep that `--prior_run` added to it."""
-    with transaction(info) as db:
-        runs = Runs(db, row.project_id, filters, row).read()
-        prior = [run for run in runs if run.created_at < row.created_at]
-        fields = fields_of_runs(db, row.project_id)
-        return page_of(prior, order, after, ALL if first is None else first, fields)
+    db = info.context.db
+    runs = Runs(db, row.project_id, filters, row).read()
+    prior = [run for run in runs if run.created_at < row.created_at]
+    fields = fields_of_runs(db, row.project_id)
+    return page_of(prior, order, after, ALL if first is None else first, fields)
 
 
 @resolvers.field("Sweep.agents")
 def resolve_agents(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
-    with transaction(info) as db:
-        return page_of(list_agents(db, row), "+id", after, ALL if first is None else first)
+    return page_of(list_agents(info.context.db, row), "+id", after, ALL if first is None else first)
 
 
 @resolvers.field("Sweep.agent")
 def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
     """Find an agent by its name or, as `Sweep.agent` does, by its id."""
-    with transaction(info) as db:
-        if found := find(db, Agent, "id DESC", sweep_id=row.id, name=agent_name):
-            return found
-        with contextlib.suppress(Refusal):
-            found = get(db, Agent, decode_id("Agent", agent_name))
+    db = info.context.db
+    if found := find(db, Agent, "id DESC", sweep_id=row.id, name=agent_name):
+        return found
+    with contextlib.suppress(Refusal):
+        found = get(db, Agent, decode_id("Agent", agent_name))
     return found if found and found.sweep_id == row.id else None

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 from graphql import GraphQLResolveInfo
 
-from deployer.backend.db.rows import Connection
 from deployer.backend.graphql.listing import DEFAULT_PAGE
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Request
@@ -19,11 +17,6 @@ MOST_DIGITS = 18
 
 # What a resolver is told about the request it is part of.
 Info: TypeAlias = "GraphQLResolveInfo[Request]"
-
-
-def transaction(info: Info) -> AbstractContextManager[Connection]:
-    """Join the request's transaction: the writer's if it changes something, else a snapshot."""
-    return info.context.backend.store.transaction()
 
 
 def encode_id(kind: str, row_id: int) -> str:
