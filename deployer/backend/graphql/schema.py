@@ -35,22 +35,16 @@ from deployer.backend.graphql.engine import make_executable, write_out
 from deployer.backend.graphql.features import find_missing_feature
 from deployer.backend.graphql.limits import DEEPEST, MOST_LETTERS, MOST_TOKENS, find_excess
 from deployer.backend.graphql.resolvers import (
-    account,
-    agent,
-    artifact,
-    artifact_change,
-    artifact_collection,
-    artifact_collection_change,
+    artifact_changes,
     artifact_upload,
+    artifacts,
     extension,
+    files,
     history,
-    project,
-    run,
-    run_change,
-    run_file,
-    supervision,
-    sweep,
-    viewer,
+    people,
+    projects,
+    runs,
+    sweeps,
 )
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.config_warnings import Unread
@@ -60,22 +54,16 @@ from deployer.backend.scheduling.suggestions import NotReady
 logger = logging.getLogger(__name__)
 
 PARTS = (
-    account,
-    agent,
-    artifact,
-    artifact_change,
-    artifact_collection,
-    artifact_collection_change,
+    artifact_changes,
     artifact_upload,
+    artifacts,
     extension,
+    files,
     history,
-    project,
-    run,
-    run_change,
-    run_file,
-    supervision,
-    sweep,
-    viewer,
+    people,
+    projects,
+    runs,
+    sweeps,
 )
 SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
 MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long

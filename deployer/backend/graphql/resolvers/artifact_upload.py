@@ -25,8 +25,8 @@ from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.rows import Connection, change, find, get
 from deployer.backend.db.runs import Run, check_writer, get_run, may_write
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.artifact import own_artifact
-from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
+from deployer.backend.graphql.resolvers.artifacts import own_artifact
+from deployer.backend.graphql.resolvers.files import manifest_node, promised_file_node
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,

@@ -14,7 +14,7 @@ from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import encode_birth, parse_birth
-from deployer.backend.graphql.resolvers.sweep import named_sweep
+from deployer.backend.graphql.resolvers.sweeps import named_sweep
 from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed

@@ -1,4 +1,4 @@
-"""What changes runs by GraphQL: `wandb.init`, stopping, deleting."""
+"""Runs: their fields, and what the SDK and people change of them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import json
 import secrets
 from typing import Any
 
+from deployer.backend.db.accounts import User
 from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
 from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.history import set_apart
-from deployer.backend.db.lines import clear_lines, count_lines
+from deployer.backend.db.lines import Stream, clear_lines, count_lines, last_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
 from deployer.backend.db.rows import Connection, change, delete, find, get
 from deployer.backend.db.runs import ACTIVE, Run, check_writer, wandb_part
-from deployer.backend.db.sweeps import find_sweep
+from deployer.backend.db.sweeps import Sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, decode_id
-from deployer.backend.parsing import parse_object
+from deployer.backend.parsing import parse_object, read_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS, Outcome
 from deployer.backend.scheduling.run_endings import end_run
-
-resolvers = Resolvers()
 
 # Input field -> column, for what is stored as it comes; null means "leave as it is".
 PLAIN_COLUMNS = {
@@ -39,10 +38,52 @@ PLAIN_COLUMNS = {
 }
 OBJECTS = {"config", "summary"}
 STATES = (*ACTIVE, "finished", "failed", "crashed", "killed", "preempted")
-
 # What to do instead of what is refused.
 NO_BRANCH = "start a new run"
 NOT_SHARED = 'without mode="shared", start one for each, in the same group'
+resolvers = Resolvers(
+    {
+        "Run.group": lambda _, run: run.group_name,
+        "Run.commit": lambda _, run: run.commit_hash,
+        "Run.exitcode": lambda _, run: run.exit_code,
+        "Run.summaryMetrics": lambda _, run: run.summary,
+        "Run.tags": lambda _, run: json.loads(run.tags),
+        "Run.heartbeatAt": lambda _, run: run.heartbeat_at or run.created_at,
+        "Run.shouldStop": lambda _, run: run.stop_requested_at is not None,
+        "Run.stopped": lambda _, run: run.stop_requested_at is not None,
+        "Run.failed": lambda _, run: run.state in ("failed", "crashed"),
+        "Run.running": lambda _, run: run.active,
+        "Run.readOnly": lambda *_: False,
+        "Run.sweepName": lambda db, run: run.sweep_id and get(db, Sweep, run.sweep_id).name,
+        "Run.user": lambda db, run: find(db, User, id=run.user_id),
+        "Run.project": lambda db, run: get(db, Project, run.project_id),
+        "Run.historyLineCount": lambda db, run: count_lines(db, run.id, "history"),
+        "Run.eventsLineCount": lambda db, run: count_lines(db, run.id, "events"),
+        "Run.logLineCount": lambda db, run: count_lines(db, run.id, "output"),
+        "Run.historyTail": lambda db, run: _tail(db, run, "history"),
+        "Run.eventsTail": lambda db, run: _tail(db, run, "events"),
+    }
+)
+
+
+@resolvers.field("Run.wandbConfig")
+def resolve_wandb_config(row: Run, _: Info, keys: list[str] | None = None) -> dict[str, Any]:
+    """Answer the SDK's question whether this run was ever started."""
+    if row.started_at is None and row.attempt == 1:
+        return {}
+    inner = wandb_part(row.config)
+    return {key: inner[key] for key in inner if not keys or key in keys}
+
+
+def _tail(db: Connection, run: Run, stream: Stream) -> list[str]:
+    return [text for _, text in last_lines(db, run.id, stream, 1)]
+
+
+@resolvers.field("Run.systemMetrics")
+def resolve_system_metrics(row: Run, info: Info) -> dict[str, Any]:
+    tail = _tail(info.context.db, row, "events")
+    newest = (read_object(tail[0]) if tail else None) or {}
+    return {key: value for key, value in newest.items() if not key.startswith("_")}
 
 
 @resolvers.field("Mutation.upsertBucket")

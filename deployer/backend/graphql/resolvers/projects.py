@@ -12,7 +12,7 @@ from deployer.backend.db.sweeps import find_sweep, list_sweeps
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Filter
 from deployer.backend.graphql.listing import SWEEP_FIELDS, Runs, page_of
-from deployer.backend.graphql.resolvers.viewer import entity_of
+from deployer.backend.graphql.resolvers.people import entity_of
 from deployer.backend.graphql.resolvers.wire import Info
 from deployer.backend.refusal import not_found
 

@@ -1,38 +1,32 @@
-"""Sweeps and their agents: reading, creating, changing state."""
+"""Sweeps, their agents, and what the agents' supervisors report."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import Any
 
-from deployer.backend.db.accounts import check_newest
+from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.agents import Agent, create_agent, list_agents
-from deployer.backend.db.projects import (
-    Project,
-    ensure_project,
-    get_project,
-    owns_project,
-)
-from deployer.backend.db.rows import Connection, find, get
+from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
+from deployer.backend.db.rows import Connection, find, get, select
+from deployer.backend.db.runs import Run, get_run
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import ALL, DEFAULT_PAGE, Runs, fields_of_runs, page_of
-from deployer.backend.graphql.resolvers.wire import (
-    Info,
-    decode_id,
-    encode_id,
-)
+from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.config_warnings import Unread, is_read, list_warnings, read_config
 from deployer.backend.scheduling.context import Request
-from deployer.backend.scheduling.dispatch import succeed_predecessors
+from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
+from deployer.backend.scheduling.process_ends import note_exit, note_leave
 from deployer.backend.scheduling.ranking import best_metric
 from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
 
 # The history that an agent asks for in its first question, in which there are all runs of its
 # sweep: it reads none of them. A local controller, which reads all, asks for its metric's.
 NO_HISTORY = ["{}"]
-
 resolvers = Resolvers(
     {
         "Sweep.displayName": lambda _, sweep: sweep.title,
@@ -41,6 +35,7 @@ resolvers = Resolvers(
         "Sweep.runCountExpected": lambda _, sweep: sweep.expected,
         "Sweep.runCount": lambda db, sweep: Runs(db, sweep.project_id, None, sweep).count(),
         "Sweep.project": lambda db, sweep: get(db, Project, sweep.project_id),
+        "Agent.totalRuns": lambda db, agent: len(_runs(db, agent)),
     }
 )
 
@@ -214,3 +209,83 @@ def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
     with contextlib.suppress(Refusal):
         found = get(db, Agent, decode_id("Agent", agent_name))
     return found if found and found.sweep_id == row.id else None
+
+
+@resolvers.field("Mutation.agentHeartbeat")
+def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    db = info.context.db
+    row = get(db, Agent, decode_id("Agent", input["id"]))
+    check_owner(db, request.caller, row)
+    run_state = parse_object(input.get("run_state") or "{}", "the runState")
+    alive = {name for name, living in run_state.items() if living}
+    commands = heartbeat(request.backend, row.id, alive, request.waited_seconds)
+    return {"agent": row, "commands": json.dumps(commands)}
+
+
+def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
+    """Refuse another user's agent with 404, and with 403 an agent other than the key's own."""
+    sweep = get(db, Sweep, row.sweep_id)
+    if not owns_project(db, caller, sweep.project_id):
+        raise not_found("agent")
+    if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
+        raise Refusal(403, f"this key is not agent {row.name}'s")
+    # On a 404 the agent takes no other run and ends; a 403 would have it ask again for ever.
+    check_newest(caller, 404)
+
+
+@resolvers.field("Agent.state")
+def resolve_state(row: Agent, info: Info) -> str:
+    if row.ended_at is not None:
+        return "FINISHED"
+    backend = info.context.backend
+    silence = backend.presence.silence_seconds("agent", row.id)
+    return "RUNNING" if silence < backend.patience.silence_seconds else "CRASHED"
+
+
+@resolvers.field("Agent.runs")
+def resolve_agent_runs(
+    row: Agent,
+    info: Info,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+    **_: Any,
+) -> dict[str, Any]:
+    db = info.context.db
+    fields = fields_of_runs(db, get(db, Sweep, row.sweep_id).project_id)
+    return page_of(_runs(db, row), order, after, first, fields)
+
+
+def _runs(db: Connection, row: Agent) -> list[Run]:
+    return select(db, Run, "WHERE agent_id = ? AND sweep_id IS NOT NULL ORDER BY id", row.id)
+
+
+@resolvers.field("Mutation.deployerReportExit")
+def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    sweep_id, agent_name = _agent_of(request.caller)
+    db = info.context.db
+    sweep = get(db, Sweep, sweep_id)
+    run = get_run(db, get(db, Project, sweep.project_id), input["run_name"])
+    if run.sweep_id != sweep.id:
+        raise not_found(f"run {run.name}")
+    seen = (input["seconds_ago"], input.get("exitcode"), input.get("output"))
+    note_exit(request.backend, db, run, agent_name, *seen)
+    return {"success": True}
+
+
+@resolvers.field("Mutation.deployerLeave")
+def resolve_leave(_: Any, info: Info, **__: Any) -> dict[str, Any]:
+    request = info.context
+    _agent_of(request.caller)
+    note_leave(request.backend, info.context.db, request.caller)
+    return {"success": True}
+
+
+def _agent_of(caller: Caller) -> tuple[int, str]:
+    """Return the agent whose key it is; refuse a user's key, and that of an agent started again."""
+    if caller.sweep_id is None or caller.agent_name is None:
+        raise Refusal(403, "only the supervisor of an agent tells what has become of it")
+    check_newest(caller)
+    return caller.sweep_id, caller.agent_name
