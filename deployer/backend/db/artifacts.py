@@ -24,6 +24,7 @@ from deployer.backend.db.rows import (
     insert,
     select,
     select_one,
+    update,
 )
 from deployer.backend.db.runs import Run, may_write
 from deployer.backend.refusal import Refusal
@@ -179,7 +180,7 @@ def rename_collection(db: Connection, row: Collection, name: str, now: float) ->
 def take_version(db: Connection, collection_id: int) -> int:
     """Return the number of a collection's next version; no number is given twice."""
     row = get(db, Collection, collection_id)
-    change(db, row, next_version=row.next_version + 1)
+    update(db, row, next_version=row.next_version + 1)
     return row.next_version
 
 
@@ -199,8 +200,9 @@ def find_same(db: Connection, collection: Collection, digest: str) -> Artifact |
 
 def find_begun(db: Connection, collection: Collection, client_id: str | None) -> Artifact | None:
     """Return the version that a client's object began or logged, as a repeated request asks for."""
-    found = find(db, Artifact, collection_id=collection.id, client_id=client_id)
-    return found if client_id else None
+    if not client_id:
+        return None
+    return find(db, Artifact, collection_id=collection.id, client_id=client_id)
 
 
 def find_version(db: Connection, collection: Collection, name: str) -> Artifact | None:

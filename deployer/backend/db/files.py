@@ -20,6 +20,7 @@ from deployer.backend.db.rows import (
     insert,
     select,
     select_one,
+    update,
 )
 from deployer.backend.refusal import Refusal
 
@@ -111,7 +112,12 @@ def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) ->
             raise Refusal(400, "artifact is committed: its files cannot change")
         return found
     blob = find(db, Blob, user_id=row.user_id, md5=md5)
-    content = {"digest": md5, "blob_id": blob.id if blob else None}
+    content = {
+        "digest": md5,
+        "blob_id": blob.id if blob else None,
+        "size_bytes": blob.size_bytes if blob else None,
+        "uploaded_at": None,
+    }
     return change(db, found, **content) if found else insert(db, File, **place, **content)
 
 
@@ -126,7 +132,7 @@ def set_content(db: Connection, file: File, blob: Blob, now: float) -> None:
     """Attach these bytes to a file; the digest of a manifest stays what its client has said."""
     digest = file.digest if file.manifest else blob.md5
     size = blob.size_bytes
-    change(db, file, blob_id=blob.id, digest=digest, size_bytes=size, uploaded_at=now)
+    update(db, file, blob_id=blob.id, digest=digest, size_bytes=size, uploaded_at=now)
 
 
 def list_run_files(db: Connection, run_id: int) -> list[File]:
@@ -144,10 +150,12 @@ def list_patches(db: Connection, row: Artifact) -> list[tuple[Artifact, str]]:
 
     Each comes with its manifest's digest. One without was begun, and nothing was written after all.
     """
-    columns = {"collection_id": row.collection_id, "base_id": row.id, "manifest_type": PATCH}
-    patches = find_all(db, Artifact, **columns)
-    found = [(one, find(db, File, artifact_id=one.id, manifest=1)) for one in patches]
-    return [(one, file.digest) for one, file in found if file and file.digest]
+    patch = "collection_id = ? AND base_id = ? AND manifest_type = ?"
+    values = (row.collection_id, row.id, PATCH)
+    manifests = f"WHERE manifest = 1 AND artifact_id IN (SELECT id FROM artifacts WHERE {patch})"
+    digests = {file.artifact_id: file.digest for file in select(db, File, manifests, *values)}
+    patches = select(db, Artifact, f"WHERE {patch} ORDER BY id", *values)
+    return [(one, digest) for one in patches if (digest := digests.get(one.id))]
 
 
 def find_by_digest(db: Connection, collection_id: int, md5: str) -> File | None:

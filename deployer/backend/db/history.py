@@ -21,7 +21,7 @@ from deployer.backend.db.lines import (
     step_in,
     write_lines,
 )
-from deployer.backend.db.rows import Connection, change
+from deployer.backend.db.rows import Connection, change, update
 from deployer.backend.db.runs import Run, free_number, insert_run
 from deployer.backend.parsing import parse_object, read_object
 
@@ -104,7 +104,7 @@ def set_apart(db: Connection, run: Run, now: float) -> Run:
     )
     begin_attempt(db, made.id, 1, run.agent_id, now)
     # Its state stays: it is set so that what is derived of the run is derived anew.
-    change(db, run, apart=json.dumps([*run.apart_names, name]), state=run.state)
+    update(db, run, apart=json.dumps([*run.apart_names, name]), state=run.state)
     return made
 
 
@@ -112,6 +112,6 @@ def _set_history_apart(db: Connection, run: Run) -> None:
     """Keep the rows and the summary of a process that has ended, since another one begins anew."""
     now = run.heartbeat_at or run.created_at
     made = change(db, set_apart(db, run, now), summary=run.summary, state="finished")
-    change(db, made, started_at=now, heartbeat_at=now, ended_at=now)
+    update(db, made, started_at=now, heartbeat_at=now, ended_at=now)
     moved = "UPDATE lines SET run_id = ? WHERE run_id = ? AND stream = 'history'"
     db.execute(moved, (made.id, run.id))

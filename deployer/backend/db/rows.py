@@ -1,4 +1,4 @@
-"""Rows as frozen records: the five statements that most tables need, and `select` for the others.
+"""Rows as frozen records: the statements that most tables need, and `select` for the others.
 
 A record's fields are columns of its table. Names of columns come from our code, never from a
 request; values are always bound.
@@ -65,7 +65,7 @@ def find_all(
 def find(
     db: Connection, kind: type[AnyRecord], order: str = "1", /, **columns: Any
 ) -> AnyRecord | None:
-    """Return the first such record, or None; without an `order`, there is one at most."""
+    """Return the first such record, or None; without an `order`, by its first column."""
     return select_one(db, kind, f"{_where(columns)} ORDER BY {order}", *columns.values())
 
 
@@ -88,10 +88,15 @@ def insert(db: Connection, kind: type[AnyRow], **columns: Any) -> AnyRow:
     return get(db, kind, db.execute(statement, tuple(columns.values())).lastrowid)
 
 
-def change(db: Connection, row: AnyRow, **columns: Any) -> AnyRow:
-    """Set columns of a row and return it as it is now."""
+def update(db: Connection, row: Row, **columns: Any) -> None:
+    """Set columns of a row."""
     names = ", ".join(f"{name} = ?" for name in columns)
     db.execute(f"UPDATE {row.table} SET {names} WHERE id = ?", (*columns.values(), row.id))
+
+
+def change(db: Connection, row: AnyRow, **columns: Any) -> AnyRow:
+    """Set columns of a row and return it as it is now."""
+    update(db, row, **columns)
     return get(db, type(row), row.id)
 
 

@@ -50,6 +50,7 @@ MIGRATIONS = (
     DROP TABLE released_blobs;
     DROP INDEX artifacts_manifest;
     ALTER TABLE runs DROP COLUMN interrupted;
+    ALTER TABLE runs DROP COLUMN resuming;
     ALTER TABLE artifacts DROP COLUMN manifest_md5;
     ALTER TABLE artifacts DROP COLUMN manifest_blob_id;
     """,

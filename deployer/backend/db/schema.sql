@@ -77,8 +77,8 @@ CREATE TABLE agents (
 );
 CREATE INDEX agents_sweep ON agents (sweep_id);
 
--- `revision` is the sweep's when this run last changed: nobody reads ten thousand for the one that
--- did. `undecided_lines` and `first_offset` are of a process that names a run with a history, which
+-- `revision` is the sweep's when this run last changed, so that only changed runs are read again.
+-- `undecided_lines` and `first_offset` are of a process that names a run with a history, which
 -- it may go on with or replace. `apart` names the runs of other processes that logged under this one's id.
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
@@ -98,7 +98,6 @@ CREATE TABLE runs (
     attempt INTEGER NOT NULL DEFAULT 1,
     deliveries INTEGER NOT NULL DEFAULT 0,
     reported INTEGER NOT NULL DEFAULT 0,
-    resuming INTEGER NOT NULL DEFAULT 0,
     undecided_lines INTEGER,
     first_offset INTEGER NOT NULL DEFAULT 0,
     apart TEXT NOT NULL DEFAULT '[]',

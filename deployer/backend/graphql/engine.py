@@ -152,7 +152,7 @@ def _read_id(row: Any, info: Info) -> Any:
 
 
 def _by_class(kinds: Iterable[GraphQLNamedType]) -> Callable[..., str]:
-    """Return what tells which of several types a row is: that of its class, else the first."""
+    """Return a function that names a row's type by its class, by default the first."""
     names = [kind.name for kind in kinds]
 
     def resolve_type(row: Any, *_: Any) -> str:

@@ -55,8 +55,11 @@ ARTIFACT_FIELDS: Fields[Artifact] = Fields(
 
 def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
     """Return what filters and orders may name of a project's runs, while `db` is open."""
-    project = get(db, Project, project_id)
-    sweeps = cache(lambda: {sweep.id: sweep.name for sweep in list_sweeps(db, project)})
+
+    def sweep_names() -> dict[int, str]:
+        return {row.id: row.name for row in list_sweeps(db, get(db, Project, project_id))}
+
+    sweeps = cache(sweep_names)
     users = cache(lambda: {user.id: user.name for user in list_users(db)})
     # All terms of a filter look at one run after the other, so each run is parsed once.
     config, summary = lru_cache(1)(_config_forms), lru_cache(1)(read_object)
@@ -152,7 +155,7 @@ def _size(first: int | None) -> int:
 def _connection(
     rest: list[tuple[Place, R]], after: str | None, size: int, total: int
 ) -> dict[str, Any]:
-    """Return the page of `size` that `rest` begins with."""
+    """Return the first `size` of the rows that remain as a page."""
     page = rest[:size]
     edges = [{"node": row, "cursor": _encode(place)} for place, row in page]
     return {

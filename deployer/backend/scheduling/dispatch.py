@@ -16,7 +16,7 @@ from deployer.backend.db.attempts import (
     reassign_run,
     repeat_attempt,
 )
-from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.rows import Connection, change, get, select, update
 from deployer.backend.db.runs import IS_ACTIVE, Run
 from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.scheduling.context import Backend
@@ -64,7 +64,7 @@ def heartbeat(
     """
     with backend.store.transaction() as db:
         agent = get(db, Agent, agent_id)
-        change(db, agent, heartbeat_at=backend.now(), ended_at=None)
+        update(db, agent, heartbeat_at=backend.now(), ended_at=None)
         backend.presence.seen("agent", agent.id)
         _note_alive(backend, db, agent, alive)
         commands = _standing_commands(backend, db, agent, alive)
@@ -83,7 +83,7 @@ def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str])
     now = backend.now()
     for run in _owned(db, agent):
         if run.name in alive:
-            change(db, run, reported=1, vanished_at=None)
+            update(db, run, reported=1, vanished_at=None)
             backend.presence.seen("run", run.id)
         elif run.reported or run.started_at:
             _note_vanished(backend, db, run, now)
@@ -134,7 +134,7 @@ def _is_stubborn(backend: Backend, run: Run) -> bool:
 
 
 def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
-    change(db, agent, ended_at=backend.now())
+    update(db, agent, ended_at=backend.now())
     return [EXIT]
 
 
@@ -199,13 +199,13 @@ def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None
     earlier = "WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL AND id < ?"
     for gone in select(db, Agent, earlier, agent.sweep_id, agent.name, agent.id):
         if gone.ended_at is None:
-            change(db, gone, ended_at=backend.now())
+            update(db, gone, ended_at=backend.now())
         for run in _owned(db, gone):
             end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=False))
 
 
 def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
-    change(db, run, deliveries=run.deliveries + 1)
+    update(db, run, deliveries=run.deliveries + 1)
     backend.presence.seen("run", run.id)
     if sweep.state == "PENDING":
         update_sweep(db, sweep, backend.now(), state="RUNNING")

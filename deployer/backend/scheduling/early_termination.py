@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from deployer.backend.db.lines import read_lines
-from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.rows import Connection, get, select, update
 from deployer.backend.db.runs import Mark, Run, changed_since, mark_of
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.parsing import read_object
@@ -53,7 +53,7 @@ class EarlyTermination:
         with self._backend.store.transaction() as db:
             for run in (get(db, Run, number) for number in poor):
                 if run.stop_requested_at is None:
-                    change(db, run, stop_requested_at=self._backend.now())
+                    update(db, run, stop_requested_at=self._backend.now())
 
     def _find(self, db: Connection, sweep: Sweep) -> Iterable[int]:
         """Return the runs of a sweep that are poor and were not asked yet."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.backend.db.rows import Connection, change, select
+from deployer.backend.db.rows import Connection, select, update
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.sweeps.parameters.parse import parse_parameters
@@ -32,7 +32,7 @@ def renumber(db: Connection, sweep: Sweep) -> None:
     runs = select(db, Run, f"WHERE sweep_id = ? ORDER BY {BEST_FIRST}", sweep.id)
     db.execute("UPDATE runs SET ordinal = NULL WHERE sweep_id = ?", (sweep.id,))
     for run in runs:
-        change(db, run, ordinal=grid_place(db, sweep, run.arguments))
+        update(db, run, ordinal=grid_place(db, sweep, run.arguments))
 
 
 def place_of(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
@@ -55,7 +55,7 @@ def free_ordinal(db: Connection, sweep: Sweep) -> int | None:
 
 def note_taken(db: Connection, sweep: Sweep, ordinal: int) -> None:
     """Note that a run has got the lowest free number, so that nobody counts up to it again."""
-    change(db, sweep, first_free=ordinal + 1)
+    update(db, sweep, first_free=ordinal + 1)
 
 
 def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:

@@ -11,7 +11,7 @@ from deployer.backend.db.attempts import (
     settle_attempt,
 )
 from deployer.backend.db.history import complete_summary
-from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.rows import Connection, change, get, select, update
 from deployer.backend.db.runs import IS_ACTIVE, Run
 from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.parsing import read_object
@@ -123,7 +123,7 @@ def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
         update_sweep(db, sweep, backend.now(), state="FINISHED", stop_reason=reason)
         for run in failed:
             if run.queued:
-                change(db, run, state="failed", queued=0)
+                update(db, run, state="failed", queued=0)
 
 
 def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
@@ -223,6 +223,6 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
     if missing:
         for run in failed:
             forgiven = run.forgiven + count_failures(db, run)
-            change(db, run, state="preempted", queued=1, forgiven=forgiven)
+            update(db, run, state="preempted", queued=1, forgiven=forgiven)
         update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
     return missing

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deployer.backend.db.rows import Connection, change, get, select
+from deployer.backend.db.rows import Connection, get, select, update
 from deployer.backend.db.runs import Run, insert_enqueued
 from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.parsing import parse_object
@@ -36,7 +36,7 @@ def stop_runs(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """Ask a sweep's runs to stop."""
     active = "sweep_id = ? AND state IN ('pending', 'running', 'preempting')"
     for run in select(db, Run, f"WHERE {active} AND stop_requested_at IS NULL", sweep.id):
-        change(db, run, stop_requested_at=backend.now())
+        update(db, run, stop_requested_at=backend.now())
 
 
 def delete_sweep(backend: Backend, db: Connection, sweep: Sweep) -> None:
@@ -48,7 +48,7 @@ def delete_sweep(backend: Backend, db: Connection, sweep: Sweep) -> None:
     end_waiting(backend, db, update_sweep(db, sweep, backend.now(), state=DELETED))
     for run in select(db, Run, "WHERE sweep_id = ?", sweep.id):
         if not run.active:
-            change(db, run, sweep_id=None, ordinal=None, queued=0)
+            update(db, run, sweep_id=None, ordinal=None, queued=0)
 
 
 def enqueue_run(
@@ -74,7 +74,7 @@ def adopt_prior_runs(db: Connection, sweep: Sweep, runs: Sequence[Run]) -> None:
         if run.sweep_id is None:
             finished = sweep.method == "grid" and run.state == "finished"
             ordinal = grid_place(db, sweep, run.arguments) if finished else None
-            change(db, run, sweep_id=sweep.id, ordinal=ordinal)
+            update(db, run, sweep_id=sweep.id, ordinal=ordinal)
 
 
 def _plain_values(text: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -58,6 +59,7 @@ from deployer.errors import BackendError
 logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
+SELDOM = 5  # what looks at all files is done in each fifth round
 MOST_FILES = 65_536
 KEPT_FILES = 64  # for the database and uploads, when clients use all others
 ACCEPT_AGAIN_SECONDS = 0.1
@@ -219,13 +221,15 @@ def _run(backend: Backend, server: uvicorn.Server, listener: socket.socket) -> N
 
 
 def _keep_up(backend: Backend, over: threading.Event) -> None:
-    work = (
+    always: list[Callable[[], None]] = [
         partial(end_silent_runs, backend),
         EarlyTermination(backend).stop_poor_runs,
-        partial(_delete_leftovers, backend),
-    )
-    while not over.wait(UPKEEP_SECONDS):
-        for part in work:
+    ]
+    seldom = partial(_delete_leftovers, backend)
+    for number in count(1):
+        if over.wait(UPKEEP_SECONDS):
+            return
+        for part in always if number % SELDOM else [*always, seldom]:
             try:
                 part()
             except Exception:  # one failure must not end the upkeep

@@ -20,7 +20,7 @@ from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.db.files import File, find_by_digest, guess_mimetype, set_content
 from deployer.backend.db.projects import get_project
-from deployer.backend.db.rows import change, find, get
+from deployer.backend.db.rows import find, get, update
 from deployer.backend.db.runs import Run, get_run
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
@@ -90,10 +90,10 @@ class Transfers:
                 row = get(db, Artifact, file.artifact_id)
                 if file.manifest and row.committed:  # by another run that logged the same
                     return
-                if not file.manifest and file.digest not in (None, received.md5):
+                if not file.manifest and file.digest and file.digest != received.md5:
                     said = f"file {file.name} was received damaged: its MD5 is {received.md5}"
                     raise Refusal(400, said)
-                change(db, row, updated_at=now)
+                update(db, row, updated_at=now)
                 owner = row.user_id
             set_content(db, file, keep(db, self.backend.blobs, owner, received, now), now)
 

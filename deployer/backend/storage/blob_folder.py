@@ -38,7 +38,7 @@ WRITERS = 8
 CHECKED_BYTES = 16 * 1024 * 1024  # of a file whose size nobody said, after which space is checked
 
 INCOMING_FOLDER = "incoming"
-UNUSED = "FROM blobs WHERE NOT EXISTS (SELECT 1 FROM files WHERE blob_id = blobs.id)"
+UNUSED = "NOT EXISTS (SELECT 1 FROM files WHERE blob_id = blobs.id)"
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,13 @@ def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
         return
     try:
         with store.snapshot() as db:
-            if not db.execute(f"SELECT 1 {UNUSED} LIMIT 1").fetchone():
-                return
+            unused = db.execute(f"SELECT id FROM blobs WHERE {UNUSED}").fetchall()
+        if not unused:
+            return
         with store.transaction() as db:
-            gone = [row[0] for row in db.execute(f"SELECT id {UNUSED}")]
-            db.execute(f"DELETE {UNUSED}")
+            # A file may have begun to use one since.
+            one = f"DELETE FROM blobs WHERE id = ? AND {UNUSED}"
+            gone = [blob_id for (blob_id,) in unused if db.execute(one, (blob_id,)).rowcount]
         for blob_id in gone:
             folder.path(blob_id).unlink(missing_ok=True)
     finally:

@@ -42,7 +42,8 @@ class Signer:
     def check(self, action: Action, place: str, expires: int, given: str, now: float) -> None:
         """Refuse with 403 an address that was not made here, or whose time is over."""
         signature = self._signature(action, place, expires)
-        if not hmac.compare_digest(signature.encode(), given.encode()):
+        ours = place.startswith("files/")  # older versions signed numbers of tables that are gone
+        if not ours or not hmac.compare_digest(signature.encode(), given.encode()):
             raise Refusal(403, "permission denied: the address is not signed by this server")
         if now > expires:
             raise Refusal(403, "permission denied: the address has expired; ask for a new one")

@@ -45,15 +45,19 @@ def add(
     key_id = key_id_of(hash_key(key))
     with _refused("deployer backend user add --help"):
         client = find_place(on, data).connect().client
+        before = [one.id for one in accounts.list_users(client).get(name, ())]
         accounts.add_user(client, name, key, label)
-        keys = accounts.list_users(client)[name]
-    is_new = len(keys) == 1
     shown = {} if key_stdin else {"key": key}
     if output is Output.JSON:
-        state = "added" if is_new else "key-added"
+        state = "unchanged" if key_id in before else "key-added" if before else "added"
         show_json({"user": name, "state": state, "id": key_id, **shown})
         return
-    say(f"added user {name}" if is_new else f"added key {key_id} of {name}, who has {len(keys)}")
+    if key_id in before:
+        say(f"{name} has key {key_id} already")
+    elif before:
+        say(f"added key {key_id} of {name}, who has {len(before) + 1}")
+    else:
+        say(f"added user {name}")
     if shown:
         say(f"the key, id {key_id}, is shown this once:")
         show(key)

@@ -17,7 +17,7 @@ from deployer.backend.db.store import Store
 from deployer.errors import BackendError
 
 OLDEST_FILE = Path(__file__).with_name(f"version_{OLDEST}.sql")
-GONE = {"interrupted", "manifest_md5", "manifest_blob_id"}
+GONE = {"interrupted", "resuming", "manifest_md5", "manifest_blob_id"}
 OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite%' ORDER BY name"
 
 

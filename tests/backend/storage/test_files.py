@@ -155,6 +155,9 @@ def test_a_signature_says_nothing_of_its_key() -> None:
     assert (action, table, row, expires, name) == ("download", "files", "7", "4600", "a%20b.txt")
     assert signer.key.hex()[:16] not in path
     signer.check("download", "files/7", 4600, signature, 4600.0)
+    old = signer._signature("download", "artifact_files/7", 4600)
+    with pytest.raises(Refusal, match="not signed"):
+        signer.check("download", "artifact_files/7", 4600, old, 4600.0)
     for wrong in (Signer(secrets.token_bytes(32)), signer):
         with pytest.raises(Refusal, match="not signed" if wrong is not signer else "expired"):
             wrong.check("download", "files/7", 4600, signature, 4601.0)

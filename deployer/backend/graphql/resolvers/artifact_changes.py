@@ -37,7 +37,7 @@ resolvers = Resolvers()
 @resolvers.field("Mutation.useArtifact")
 def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    db = info.context.db
+    db = request.db
     owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
     user = named_run(db, request.caller, owner, input["run_name"])
     row = own_artifact(db, request.caller, input["artifact_id"])
@@ -126,7 +126,7 @@ def resolve_update_collection(_: Any, info: Info, input: dict[str, Any]) -> dict
     request = info.context
     check_not_agent(request.caller)
     now = request.backend.now()
-    db = info.context.db
+    db = request.db
     row = own_collection(db, request.caller, input["artifact_sequence_id"])
     if input.get("name"):
         row = rename_collection(db, row, input["name"], now)
@@ -141,7 +141,7 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     check_not_agent(request.caller)
     wanted = check_label("type", input["destination_artifact_type_name"])
-    db = info.context.db
+    db = request.db
     row = own_collection(db, request.caller, input["artifact_sequence_id"])
     row = change(db, row, type=wanted, updated_at=request.backend.now())
     return {"artifact_collection": row}
@@ -177,7 +177,7 @@ def _retag(
 ) -> Collection:
     request = info.context
     check_not_agent(request.caller)
-    db = info.context.db
+    db = request.db
     owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
     row = find(db, Collection, project_id=owner.id, name=input["artifact_collection_name"])
     if row is None:

@@ -22,7 +22,7 @@ from deployer.backend.db.artifacts import (
 from deployer.backend.db.files import list_patches, promise_artifact_file, promise_manifest
 from deployer.backend.db.lines import count_lines
 from deployer.backend.db.projects import Project, get_project
-from deployer.backend.db.rows import Connection, change, find, get
+from deployer.backend.db.rows import Connection, change, find, get, update
 from deployer.backend.db.runs import Run, check_writer, get_run, may_write
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.artifacts import own_artifact
@@ -63,7 +63,7 @@ def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     shared = input.get("distributed_id") and f"distributed {input['distributed_id']}"
     if shared:
         input["client_id"] = shared
-    db = info.context.db
+    db = request.db
     owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
     row = _writing_run(db, request.caller, owner, input.get("run_name"))
     collection = ensure_collection(
@@ -210,7 +210,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     request = info.context
     rows: dict[str, Artifact] = {}
     nodes = []
-    db = info.context.db
+    db = request.db
     for spec in input["artifact_files"]:
         text = spec["artifact_id"]
         row = rows.get(text) or rows.setdefault(text, writable_artifact(info, db, text))
@@ -218,7 +218,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         nodes.append(promised_file_node(request, file, row))
     for row in rows.values():
         if not row.committed:
-            change(db, row, updated_at=request.backend.now())
+            update(db, row, updated_at=request.backend.now())
     return {"files": nodes}
 
 

@@ -9,6 +9,7 @@ from graphql.language import FieldNode
 
 from deployer.backend.db.accounts import Caller, User
 from deployer.backend.db.artifacts import (
+    LATEST,
     Alias,
     Artifact,
     ArtifactType,
@@ -34,7 +35,6 @@ from deployer.backend.refusal import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
 
 NO_TTL = -2  # W&B's word for "is kept until somebody deletes it"
-LATEST_VERSION = "latest"
 resolvers = Resolvers(
     {
         "Project.artifact": lambda db, project, name, **_: find_named(db, project, name),
@@ -100,7 +100,7 @@ def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
     """Return the version of `collection:alias`, the newest without an alias."""
     collection_name, _, wanted = name.partition(":")
     collection = find(db, Collection, project_id=row.id, name=collection_name)
-    return find_version(db, collection, wanted or LATEST_VERSION) if collection else None
+    return find_version(db, collection, wanted or LATEST) if collection else None
 
 
 @resolvers.field("Query.artifact")

@@ -45,7 +45,7 @@ def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[
     """
     request = info.context
     caller, key, name = request.caller, input.get("key"), input["agent_name"]
-    db = info.context.db
+    db = request.db
     row = _sweep_at(info, db, input["sweep_path"])
     now = request.backend.now()
     if key is None and caller.sweep_id is None:

@@ -110,7 +110,7 @@ def manifest_node(request: Request, row: Artifact, file: File) -> Node:
 @resolvers.field("Mutation.createRunFiles")
 def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    db = info.context.db
+    db = request.db
     project = get_project(db, request.caller, input["entity_name"], input["project_name"])
     row = get_run(db, project, input["run_name"])
     check_writer(db, request.caller, row)
@@ -128,9 +128,11 @@ def resolve_mark_uploaded(_: Any, __: Info, **___: Any) -> dict[str, Any]:
 @resolvers.field("Mutation.deleteFiles")
 def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    db = info.context.db
+    db = request.db
     for text in input["files"]:
         row = get(db, File, decode_id("File", text))
+        if row.run_id is None:
+            raise not_found("file")
         owner = get(db, Run, row.run_id)
         if not owns_project(db, request.caller, owner.project_id):
             raise not_found("file")

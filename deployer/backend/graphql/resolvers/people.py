@@ -149,7 +149,7 @@ def resolve_all_users(_: Any, info: Info) -> list[dict[str, Any]]:
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:
     """Do what only the backend's own user may do, whose key lies in its folder."""
     request = info.context
-    db = info.context.db
+    db = request.db
     owner = find_caller(db, read_key(request.backend.folder))
     agent = request.caller.sweep_id is not None
     if owner is None or agent or request.caller.user != owner.user:

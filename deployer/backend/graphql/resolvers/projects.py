@@ -57,7 +57,7 @@ def resolve_projects(
 def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     wanted = (input.get("entity_name"), input.get("name"))
-    db = info.context.db
+    db = request.db
     inserted = find_project(db, request.caller, *wanted) is None
     row = ensure_project(db, request.caller, *wanted, request.backend.now())
     return {"project": row, "model": row, "inserted": inserted}

@@ -12,7 +12,7 @@ from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.history import set_apart
 from deployer.backend.db.lines import Stream, clear_lines, count_lines, last_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
-from deployer.backend.db.rows import Connection, change, delete, find, get
+from deployer.backend.db.rows import Connection, change, delete, find, get, update
 from deployer.backend.db.runs import ACTIVE, Run, check_writer, wandb_part
 from deployer.backend.db.sweeps import Sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
@@ -248,7 +248,7 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
     if row.queued:
         end_run(backend, db, row, Outcome("killed", "stopped"))
     elif row.active and row.stop_requested_at is None:
-        change(db, row, stop_requested_at=backend.now())
+        update(db, row, stop_requested_at=backend.now())
     return {"success": True}
 
 
@@ -262,7 +262,7 @@ def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[
         raise Refusal(400, "the state of a sweep's run cannot be set")
     _check_state(input["state"])
     if input["state"] in ("pending", "running"):
-        change(db, row, state=input["state"])
+        update(db, row, state=input["state"])
     else:
         end_run(backend, db, row, Outcome(input["state"], "stopped"))
     return {"success": True}
@@ -280,7 +280,7 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
     Deleting it again changes nothing.
     """
     db = info.context.db
-    if not (find(db, Run, id=decode_id("Run", input["id"])) is not None):
+    if find(db, Run, id=decode_id("Run", input["id"])) is None:
         return {"success": True}
     row = _own_run(info, db, input["id"])
     if input.get("delete_artifacts"):

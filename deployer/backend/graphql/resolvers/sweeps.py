@@ -45,7 +45,7 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     request = info.context
     if request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
-    db = info.context.db
+    db = request.db
     row = _change(info, db, input) if input.get("id") else _create(info, db, input)
     own = _read(request, input["config"]) if input.get("config") else list_warnings(row.settings)
     warnings = own + _with_prior_runs(db, row, input)
@@ -131,7 +131,7 @@ def _checked_state(state: str) -> str:
 @resolvers.field("Mutation.createAgent")
 def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    db = info.context.db
+    db = request.db
     project = get_project(db, request.caller, input.get("entity_name"), input.get("project_name"))
     row = named_sweep(db, project, input["sweep"])
     if request.caller.sweep_id not in (None, row.id):
@@ -166,14 +166,8 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     if first is None:
-        first = DEFAULT_PAGE if _variable(info, "specs") == NO_HISTORY else ALL
+        first = DEFAULT_PAGE if info.variable_values.coerced.get("specs") == NO_HISTORY else ALL
     return Runs(info.context.db, row.project_id, filters, row).page(order, after, first)
-
-
-def _variable(info: Info, name: str) -> Any:
-    """Return a variable of a request; graphql-core before 3.3 has them in a plain mapping."""
-    values: Any = getattr(info.variable_values, "coerced", info.variable_values)
-    return values.get(name)
 
 
 @resolvers.field("Sweep.priorRuns")
@@ -214,7 +208,7 @@ def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
 @resolvers.field("Mutation.agentHeartbeat")
 def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
-    db = info.context.db
+    db = request.db
     row = get(db, Agent, decode_id("Agent", input["id"]))
     check_owner(db, request.caller, row)
     run_state = parse_object(input.get("run_state") or "{}", "the runState")
@@ -265,7 +259,7 @@ def _runs(db: Connection, row: Agent) -> list[Run]:
 def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     sweep_id, agent_name = _agent_of(request.caller)
-    db = info.context.db
+    db = request.db
     sweep = get(db, Sweep, sweep_id)
     run = get_run(db, get(db, Project, sweep.project_id), input["run_name"])
     if run.sweep_id != sweep.id:
