@@ -221,15 +221,14 @@ def _run(backend: Backend, server: uvicorn.Server, listener: socket.socket) -> N
 
 
 def _keep_up(backend: Backend, over: threading.Event) -> None:
-    always: list[Callable[[], None]] = [
-        partial(end_silent_runs, backend),
-        EarlyTermination(backend).stop_poor_runs,
-    ]
-    seldom = partial(_delete_leftovers, backend)
+    early = EarlyTermination(backend)
     for number in count(1):
         if over.wait(UPKEEP_SECONDS):
             return
-        for part in always if number % SELDOM else [*always, seldom]:
+        work: list[Callable[[], None]] = [partial(end_silent_runs, backend), early.stop_poor_runs]
+        if number % SELDOM == 0:
+            work.append(partial(_delete_leftovers, backend))
+        for part in work:
             try:
                 part()
             except Exception:  # one failure must not end the upkeep
