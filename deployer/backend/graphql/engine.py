@@ -67,8 +67,9 @@ class Resolvers:
 
 def _query(read: Resolver) -> Resolver:
     def resolve(row: Any, info: Info, **arguments: Any) -> Any:
-        given = {name: arguments[name] for name in arguments if name not in PAGE}
-        return read(info.context.db, row, **given)
+        if arguments:
+            arguments = {name: arguments[name] for name in arguments if name not in PAGE}
+        return read(info.context.db, row, **arguments)
 
     return resolve
 

@@ -91,7 +91,7 @@ class Request:
     waited_seconds: float = 0.0
     in_writer: bool = False
 
-    @property
+    @cached_property
     def db(self) -> Connection:
         """Return its connection: the writer's if it may change something, else a snapshot's."""
         return self.backend.store.joined
