@@ -65,7 +65,7 @@ def find_all(
 def find(
     db: Connection, kind: type[AnyRecord], order: str = "1", /, **columns: Any
 ) -> AnyRecord | None:
-    """Return the first such record, or None; without an `order`, by its first column."""
+    """Return the first such record, or None; the usual `order` is by the first column."""
     return select_one(db, kind, f"{_where(columns)} ORDER BY {order}", *columns.values())
 
 

@@ -15,7 +15,7 @@ SCHEMA_FILE = Path(__file__).with_name("schema.sql")  # the newest tables
 OLDEST = 14  # the version that the first step below starts from
 # SQL from each version to the next; none is ever edited.
 MIGRATIONS = (
-    # One table for the files of runs, those of artifacts, and manifests. Nobody reads what goes.
+    # One table for files of runs, files of artifacts, and manifests; columns that nobody reads go.
     """
     DROP VIEW files;
     CREATE TABLE files (

@@ -48,8 +48,8 @@ R = TypeVar("R", bound=Resolver)
 class Resolvers:
     """What answers fields, each by its place, such as `Run.user`.
 
-    Those of the table take an open database, the row and the field's arguments without those of a
-    page; those that are decorated take the row, the request's `info` and all arguments.
+    Functions of the table take the request's connection, the row, and the field's arguments without
+    those of a page. Decorated functions take the row, the request's `info` and all arguments.
     """
 
     def __init__(self, table: Mapping[str, Resolver] | None = None) -> None:
