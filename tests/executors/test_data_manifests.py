@@ -12,7 +12,6 @@ import yaml
 from deployer.config.sections.data import parse_data
 from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
 from deployer.errors import ConfigError
-from deployer.executors.kubernetes.data import claims, loader_manifests
 from deployer.executors.kubernetes.data.claims import build_claim, count_size
 from deployer.executors.kubernetes.data.loader_manifests import (
     LoaderTask,
@@ -51,10 +50,9 @@ def test_goldens() -> None:
     check_golden("data_agents.yaml", yaml.safe_dump_all(build(cluster), sort_keys=False))
 
 
-@pytest.mark.parametrize(("number", "kind"), list(enumerate(loader_manifests.OWNED)))
-def test_the_loaders_marked_lines_are_the_owned_ones(number: int, kind: str) -> None:
-    owned = loader_manifests.OWNED[kind]
-    assert find_marks((find_folder() / "data-loader.yaml").read_text())[number] == set(owned)
+@pytest.mark.parametrize(("number", "kind"), [(0, "Job"), (1, "ConfigMap")])
+def test_python_changes_all_marked_fields_of_a_loader_and_no_others(number: int, kind: str) -> None:
+    marks = find_marks((find_folder() / "data-loader.yaml").read_text())[number]
     template = load_loader_templates()[number]
     if kind == "Job":
         template["spec"]["activeDeadlineSeconds"] = 7
@@ -66,17 +64,17 @@ def test_the_loaders_marked_lines_are_the_owned_ones(number: int, kind: str) -> 
         for task in (TASK, of_nfs)
         for path in find_differences("", template, build_task(task, **changes)[number])
     ]
-    assert {find_owner(path, owned) for path in differences} == set(owned)
+    assert {find_owner(path, marks) for path in differences} == marks
 
 
-def test_a_claims_marked_lines_are_the_owned_ones() -> None:
+def test_python_changes_all_marked_fields_of_a_claim_and_no_others() -> None:
     file = find_folder() / "data-claim.yaml"
-    assert find_marks(file.read_text()) == [set(claims.OWNED)]
+    [marks] = find_marks(file.read_text())
     wish = {"storage_class": "fast", "access_mode": "ReadWriteOnce"}
     [data] = parse_data({"path": "/data", "claim": "mine", **wish})
     built = build_claim("mine", "sweeps", data, "2Gi")
     differences = find_differences("", load_documents(file)[0], built)
-    assert {find_owner(path, claims.OWNED) for path in differences} == set(claims.OWNED)
+    assert {find_owner(path, marks) for path in differences} == marks
     [plain] = parse_data({"path": "/data", "claim": "mine"})
     assert "storageClassName" not in build_claim("mine", None, plain, "2Gi")["spec"]
 

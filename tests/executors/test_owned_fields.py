@@ -10,7 +10,6 @@ import yaml
 
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.fields import Manifest
-from deployer.executors.kubernetes.manifests.owned import owned_paths
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_templates
 from tests.executors.profiles import AVOIDED, PROFILES, build_from, replace_section
 
@@ -68,20 +67,16 @@ def find_differences(path: str, old: Any, new: Any) -> Iterator[str]:
             yield f"{path}{key}".lstrip(".")
 
 
-def find_owner(path: str, owned: tuple[str, ...]) -> str:
-    above = [one for one in owned if path == one or path.startswith((f"{one}.", f"{one}["))]
+def find_owner(path: str, marks: set[str]) -> str:
+    """Return the deepest marked path that a path is or lies below."""
+    above = [one for one in marks if path == one or path.startswith((f"{one}.", f"{one}["))]
     return max(above, key=len, default=f"nobody owns {path}")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_marked_lines_are_the_owned_ones(name: str) -> None:
+def test_python_changes_all_marked_fields_and_no_others(name: str) -> None:
     file, document = FILES[name]
     marks = find_marks((find_folder() / file).read_text())[document]
-    assert marks == set(owned_paths()[name])
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_python_changes_all_owned_fields_and_no_others(name: str) -> None:
     templates = load_templates()
     templates.agent["spec"].update(completions=7, parallelism=7)
     changes = {"volumes": yaml.safe_load(PROFILES["volumes"])["volumes"], "namespace": "sweeps"}
@@ -98,8 +93,8 @@ def test_python_changes_all_owned_fields_and_no_others(name: str) -> None:
     for cluster in (full, moved):
         built = pick(build_from(templates, cluster), name)
         for path in find_differences("", getattr(templates, name), built) if built else ():
-            changed.add(find_owner(path, owned_paths()[name]))
-    assert changed == set(owned_paths()[name])
+            changed.add(find_owner(path, marks))
+    assert changed == marks
 
 
 def test_bad_nodes_are_refused_whatever_else_is_wanted() -> None:
