@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.fields import Manifest, merged, update, without_none
 from deployer.kube.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
@@ -49,3 +51,23 @@ def set_image(container: Manifest, image: str | None, cluster: ClusterConfig) ->
         container["image"] = image
     if cluster.image_pull_policy is not None:
         container["imagePullPolicy"] = cluster.image_pull_policy
+
+
+def build_identity(cluster: ClusterConfig) -> Manifest:
+    """Return the fields of a pod that say as whom it runs, and how its image is pulled."""
+    user = cluster.run_as_user
+    return {
+        "serviceAccountName": cluster.service_account,
+        "securityContext": {"runAsUser": user, "fsGroup": user},
+        "imagePullSecrets": [{"name": name} for name in cluster.image_pull_secrets],
+    }
+
+
+def build_queue_labels(cluster: ClusterConfig) -> Manifest:
+    """Return the labels of a Job that waits in a queue: its name, and the priority there."""
+    return {QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority}
+
+
+def list_variables(values: Mapping[str, str]) -> list[Manifest]:
+    """Return variables as a container names them."""
+    return [{"name": name, "value": value} for name, value in values.items()]
