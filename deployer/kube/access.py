@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import ssl
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +32,6 @@ kube_config: Any = untyped_files
 ws_client: Any = untyped_sockets
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 CONNECTIONS = 16  # more threads gain nothing end to end
 SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
 HOME_KUBECONFIG = "~/.kube/config"
@@ -244,7 +241,9 @@ def _list_tls_options(settings: Any) -> dict[str, Any]:
 
 def _make_ca_file(server: str, ca: bytes) -> Path:
     """Return a file with a CA's certificate: older clients take it only from a file."""
-    path = make_cache_file(server).with_suffix(".crt")
+    folder = paths.home() / "kubernetes"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.crt"
     if not path.exists() or path.read_bytes() != ca:
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_bytes(ca)
@@ -261,17 +260,3 @@ def _build_client(settings: Any) -> Any:
 
 def _exists(files: str) -> bool:
     return any(Path(part).expanduser().exists() for part in files.split(os.pathsep) if part)
-
-
-def make_cache_file(server: str) -> Path:
-    """Return the file that keeps what the server can do, readable by its owner alone."""
-    folder = paths.home() / "kubernetes"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.json"
-    if path.exists() and time.time() - path.stat().st_mtime > DISCOVERY_LIFE_SECONDS:
-        path.unlink(missing_ok=True)
-    if not path.exists():
-        # The client keeps the mode of a file that is there. Another version's it would read twice.
-        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            json.dump({"library_version": client.__version__}, file)
-    return path

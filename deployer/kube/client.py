@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any
 
 from kubernetes import dynamic
 
 from deployer.config.owner import Owner, build_owner, load_random_owner
 from deployer.errors import KubeError
-from deployer.kube.access import Access, load_access, make_cache_file, open_websocket
+from deployer.kube.access import Access, load_access, open_websocket
 from deployer.kube.answers import parse_answer, read_ahead_seconds
-from deployer.kube.failures import Attempt
-from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW, Kind, Manifest, kind_of
+from deployer.kube.failures import NOT_FOUND, Attempt, build_missing_kind
+from deployer.kube.kinds import ACCESS_REVIEW, POD, SELF_REVIEW, Kind, Manifest, kind_of
 from deployer.kube.names import read_owner, stamp_owner
 from deployer.kube.resending import Resender
 from deployer.waiting import COMMAND, TIMEOUTS_SECONDS
 
-T = TypeVar("T")
 FIELD_MANAGER = "deployer"
 COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+JSON = "application/json"
 
 
 def open_kube(
@@ -68,15 +70,17 @@ class Kube:
         self._timeouts_seconds = timeouts_seconds
         self._sleep = sleep
         self._owner_name = owner
-        self._resender = Resender(self._may, sleep)
-        self._dynamic: Any = None
+        self._resender = Resender(sleep)
+        # It is asked by paths alone: without a list of the server's kinds, which it would read.
+        self._requests: Any = dynamic.DynamicClient(access.client, discoverer=lambda *_: None)
         self._clock = _Clock()
+        self._listed: dict[str, Sequence[Manifest]] = {}  # the kinds of an API version
 
     def in_namespace(self, namespace: str) -> Kube:
         """Return a client for another namespace of the same cluster; empty: lists span them all."""
         access = replace(self._access, namespace=namespace)
         other = Kube(access, self._timeouts_seconds, self._sleep, self._owner_name)
-        other._dynamic, other._clock = self._dynamic, self._clock
+        other._clock, other._listed = self._clock, self._listed
         if "owner" in vars(self):
             vars(other)["owner"] = self.owner
         return other
@@ -89,10 +93,8 @@ class Kube:
         """
         if self._owner_name:
             return build_owner(self._owner_name)
-        review = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.kind}
-        path = f"/apis/{SELF_REVIEW.api_version}/{SELF_REVIEW.plural}"
         try:
-            answer = self._request("post", path, SELF_REVIEW, review)
+            answer = self._send("read", SELF_REVIEW, method="POST", body=_begin(SELF_REVIEW))
             return build_owner(str(answer["status"]["userInfo"]["username"]))
         except KubeError as error:
             if error.status not in (403, 404):  # refused, or older than Kubernetes 1.28
@@ -133,9 +135,9 @@ class Kube:
     def get(self, kind: Kind, name: str) -> Manifest | None:
         """Return one object, None if it is not there."""
         try:
-            return self._send("get", kind, name, "get", {"name": name})
+            return self._send("get", kind, name)
         except KubeError as error:
-            if error.status != 404:
+            if error.reason != NOT_FOUND:
                 raise
             return None
 
@@ -143,24 +145,21 @@ class Kube:
         self, kind: Kind, selector: str = "", field_selector: str = "", limit: int | None = None
     ) -> list[Manifest]:
         """Return the objects of a kind that have these labels and fields: all, or a few."""
-        query = {
-            "label_selector": selector or None,
-            "field_selector": field_selector or None,
-            "limit": limit,
-        }
-        items = self._send("list", kind, "", "get", query).get("items") or ()
-        return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
+        query = {"labelSelector": selector, "fieldSelector": field_selector, "limit": limit}
+        items = self._send("list", kind, query=query).get("items") or ()
+        return [{**_begin(kind), **item} for item in items]
 
     def apply(self, manifest: Manifest, dry_run: bool = False) -> Manifest:
         """Make an object match the manifest (server-side apply), whoever created it."""
-        options = {
-            "body": manifest if dry_run else stamp_owner(manifest, self.owner),
-            "field_manager": FIELD_MANAGER,
-            "force_conflicts": True,
-            "dry_run": "All" if dry_run else None,
-        }
-        name = manifest["metadata"]["name"]
-        return self._send("patch", kind_of(manifest), name, "server_side_apply", options)
+        return self._send(
+            "patch",
+            kind_of(manifest),
+            str(manifest["metadata"]["name"]),
+            method="PATCH",
+            body=manifest if dry_run else stamp_owner(manifest, self.owner),
+            content=APPLY_PATCH,
+            query={**_build_query(dry_run), "force": "true"},
+        )
 
     def create(self, manifest: Manifest, same: str = "", dry_run: bool = False) -> Manifest:
         """Create an object.
@@ -171,14 +170,16 @@ class Kube:
         kind, metadata = kind_of(manifest), manifest["metadata"]
         named = metadata.get("name")
         repeatable = bool(named) or dry_run
-        options = {
-            "body": manifest if dry_run else stamp_owner(manifest, self.owner),
-            "field_manager": FIELD_MANAGER,
-            "dry_run": "All" if dry_run else None,
-        }
-        shown = str(named or f"{metadata.get('generateName')}*")
         try:
-            return self._send("create", kind, shown, "create", options, repeatable)
+            return self._send(
+                "create",
+                kind,
+                method="POST",
+                body=manifest if dry_run else stamp_owner(manifest, self.owner),
+                query=_build_query(dry_run),
+                repeatable=repeatable,
+                shown=str(named or f"{metadata.get('generateName')}*"),
+            )
         except KubeError as error:
             found = () if repeatable or not error.passing else self.list_objects(kind, same)
             if not found:
@@ -197,13 +198,10 @@ class Kube:
 
     def patch(self, kind: Kind, name: str, changes: Manifest) -> Manifest:
         """Change some fields of an object (JSON merge patch)."""
-        options = {
-            "name": name,
-            "body": changes,
-            "content_type": MERGE_PATCH,
-            "field_manager": FIELD_MANAGER,
-        }
-        return self._send("patch", kind, name, "patch", options)
+        query = _build_query()
+        return self._send(
+            "patch", kind, name, method="PATCH", body=changes, content=MERGE_PATCH, query=query
+        )
 
     def delete(
         self,
@@ -213,59 +211,46 @@ class Kube:
         grace_seconds: int | None = None,
     ) -> None:
         """Delete one object; it may be gone already. With `grace_seconds=0` without waiting."""
-        # In the body: as a query a grace of 0 is not sent.
-        wishes = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_seconds}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", **wishes}
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": propagation,
+            "gracePeriodSeconds": grace_seconds,
+        }
         try:
-            self._send("delete", kind, name, "delete", {"name": name, "body": body})
+            self._send("delete", kind, name, method="DELETE", body=body)
         except KubeError as error:
-            if error.status != 404:
+            if error.reason != NOT_FOUND:
                 raise
 
     def delete_collection(self, kind: Kind, selector: str, propagation: str = "Background") -> None:
         """Delete all objects of a kind that have these labels, with one request."""
         assert selector  # without one it would delete everybody's
-        connect, answer = self._timeouts_seconds
-        options = {
-            "label_selector": selector,
-            "propagation_policy": propagation,
-            "_request_timeout": (connect, answer * COLLECTION_PATIENCE),
-        }
-        self._send("deletecollection", kind, "", "delete", options)
+        query = {"labelSelector": selector, "propagationPolicy": propagation}
+        self._send(
+            "deletecollection", kind, method="DELETE", query=query, patience=COLLECTION_PATIENCE
+        )
 
     def is_allowed(self, verb: str, kind: Kind, subresource: str = "") -> bool:
         """Ask whether we may do this in our namespace."""
         attributes = {"namespace": self.namespace, "verb": verb, "resource": kind.plural}
         attributes |= {"group": kind.group, "subresource": subresource}
-        review = {
-            "apiVersion": ACCESS_REVIEW.api_version,
-            "kind": ACCESS_REVIEW.kind,
-            "spec": {"resourceAttributes": attributes},
-        }
-        answer = self._send("create", ACCESS_REVIEW, "", "create", {"body": review})
+        body = {**_begin(ACCESS_REVIEW), "spec": {"resourceAttributes": attributes}}
+        answer = self._send("create", ACCESS_REVIEW, method="POST", body=body)
         return bool(answer["status"].get("allowed"))
 
     def open_log(self, pod: str, query: Mapping[str, str]) -> Any:
         """Return a pod's log as an open HTTP response, to be read by `deployer.kube.logs`."""
-        kind = Kind("v1", "Pod", "pods/log")
-
-        def send() -> Any:
-            return self._find_resource("v1", "Pod").log.get(
-                name=pod,
-                namespace=self.namespace,
-                serialize=False,
-                query_params=list(query.items()),
-            )
-
+        path = f"{POD.path(self.namespace, pod)}/log"
+        attempt = self.attempt("read the log of", POD._replace(plural="pods/log"), pod)
         return self._resender.send(
-            send, self.attempt("read the log of", kind, pod), repeatable=True
+            lambda: self._request("GET", path, query=query), attempt, repeatable=True
         )
 
     def open_tunnel(self, pod: str, port: int) -> Any:
         """Return a WebSocket to a port of a pod, to be read by `deployer.kube.port_forward`."""
-        kind = Kind("v1", "Pod", "pods/portforward")
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward?ports={port}"
-        attempt = self.attempt("forward a port of", kind, pod)
+        path = f"{POD.path(self.namespace, pod)}/portforward?ports={port}"
+        attempt = self.attempt("forward a port of", POD._replace(plural="pods/portforward"), pod)
         return self._resender.send(
             lambda: open_websocket(self._access, path), attempt, repeatable=True
         )
@@ -278,73 +263,72 @@ class Kube:
         self,
         verb: str,
         kind: Kind,
-        name: str,
-        method: str,
-        options: Mapping[str, Any],
+        name: str = "",
+        *,
+        shown: str = "",
         repeatable: bool = True,
+        **request: Any,
     ) -> Manifest:
-        def send() -> Manifest:
-            resource = self._find_resource(kind.api_version, kind.kind)
-            namespace = self.namespace if resource.namespaced else None
-            answer = getattr(resource, method)(namespace=namespace, serialize=False, **options)
-            # Read here: an answer can be cut off after its head.
-            content = parse_answer(answer.data)
-            self._read_clock(answer)
-            return content
-
-        return self._resender.send(send, self.attempt(verb, kind, name), repeatable)
+        """Ask for an object, or with no name for all of the kind; `shown` names it in errors."""
+        attempt = self.attempt(verb, kind, shown or name)
+        if not kind.plural:
+            kind = self._find_kind(kind, attempt)
+            attempt = replace(attempt, kind=kind)
+        return self._ask(attempt, kind.path(self.namespace, name), repeatable, **request)
 
     def _read(self, path: str) -> Manifest:
         """Return what the server says of itself at a path."""
-        return self._request("get", path, Kind("v1", path, "version"))
+        return self._ask(self.attempt("read", Kind("v1", path, "version"), ""), path)
+
+    def _find_kind(self, kind: Kind, attempt: Attempt) -> Kind:
+        """Return a kind with its plural, as the server names it."""
+        path = kind.version_path
+        if path not in self._listed:
+            self._listed[path] = self._ask(attempt, path)["resources"]
+        for one in self._listed[path]:
+            # A subresource, such as pods/log, has the kind of what it takes.
+            if one["kind"] == kind.kind and "/" not in one["name"]:
+                return Kind(*kind[:2], one["name"], one["namespaced"])
+        raise build_missing_kind(attempt)
+
+    def _ask(
+        self, attempt: Attempt, path: str, repeatable: bool = True, **request: Any
+    ) -> Manifest:
+        def send() -> Manifest:
+            answer = self._request(path=path, **request)
+            # Read here: an answer can be cut off after its head.
+            content = parse_answer(answer.data)
+            # Ours may be minutes off, and lost agents are judged by the server's clock.
+            self._clock.ahead_seconds = read_ahead_seconds(answer, self._clock.ahead_seconds)
+            return content
+
+        return self._resender.send(send, attempt, repeatable)
 
     def _request(
-        self, method: str, path: str, kind: Kind, body: Manifest | None = None
-    ) -> Manifest:
-        """Send a request that needs no list of kinds."""
-
-        def send() -> Manifest:
-            answer = self._client().request(method, path, body=body, serialize=False)
-            self._read_clock(answer)
-            return parse_answer(answer.data)
-
-        return self._resender.send(send, self.attempt("read", kind, ""), repeatable=True)
-
-    def _may(self, attempt: Attempt) -> bool:
-        """Tell whether the server's rules allow an attempt, as far as it can say now."""
-        try:
-            return self.is_allowed(attempt.verb, attempt.kind)
-        except KubeError:
-            return False
-
-    def _read_clock(self, answer: Any) -> None:
-        """Compare clocks: ours may be minutes off, and lost agents are judged by the server's."""
-        self._clock.ahead_seconds = read_ahead_seconds(answer, self._clock.ahead_seconds)
-
-    def _find_resource(self, api_version: str, kind: str) -> Any:
-        """Return the client's own object for a kind; ValueError if the server lists no kinds."""
-        try:
-            return self._client().resources.get(api_version=api_version, kind=kind)
-        except (AttributeError, KeyError, TypeError) as error:
-            # The client takes it for granted that a list of groups or kinds is complete.
-            raise ValueError("the list of kinds is not complete") from error
-
-    def _client(self) -> Any:
-        if self._dynamic is None:
-            cache_file = str(make_cache_file(self.server))
-            self._dynamic = _Client(self._access.client, cache_file, self._timeouts_seconds)
-        return self._dynamic
+        self,
+        method: str = "GET",
+        path: str = "",
+        *,
+        body: Manifest | None = None,
+        content: str = JSON,
+        query: Mapping[str, str | int | None] = MappingProxyType({}),
+        patience: int = 1,
+    ) -> Any:
+        connect, answer = self._timeouts_seconds
+        return self._requests.request(
+            method,
+            path,
+            body=body,
+            content_type=content,
+            query_params=[(name, value) for name, value in query.items() if value],
+            serialize=False,
+            _request_timeout=COMMAND.limit((connect, answer * patience)),
+        )
 
 
-class _Client(dynamic.DynamicClient):
-    """Gives each request a timeout, also its own for the list of kinds."""
+def _begin(kind: Kind) -> Manifest:
+    return {"apiVersion": kind.api_version, "kind": kind.kind}
 
-    def __init__(self, client: Any, cache_file: str, timeouts_seconds: tuple[float, float]) -> None:
-        self._timeouts_seconds = timeouts_seconds
-        super().__init__(client, cache_file)
 
-    def request(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
-        timeouts = options.pop("_request_timeout", None) or self._timeouts_seconds
-        limited = COMMAND.limit(timeouts)
-        send: Any = super().request
-        return send(method, path, body=body, _request_timeout=limited, **options)
+def _build_query(dry_run: bool = False) -> dict[str, str | None]:
+    return {"fieldManager": FIELD_MANAGER, "dryRun": "All" if dry_run else None}

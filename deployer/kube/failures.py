@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import ssl
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from kubernetes.client.exceptions import ApiException, OpenApiException
 from kubernetes.config.config_exception import ConfigException
-from kubernetes.dynamic import exceptions as dynamic
 from urllib3 import exceptions as http
 
 from deployer.errors import KubeError
@@ -20,33 +20,26 @@ AGAIN = "type the command again"
 HEALTH = "kubectl get --raw /readyz{context}"
 REACH = "kubectl cluster-info{context}"
 RIGHT = "kubectl auth can-i {verb} {plural}{namespace}{context}"
-LOOK = "kubectl get {plural}{namespace}{context}"
 WEBHOOKS = (
     "ask an administrator: "
     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations{context}"
 )
 SENT = "deployer plan FILE -o yaml shows what is sent"
-REPORT = "please report this"
+VIEW = "kubectl config view"
+NOT_FOUND = "NotFound"  # Kubernetes' word for an object that is not there
 
-# What each HTTP status means here when the server says nothing, and what to do then.
-STATUSES: dict[int, tuple[str, str]] = {
-    400: ("the server cannot read what was sent", SENT),
-    401: ("the server does not know who you are", "log in again: kubectl auth whoami{context}"),
-    403: ("you may not", RIGHT),
-    404: ("there is no such thing", LOOK),
-    405: ("the server does not allow this", RIGHT),
-    406: ("the server cannot answer in JSON", REPORT),
-    408: ("the server gave up waiting", AGAIN),
-    409: ("somebody else changes the same thing", AGAIN),
-    410: ("what was asked about is too old", AGAIN),
-    413: ("what was sent is too large", "fewer files, or an image that contains them"),
-    415: ("the server is too old for this request", "kubectl version{context}"),
-    422: ("the server refuses these fields", SENT),
-    429: ("the server has too much to do", "wait a little, then type the command again"),
-    500: ("the server failed", HEALTH),
-    502: ("something between here and the server failed", HEALTH),
-    503: ("the server is not ready", HEALTH),
-    504: ("the server did not answer in time", AGAIN),
+# What to do where a status says more than that the server is not well.
+HINTS: dict[int, str] = {
+    400: SENT,
+    401: "log in again: kubectl auth whoami{context}",
+    403: RIGHT,
+    404: "kubectl get {plural}{namespace}{context}",
+    408: AGAIN,
+    409: AGAIN,
+    413: "fewer files, or an image that contains them",
+    422: SENT,
+    429: "wait a little, then type the command again",
+    504: AGAIN,
 }
 # Words of the server that call for another hint than their status does.
 REFUSALS: tuple[tuple[str, str], ...] = (
@@ -58,42 +51,25 @@ REFUSALS: tuple[tuple[str, str], ...] = (
     ("failed calling webhook", WEBHOOKS),
     ("field is immutable", "deployer down, then the command again"),
 )
-# Every exception of the client and of urllib3 that is no answer; the first class that fits counts.
-TROUBLES: tuple[tuple[type[Exception], str, str], ...] = (
-    (http.NameResolutionError, "its name is unknown", REACH),
-    (http.NewConnectionError, "it refuses the connection", REACH),
-    (http.ConnectTimeoutError, "it does not answer", REACH),
-    (http.ReadTimeoutError, "no answer in time", AGAIN),
-    (http.ProxyError, "the proxy refused", "see HTTPS_PROXY and NO_PROXY"),
-    (http.ProxySchemeUnknown, "the proxy's address is wrong", "see HTTPS_PROXY"),
-    (http.SSLError, "its certificate is not trusted", REACH),
-    (ssl.SSLError, "its certificate is not trusted", REACH),
-    (http.ProtocolError, "the answer was cut off", AGAIN),
-    (http.LocationValueError, "its address is wrong", "kubectl config view"),
-    (http.HTTPError, "the connection failed", REACH),
-    (
-        dynamic.ResourceNotFoundError,
-        "the server has no such kind",
-        "kubectl api-resources{context}",
-    ),
-    (dynamic.ResourceNotUniqueError, "several kinds have this name", REPORT),
-    (dynamic.KubernetesValidateMissing, "kubernetes-validate is not installed", REPORT),
-    (ConfigException, "the kubeconfig is wrong", "kubectl config view"),
-    (OpenApiException, "the client refuses what was to be sent", SENT),
-    (json.JSONDecodeError, "the answer is not Kubernetes'", REACH),
-    (UnicodeDecodeError, "the answer is not Kubernetes'", REACH),
+# Exceptions of the client and of urllib3 that are no answer; the first that fits counts.
+TROUBLES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
+    ((http.NameResolutionError,), "its name is unknown", REACH),
+    ((http.NewConnectionError,), "it refuses the connection", REACH),
+    ((http.ConnectTimeoutError,), "it does not answer", REACH),
+    ((http.ReadTimeoutError,), "no answer in time", AGAIN),
+    ((http.ProxyError, http.ProxySchemeUnknown), "the proxy refused", "see HTTPS_PROXY, NO_PROXY"),
+    ((http.SSLError, ssl.SSLError), "its certificate is not trusted", REACH),
+    ((http.ProtocolError,), "the answer was cut off", AGAIN),
+    ((http.LocationValueError, ConfigException), "the kubeconfig is wrong", VIEW),
+    ((json.JSONDecodeError, UnicodeDecodeError), "the answer is not Kubernetes'", REACH),
     # Its text may hold the token.
-    (
-        ValueError,
-        "the client cannot send it: is the kubeconfig's token one line?",
-        "kubectl config view",
-    ),
-    (OSError, "the connection failed", REACH),
+    ((ValueError,), "the client cannot send it: is the kubeconfig's token one line?", VIEW),
+    ((http.HTTPError, OpenApiException, OSError), "the connection failed", REACH),
 )
 # The request was sent, and its effect is unknown unless it only read.
 UNANSWERED = (http.ReadTimeoutError, http.ProtocolError)
 READS = ("get", "read", "list", "watch")
-CATCHABLE = tuple(kind for kind, _, _ in TROUBLES)
+CATCHABLE = tuple(kind for kinds, _, _ in TROUBLES for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -137,7 +113,7 @@ def translate_error(error: Exception, attempt: Attempt) -> KubeError:
     if isinstance(error, ApiException) and error.status:
         return _translate_answer(error, attempt)
     cause = _find_cause(error)
-    said, hint = next((said, hint) for kind, said, hint in TROUBLES if isinstance(cause, kind))
+    said, hint = next((said, hint) for kinds, said, hint in TROUBLES if isinstance(cause, kinds))
     if isinstance(cause, UNANSWERED) and attempt.verb not in READS:
         said += "; it may have been done all the same"
     where = f" (context {attempt.context})" if attempt.context else ""
@@ -158,15 +134,26 @@ def _find_cause(error: Exception) -> Exception:
 def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:
     status = int(error.status or 0)
     answer = _read_status(error.body)
-    usual, hint = STATUSES.get(status, (f"the server answers {status} {error.reason}", HEALTH))
-    sentence = str(answer.get("message") or usual)
-    hint = next((h for words, h in REFUSALS if words in sentence), hint)
+    if status == HTTPStatus.NOT_FOUND and not (answer.get("details") or {}).get("name"):
+        return build_missing_kind(attempt)
+    sentence = str(answer.get("message") or f"the server answers {status} {error.reason}")
+    hint = next((h for words, h in REFUSALS if words in sentence), HINTS.get(status, HEALTH))
     return KubeError(
         f"{attempt.words}: {sentence}",
         attempt.hint(hint),
         status=status,
         reason=str(answer.get("reason") or ""),
         retry_after_seconds=_read_retry_after(error),
+    )
+
+
+def build_missing_kind(attempt: Attempt) -> KubeError:
+    """Say that a server has no such kind: an object that is not there is another answer."""
+    kind = attempt.kind
+    return KubeError(
+        f"{attempt.words}: the server has no kind {kind.kind} in {kind.api_version}",
+        attempt.hint("kubectl api-resources{context}"),
+        status=HTTPStatus.NOT_FOUND,
     )
 
 

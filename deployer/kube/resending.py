@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import TypeVar
 
-from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import ReadTimeoutError
 
 from deployer.errors import KubeError
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
-from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW
 from deployer.transience import BUSY_STATUSES
 from deployer.waiting import COMMAND, double_wait, retry, waiting_for
 
 T = TypeVar("T")
 
 LONGEST_WAIT_SECONDS = 30.0
-
 FORBIDDEN_SECONDS = 60.0
 FORBIDDEN_PAUSE_SECONDS = 2.0
-CHANGES = ("create", "patch", "delete", "deletecollection")
+# How a server says that its rules refuse a user; a quota or a policy has other words.
+REFUSED_BY_RULES = re.compile(r'\bUser ".*" cannot ')
 
 
 class Resender:
     """Sends requests of one client, again where that is safe and may help.
 
     A server that comes up refuses everybody until it has read its rules. So what was allowed before
-    and is forbidden now is tried again for a minute. `may` asks the server whether an attempt is
-    allowed by the rules; `sleep` waits.
+    and is forbidden now is tried again for a minute. `sleep` waits.
     """
 
-    def __init__(self, may: Callable[[Attempt], bool], sleep: Callable[[float], None]) -> None:
-        self._may = may
+    def __init__(self, sleep: Callable[[float], None]) -> None:
         self._sleep = sleep
         self._allowed: set[tuple[str, str]] = set()
 
     def send(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
         """Send a request; raises KubeError once sending it again is of no use."""
+        right = (attempt.verb, attempt.kind.plural)
 
         def ask() -> T:
             try:
                 with waiting_for(attempt.place):
-                    return self._outlast_start(send, attempt)
+                    return send()
             except CATCHABLE as error:
                 raise translate_error(error, attempt) from error
 
@@ -52,24 +49,14 @@ class Resender:
                 return False
             return failure.passing if repeatable else failure.status in BUSY_STATUSES
 
-        return retry(ask, KubeError, may_pass, self._sleep, _wait_seconds)
-
-    def _outlast_start(self, send: Callable[[], T], attempt: Attempt) -> T:
-        """Send; again while a server that let us do this before forbids it as it comes up."""
-        if attempt.kind in (ACCESS_REVIEW, SELF_REVIEW):
-            return send()  # everybody may ask for these
-        right = (attempt.verb, attempt.kind.plural)
         left = FORBIDDEN_SECONDS
         while True:
             try:
-                answer = send()
-            except ApiException as error:
-                if error.status != HTTPStatus.FORBIDDEN or right not in self._allowed or left <= 0:
+                answer = retry(ask, KubeError, may_pass, self._sleep, _wait_seconds)
+            except KubeError as failure:
+                lacks_right = failure.forbidden and REFUSED_BY_RULES.search(failure.message)
+                if not lacks_right or right not in self._allowed or left <= 0:
                     raise
-                # A change may also be refused for what is in it: a quota, a policy.
-                if attempt.verb in CHANGES and self._may(attempt):
-                    left = 0.0
-                    continue
                 self._sleep(FORBIDDEN_PAUSE_SECONDS)
                 left -= FORBIDDEN_PAUSE_SECONDS
             else:

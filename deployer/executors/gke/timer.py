@@ -16,12 +16,11 @@ from deployer.gke.api.model import EXPIRES_LABEL, CloudCluster
 from deployer.gke.api.policy import list_permissions
 from deployer.gke.specification.spec import MANAGED_BY, OWN_PREFIX, ClusterSpec, cluster_labels
 from deployer.kube.client import Kube
-from deployer.kube.kinds import Kind, Manifest
+from deployer.kube.kinds import CRON_JOB, Manifest
 from deployer.kube.names import build_labels, stamp_owner
 from deployer.text import format_seconds
 
 NAMESPACE = idle_timer.OWN
-CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
 NAME = COMPONENT = "idle-timer"
 ROLE_NAME = "deployer-idle-timer"  # in the cluster
 ROLE = "deployerIdleTimer"  # in the project

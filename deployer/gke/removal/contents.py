@@ -9,15 +9,24 @@ from typing import Any
 from deployer.errors import DeployerError
 from deployer.gke.api.operations import Waiter
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, JOB, SERVICE, STATEFUL_SET, VOLUME, Kind, Manifest
+from deployer.kube.kinds import (
+    CLAIM,
+    DEPLOYMENT,
+    INGRESS,
+    JOB,
+    SERVICE,
+    STATEFUL_SET,
+    VOLUME,
+    Kind,
+    Manifest,
+)
 from deployer.kube.names import BACKEND, build_selector
 from deployer.text import format_seconds
 
 LOG = logging.getLogger(__name__)
 
-INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
 # What of ours holds claims; others' pods end with the cluster.
-HOLDERS = (JOB, Kind("apps/v1", "Deployment", "deployments"), STATEFUL_SET)
+HOLDERS = (JOB, DEPLOYMENT, STATEFUL_SET)
 PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minute
 
 

@@ -20,13 +20,12 @@ from deployer.executors.kubernetes.gpu_drivers.installation import (
     remove_drivers,
 )
 from deployer.executors.kubernetes.gpu_drivers.manifests import (
-    DAEMON_SET,
     SYSTEM,
     load_manifest,
 )
 from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD
+from deployer.kube.kinds import DAEMON_SET, POD
 from deployer.kube.names import build_selector
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster

@@ -15,7 +15,6 @@ from deployer.executors.kubernetes.gpu_drivers.labels import (
     PLUGIN_COMPONENT,
 )
 from deployer.executors.kubernetes.gpu_drivers.manifests import (
-    DAEMON_SET,
     DEVICE_PLUGIN,
     SYSTEM,
     distribution_of,
@@ -25,7 +24,7 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import CORDONED, NodeGpus
 from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
 from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster, survey_nodes
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD, Manifest
+from deployer.kube.kinds import DAEMON_SET, POD, Manifest
 from deployer.kube.names import NO_OWNER, build_selector, read_owner
 
 LOG = logging.getLogger(__name__)

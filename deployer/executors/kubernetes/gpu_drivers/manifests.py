@@ -8,9 +8,8 @@ import yaml
 
 from deployer.config.paths import find_packaged
 from deployer.executors.kubernetes.gpu_drivers.labels import DISTRIBUTION_LABEL
-from deployer.kube.kinds import Kind, Manifest
+from deployer.kube.kinds import Manifest
 
-DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets")
 SYSTEM = "kube-system"
 # What can be installed: the driver by GKE's name for a node's distribution, or the plugin alone.
 DISTRIBUTIONS = ("cos", "ubuntu")

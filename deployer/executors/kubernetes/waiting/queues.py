@@ -13,6 +13,7 @@ from deployer.kube.names import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
 LOOK_LIFE_SECONDS = 4.0
 PRIORITY = "WorkloadPriorityClass"
+IN_NAMESPACES = ("LocalQueue", "Workload")
 
 
 class Queues:
@@ -72,4 +73,4 @@ class Queues:
 def build_kind(version: str, name: str) -> Kind:
     """Return a kind of Kueue's as the cluster's own version of it has it."""
     plural = f"{name.lower()}{'es' if name.endswith('s') else 's'}"
-    return Kind(f"{KUEUE}/{version}", name, plural)
+    return Kind(f"{KUEUE}/{version}", name, plural, namespaced=name in IN_NAMESPACES)
