@@ -1,7 +1,4 @@
-"""The claim of a data set: made where it is missing, deleted when the data set is.
-
-`OWNED` are the fields that Python sets; `# set by deployer` marks the same ones in the file.
-"""
+"""The claim of a data set: made where it is missing, deleted when the data set is."""
 
 from __future__ import annotations
 
@@ -11,7 +8,8 @@ from collections.abc import Mapping
 from deployer.config.sections.data import DataSet
 from deployer.data.archive import is_archive
 from deployer.errors import DataError, KubeError, collect_refusals
-from deployer.executors.kubernetes.manifests.fields import Manifest, set_namespace, update
+from deployer.executors.kubernetes.manifests.fields import Manifest, set_namespace
+from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM
@@ -20,30 +18,23 @@ from deployer.kube.names import DATA, build_labels
 GIBIBYTE = 1 << 30
 SPARE = 1.2
 UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is not yet used
-OWNED = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.labels",
-    "spec.accessModes",
-    "spec.storageClassName",
-    "spec.resources.requests.storage",
-)
 
 
 def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> Manifest:
     """Return a claim for a data set; without a class the cluster's default."""
-    [claim] = load_documents(find_folder() / "data-claim.yaml")
-    claim["metadata"]["name"] = name
+    [template] = load_documents(find_folder() / "data-claim.yaml")
+    patch = {
+        "metadata": {"name": name, "labels": build_labels(DATA)},
+        "spec": {
+            "accessModes": [data.access_mode] if data.access_mode else None,
+            "storageClassName": data.storage_class,
+            "resources": {"requests": {"storage": size}},
+        },
+    }
+    claim: Manifest = overlay(template, patch)
     set_namespace(claim["metadata"], namespace)
-    update(claim["metadata"], "labels", build_labels(DATA))
-    spec = claim["spec"]
-    if data.access_mode:
-        spec["accessModes"] = [data.access_mode]
     if data.storage_class is None:
-        del spec["storageClassName"]
-    else:
-        spec["storageClassName"] = data.storage_class
-    spec["resources"]["requests"]["storage"] = size
+        del claim["spec"]["storageClassName"]
     return claim
 
 

@@ -1,12 +1,7 @@
-"""k8s/data-loader.yaml as the manifests of one loader; pure.
-
-`OWNED` are the fields that Python sets; `# set by deployer` marks the same ones in the file.
-"""
+"""k8s/data-loader.yaml as the manifests of one loader; pure."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from deployer.config.sections.kubernetes import ClusterConfig
@@ -14,25 +9,17 @@ from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
     encode,
-    merged,
     set_namespace,
-    update,
     without_none,
 )
+from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.executors.kubernetes.manifests.pod import (
-    POD,
-    list_common_fields,
-    set_identity,
-    set_image,
-    set_queue,
+    build_identity,
+    build_queue_labels,
+    list_variables,
 )
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
-from deployer.kube.names import (
-    LOADER,
-    LOADER_LABEL,
-    MADE_BY_ANNOTATION,
-    build_labels,
-)
+from deployer.kube.names import LOADER, LOADER_LABEL, MADE_BY_ANNOTATION, build_labels
 
 PROGRAM_PATH = "/deployer/loader/loader.zip"
 PROGRAM_VOLUME = "loader"
@@ -42,23 +29,6 @@ ROOT_VARIABLE = "LOADER_ROOT"
 TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 PORT = 8099
 LEASE_SECONDS = 120  # how long a loader outlives whoever made it
-
-_MAIN = f"{POD}.containers[loader]"
-_COMMON = ("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations")
-OWNED: Mapping[str, tuple[str, ...]] = {
-    "Job": (
-        *_COMMON,
-        "spec.activeDeadlineSeconds",
-        "spec.template.metadata.annotations",
-        *list_common_fields("loader"),
-        f"{_MAIN}.env[{ROOT_VARIABLE}].value",
-        f"{_MAIN}.env[{TOKEN_HASH_VARIABLE}].value",
-        f"{POD}.volumes",
-        f"{POD}.volumes[{PROGRAM_VOLUME}].configMap.name",
-        f"{POD}.volumes[{VOLUME}].persistentVolumeClaim.claimName",
-    ),
-    "ConfigMap": (*_COMMON, "binaryData.loader.zip"),
-}
 
 
 @dataclass(frozen=True)
@@ -92,53 +62,43 @@ def build_loader(
     if cluster.image is None:
         hint = "image: any image with Python, for example your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
-    job, config_map = copy.deepcopy(templates)
-    for one in (job, config_map):
-        _label(one["metadata"], task, cluster)
-        set_namespace(one["metadata"], cluster.namespace)
-    config_map["metadata"]["name"] = task.name
-    config_map["binaryData"] = {PROGRAM_PATH.rpartition("/")[2]: encode(program)}
-    _name_job(job["metadata"], task, cluster)
-    job["spec"]["activeDeadlineSeconds"] = LEASE_SECONDS
-    template = job["spec"]["template"]
-    _label(template["metadata"], task, cluster)
-    _set_pod(template["spec"], task, cluster)
-    _set_container(template["spec"]["containers"][0], task, cluster)
-    return job, config_map
-
-
-def _name_job(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
-    if cluster.generate_name:
-        metadata.pop("name", None)
-        metadata["generateName"] = f"{task.name}-"
-    else:
-        metadata["name"] = task.name
-    set_queue(metadata, cluster)
-
-
-def _label(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
     labels = {**cluster.labels, **build_labels(LOADER), LOADER_LABEL: task.mark}
-    update(metadata, "labels", labels)
-    update(metadata, "annotations", {**cluster.annotations, MADE_BY_ANNOTATION: task.made_by})
-
-
-def _set_pod(pod: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
-    set_identity(pod, cluster)
-    # Not the GPU's label: a loader needs none, and may run beside.
-    update(pod, "nodeSelector", cluster.node_selector)
-    pod["tolerations"] = [without_none(asdict(one)) for one in cluster.tolerations]
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    volumes[PROGRAM_VOLUME]["configMap"] = {"name": task.name}
-    pod["volumes"] = merged(pod["volumes"], [{"name": VOLUME, **task.source}])
-
-
-def _set_container(container: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
-    set_image(container, cluster.image, cluster)
-    container["command"] = [cluster.python, PROGRAM_PATH]
-    users = ({"name": name, "value": value} for name, value in cluster.env.items())
-    root = "/".join(filter(None, (ROOT, task.folder)))
-    ours = [
-        {"name": ROOT_VARIABLE, "value": root},
-        {"name": TOKEN_HASH_VARIABLE, "value": task.token_hash},
-    ]
-    container["env"] = merged(merged(container["env"], users), ours)
+    annotations = {**cluster.annotations, MADE_BY_ANNOTATION: task.made_by}
+    marks = {"metadata": {"labels": labels, "annotations": annotations}}
+    documents = [overlay(template, marks) for template in templates]
+    for one in documents:
+        set_namespace(one["metadata"], cluster.namespace)
+    job, config_map = documents
+    name = job_name = {"name": task.name}
+    if cluster.generate_name:
+        job_name = {"generateName": f"{task.name}-"}
+        del job["metadata"]["name"]
+    variables = {
+        **cluster.env,
+        ROOT_VARIABLE: "/".join(filter(None, (ROOT, task.folder))),
+        TOKEN_HASH_VARIABLE: task.token_hash,
+    }
+    container = {
+        "name": "loader",
+        "image": cluster.image,
+        "imagePullPolicy": cluster.image_pull_policy,
+        "command": [cluster.python, PROGRAM_PATH],
+        "env": list_variables(variables),
+    }
+    pod = {
+        **build_identity(cluster),
+        # Not the GPU's label: a loader needs none, and may run beside.
+        "nodeSelector": cluster.node_selector,
+        "tolerations": [without_none(asdict(one)) for one in cluster.tolerations],
+        "containers": [container],
+        "volumes": [
+            {"name": PROGRAM_VOLUME, "configMap": name},
+            {"name": VOLUME, **task.source},
+        ],
+    }
+    patch = {
+        "metadata": {**job_name, "labels": build_queue_labels(cluster)},
+        "spec": {"activeDeadlineSeconds": LEASE_SECONDS, "template": {**marks, "spec": pod}},
+    }
+    files = {PROGRAM_PATH.rpartition("/")[2]: encode(program)}
+    return overlay(job, patch), overlay(config_map, {"metadata": name, "binaryData": files})
