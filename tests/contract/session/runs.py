@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,11 @@ def run_ends() -> dict[str, Any]:
 
 
 def preempted() -> None:
-    """End as a preempted run."""
-    run = wandb.init(project="ends", id="preempted")
+    """End as a preempted run, late enough that every SDK has sent the machine's numbers before."""
+    settings = wandb.Settings(x_stats_sampling_interval=0.1)
+    run = wandb.init(project="ends", id="preempted", settings=settings)
     run.mark_preempting()
+    time.sleep(2)
     run.finish(exit_code=1)
 
 
