@@ -38,6 +38,7 @@ HOME_KUBECONFIG = "~/.kube/config"
 NO_KUBECONFIG = (
     "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
 )
+LOG_IN = {"gke-gcloud-auth-plugin": "gcloud auth login", "aws": "aws sso login"}  # by plugin
 IMPERSONATION = "impersonate-"
 PLUGIN_SECONDS = 30.0
 PLUGIN_VARIABLE = "KUBERNETES_EXEC_INFO"  # only a plugin and its descendants have it
@@ -45,11 +46,15 @@ PLUGIN_VARIABLE = "KUBERNETES_EXEC_INFO"  # only a plugin and its descendants ha
 
 @dataclass(frozen=True)
 class Access:
-    """A cluster's client, the context's name (empty inside a pod) and the namespace to work in."""
+    """A cluster's client, the context's name (empty inside a pod) and the namespace to work in.
+
+    `renewal` is what to do when the server does not know the user any more.
+    """
 
     client: Any
     context: str
     namespace: str
+    renewal: str = "the account's token is refused: type the command again"
 
     @property
     def server(self) -> str:
@@ -83,30 +88,54 @@ def load_access(
     if not _exists(files):
         raise ConfigError(files, "there is no such kubeconfig", NO_KUBECONFIG)
     try:
-        contexts, active = config.list_kube_config_contexts(config_file=files)
-        chosen = next((c for c in contexts if c["name"] == context), None) if context else active
-        if chosen is None:
-            names = ", ".join(c["name"] for c in contexts)
-            raise ConfigError("kubernetes: context", f"there is no '{context}'", f"one of: {names}")
+        content = kube_config.KubeConfigMerger(files).config
+        chosen = _choose_context(files, content, context)
         settings = client.Configuration()
-        merged = kube_config.KubeConfigMerger(files).config
-        loader = _Loader(merged, chosen["name"], config_base_path=None)
+        loader = _Loader(content, chosen["name"], config_base_path=None)
         loader.load_and_set(settings)
     except yaml.YAMLError as error:
         raise ConfigError(files, "is not YAML that can be read", SHOW_KUBECONFIG) from error
     except (ConfigException, OSError) as error:
         raise ConfigError(files, f"cannot be used: {error}", SHOW_KUBECONFIG) from error
-    user = _read_user(files, str(chosen["context"].get("user", "")))
-    _check_plugin(files, user, settings, str(chosen["name"]), loader.plugin_killed)
+    name = str(chosen["name"])
+    user = _read_user(content, str(chosen["context"].get("user", "")))
+    _check_plugin(files, user, settings, name, loader.plugin_killed)
     found = namespace or chosen["context"].get("namespace") or "default"
     api = _build_client(settings)
     _impersonate(files, user, api)
-    return Access(api, str(chosen["name"]), found)
+    return Access(api, name, found, _describe_renewal(files, user))
 
 
-def _read_user(files: str, name: str) -> Mapping[str, Any]:
+def _choose_context(files: str, content: Any, wanted: str | None) -> Mapping[str, Any]:
+    """Return the wanted context of a kubeconfig, else its current one."""
+    listed = content["contexts"] if content.safe_get("contexts") else ()
+    contexts: dict[str, Mapping[str, Any]] = {one["name"]: one.value for one in listed}
+    name = wanted or content.safe_get("current-context") or ""
+    if name in contexts:
+        return contexts[name]
+    if wanted:
+        names = ", ".join(contexts)
+        raise ConfigError("kubernetes: context", f"there is no '{wanted}'", f"one of: {names}")
+    said = f"has no context {name}, which is its current one" if name else "no context is chosen"
+    hint = f"kubectl config use-context NAME, one of: {', '.join(contexts)}"
+    raise ConfigError(files, said, hint if contexts else NO_KUBECONFIG)
+
+
+def _describe_renewal(files: str, user: Mapping[str, Any]) -> str:
+    """Return what to do when a server does not know a kubeconfig's user any more."""
+    if command := (user.get("exec") or {}).get("command"):
+        return LOG_IN.get(Path(command).name, f"log in again: {command} gave what is refused")
+    if file := user.get("client-certificate"):
+        return f"see whether it is over: openssl x509 -noout -enddate -in {file}"
+    if not user:
+        return f"{files} has no such user: {SHOW_KUBECONFIG}"
+    what = "certificate" if "client-certificate-data" in user else "token"
+    return f"ask whoever gave you {files} for a new one: its {what} is refused"
+
+
+def _read_user(content: Any, name: str) -> Mapping[str, Any]:
     """Return a kubeconfig's entry of a user."""
-    found = kube_config.KubeConfigMerger(files).config["users"].get_with_name(name, safe=True)
+    found = content["users"].get_with_name(name, safe=True)
     return (found.safe_get("user") if found else None) or {}
 
 

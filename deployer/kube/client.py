@@ -257,7 +257,8 @@ class Kube:
 
     def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
         """Return how errors describe a call."""
-        return Attempt(verb, kind, name, self.namespace, self.context, self.server)
+        renewal = self._access.renewal
+        return Attempt(verb, kind, name, self.namespace, self.context, self.server, renewal)
 
     def _send(
         self,

@@ -24,6 +24,8 @@ WEBHOOKS = (
     "ask an administrator: "
     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations{context}"
 )
+EXPIRED = "if `date` is right, ask an administrator to renew the API server's certificate"
+OTHER_CLUSTER = "get the cluster's kubeconfig anew: this one is not for the server that answers"
 SENT = "deployer plan FILE -o yaml shows what is sent"
 VIEW = "kubectl config view"
 NOT_FOUND = "NotFound"  # Kubernetes' word for an object that is not there
@@ -31,7 +33,7 @@ NOT_FOUND = "NotFound"  # Kubernetes' word for an object that is not there
 # What to do where a status says more than that the server is not well.
 HINTS: dict[int, str] = {
     400: SENT,
-    401: "log in again: kubectl auth whoami{context}",
+    401: "{renewal}",
     403: RIGHT,
     404: "kubectl get {plural}{namespace}{context}",
     408: AGAIN,
@@ -74,7 +76,10 @@ CATCHABLE = tuple(kind for kinds, _, _ in TROUBLES for kind in kinds)
 
 @dataclass(frozen=True)
 class Attempt:
-    """What was tried, and where: `server` is an address, `context` the kubeconfig's name for it."""
+    """What was tried, and where: `server` is an address, `context` the kubeconfig's name for it.
+
+    `renewal` is what to do when the server does not know the user.
+    """
 
     verb: str
     kind: Kind
@@ -82,6 +87,7 @@ class Attempt:
     namespace: str
     context: str
     server: str
+    renewal: str = ""
 
     @property
     def words(self) -> str:
@@ -104,6 +110,7 @@ class Attempt:
             plural=f"{self.kind.plural}.{self.kind.group}".rstrip("."),
             namespace=f" -n {self.namespace}" if self.namespace else " -A",
             name=self.namespace,
+            renewal=self.renewal,
             context=f" --context {self.context}" if self.context else "",
         )
 
@@ -116,6 +123,9 @@ def translate_error(error: Exception, attempt: Attempt) -> KubeError:
     said, hint = next((said, hint) for kinds, said, hint in TROUBLES if isinstance(cause, kinds))
     if isinstance(cause, UNANSWERED) and attempt.verb not in READS:
         said += "; it may have been done all the same"
+    if words := getattr(_find_certificate(cause), "verify_message", ""):
+        said += f": {words}"
+        hint = EXPIRED if "expired" in words or "not yet valid" in words else OTHER_CLUSTER
     where = f" (context {attempt.context})" if attempt.context else ""
     return KubeError(
         f"{attempt.words}: {attempt.server}{where}: {said}", attempt.hint(hint), status=NO_ANSWER
@@ -129,6 +139,12 @@ def _find_cause(error: Exception) -> Exception:
         inner = cause.reason if isinstance(cause, http.MaxRetryError) else None
         cause = inner or cause.__cause__ or cause.__context__
     return cause if isinstance(cause, CATCHABLE) else error
+
+
+def _find_certificate(cause: BaseException) -> BaseException | None:
+    """Return the error of a certificate that an error of the connection wraps."""
+    inner = next((one for one in cause.args if isinstance(one, ssl.SSLError)), cause.__cause__)
+    return cause if isinstance(cause, ssl.SSLCertVerificationError) else inner
 
 
 def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:

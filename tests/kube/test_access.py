@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import datetime
 import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
+from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access
 from deployer.kube.client import Kube
+from deployer.kube.failures import translate_error
 from deployer.kube.kinds import POD
 
+NEVER = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+LONG_AGO = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)
+AUTHORITY, STRANGER = trustme.CA(), trustme.CA()
 
-def read(folder: Path, user: dict[str, Any], server: str = "https://127.0.0.1:9") -> Access:
+
+def read(
+    folder: Path, user: dict[str, Any], server: str = "https://127.0.0.1:9", **changes: Any
+) -> Access:
     """Load a kubeconfig with one cluster and this user."""
+    ca = folder / "ca.crt"
+    AUTHORITY.cert_pem.write_to_path(ca)
     content = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "clusters": [
+            {"name": "c", "cluster": {"server": server, "certificate-authority": str(ca)}}
+        ],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        **changes,
     }
     return read_text(folder, yaml.safe_dump(content))
 
@@ -81,3 +100,82 @@ def test_a_plugin_without_an_answer_is_named(tmp_path: Path) -> None:
 def test_a_broken_kubeconfig_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not YAML that can be read"):
         read_text(tmp_path, "a: [")
+
+
+@pytest.mark.parametrize(
+    ("current", "said"),
+    [
+        ("", "kubeconfig: no context is chosen"),
+        ("gone", "kubeconfig: has no context gone, which is its current one"),
+    ],
+)
+def test_a_kubeconfig_without_its_current_context(tmp_path: Path, current: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, {"token": "t"}, **{"current-context": current})
+    assert caught.value.message == f"{tmp_path}/{said}"
+    assert caught.value.hint == "kubectl config use-context NAME, one of: here"
+
+
+@pytest.mark.parametrize(
+    ("user", "renewal"),
+    [
+        ({"token": "t"}, "ask whoever gave you kubeconfig for a new one: its token is refused"),
+        (
+            {"client-certificate": "ca.crt"},
+            "see whether it is over: openssl x509 -noout -enddate -in ca.crt",
+        ),
+        (
+            {"client-certificate-data": ""},
+            "ask whoever gave you kubeconfig for a new one: its certificate is refused",
+        ),
+    ],
+)
+def test_a_user_whom_the_server_does_not_know_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: dict[str, str], renewal: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kube = Kube(read(Path(), user))
+    error = ApiException(status=401, reason="Unauthorized")
+    assert translate_error(error, kube.attempt("list", POD, "")).hint == renewal
+
+
+@contextmanager
+def serve_tls(certificate: trustme.LeafCert) -> Iterator[str]:
+    """Serve nothing but a handshake with this certificate."""
+    settings = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(settings)
+
+    def answer() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                with suppress(OSError):
+                    settings.wrap_socket(client, server_side=True)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"https://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(
+    ("certificate", "said", "hint"),
+    [
+        (
+            AUTHORITY.issue_cert("127.0.0.1", not_before=NEVER, not_after=LONG_AGO),
+            "certificate has expired",
+            "ask an administrator to renew the API server's certificate",
+        ),
+        (STRANGER.issue_cert("127.0.0.1"), "unable to get local issuer", "kubeconfig anew"),
+        (AUTHORITY.issue_cert("k8s.example"), "mismatch", "kubeconfig anew"),
+    ],
+    ids=["expired", "another authority", "another address"],
+)
+def test_a_certificate_that_is_not_trusted(
+    tmp_path: Path, certificate: trustme.LeafCert, said: str, hint: str
+) -> None:
+    with serve_tls(certificate) as server:
+        kube = Kube(read(tmp_path, {"token": "t"}, server), sleep=lambda _: None)
+        with pytest.raises(KubeError, match=f"its certificate is not trusted: .*{said}") as caught:
+            kube.list_objects(POD)
+    assert hint in caught.value.hint
