@@ -86,6 +86,25 @@ shared_memory: 1Gi
 volumes: [{name: volume, mount_path: /data, pvc: other}]
 """,
     "list_with_sidecar": "{template: list_with_sidecar.yaml, code: image}",
+    "own_volumes": """
+template: own_volumes.yaml
+env: {TOKEN: plain, WANDB_BASE_URL: not-this-one}
+secrets: {MODE: {name: team, key: mode}}
+volumes:
+  - {name: checkpoints, pvc: checkpoints}
+  - {name: scratch, mount_path: /scratch, empty_dir: {}}
+  - {name: fast, mount_path: /cache, empty_dir: {memory: true}}
+""",
+    "own_pod": """
+template: own_pod.yaml
+image: trainer:2
+run_as_user: 2000
+image_pull_secrets: [shared, registry]
+node_selector: {pool: gpu}
+tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]
+labels: {team: audio}
+volumes: [{name: checkpoints, mount_path: /checkpoints, sub_path: me, pvc: team}]
+""",
 }
 
 

@@ -50,7 +50,9 @@ PRIVILEGED: dict[str, tuple[set[str], str]] = {
     ),
 }
 # A user's own template stays as it is, whatever it lacks.
-OWN_TEMPLATES = ("list_with_sidecar", "shared_cluster", "shared_cluster_changed")
+OWN_TEMPLATES = (
+    *("list_with_sidecar", "own_pod", "own_volumes", "shared_cluster", "shared_cluster_changed"),
+)
 VOLUMES = {
     *("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral"),
     *("persistentVolumeClaim", "projected", "secret"),
