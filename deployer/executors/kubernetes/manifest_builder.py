@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.errors import KubeError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
 from deployer.executors.kubernetes.manifests.job import find_container
-from deployer.executors.kubernetes.manifests.server_version import fit_manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.images.code_archive import build_code_archive, build_supervisor_zip
 from deployer.kube.client import Kube
@@ -46,7 +43,7 @@ class ManifestBuilder:
     ) -> tuple[Manifest, ...]:
         """Return the manifests of the named agents of a plan. Raises ConfigError, KubeError."""
         template = self.cluster.template
-        built = build_manifests(
+        return build_manifests(
             replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
             replace(self.cluster, image=self._find_image(plan)),
             load_templates(self._folder / template if template else None),
@@ -57,17 +54,6 @@ class ManifestBuilder:
             code=self._find_code(plan),
             max_seconds=count_job_seconds(plan.deadline, self._kube.now()),
         )
-        return tuple(fit_manifest(one, self._version) for one in built)
-
-    @cached_property
-    def _version(self) -> str:
-        """The server's version; empty where it is not told, so that it counts as new."""
-        try:
-            return self._kube.read_version()
-        except KubeError as error:
-            if not error.forbidden:
-                raise
-            return ""
 
     def _find_image(self, plan: Plan) -> str | None:
         """Return the image that is named, else the sweep's own, else what was pushed for it.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from deployer.errors import KubeError
 from deployer.executors.clock import judge_clock
 from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.manifests.server_version import SINCE, parse_version
 from deployer.executors.kubernetes.rights import NEEDED, find_missing
 from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.executors.kubernetes.waiting.admission import DRY_RUN
@@ -17,6 +17,8 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 
 OLDEST = (1, 24)
+DISRUPTIONS_SINCE = (1, 26)  # a Job's podFailurePolicy; older servers drop it
+VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def examine_server(kube: Kube) -> Iterator[Finding]:
@@ -29,14 +31,15 @@ def examine_server(kube: Kube) -> Iterator[Finding]:
 
 def judge_version(subject: str, version: str) -> Finding:
     """Say whether a server is new enough; pure."""
-    found = parse_version(version)
-    if found is None:
+    matched = VERSION.match(version)
+    if matched is None:
         return unknown("version", subject, f"calls its version '{version}'")
+    found = (int(matched[1]), int(matched[2]))
     if found < OLDEST:
         said = f"Kubernetes {version}: from 1.24 on agents can run"
         return wrong("version", subject, said, "kubectl config get-contexts")
     counts = "; before 1.26 an eviction counts as a failure of the agent"
-    note = counts if found < SINCE["podFailurePolicy"] else ""
+    note = counts if found < DISRUPTIONS_SINCE else ""
     return right("version", subject, f"answers, Kubernetes {version}{note}")
 
 

@@ -12,8 +12,9 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import NfsFolder, Volume
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.config_maps import build_code_maps, build_config_map
-from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata
+from deployer.executors.kubernetes.manifests.fields import Manifest, build_metadata, encode
 from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS, build_job
+from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
 from deployer.kube.names import build_hash, build_owned_name
@@ -92,23 +93,31 @@ def build_secret(
 
     It is apart from `build_manifests`, since a plan must never hold a key.
     """
-    secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": "Opaque"}
-    set_metadata(secret, name, KEY_COMPONENT, sweep_path, namespace)
-    secret["data"] = {key: encode(value.encode()) for key, value in values.items()}
-    return secret
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": overlay({}, build_metadata(name, KEY_COMPONENT, sweep_path, namespace)),
+        "type": "Opaque",
+        "data": {key: encode(value.encode()) for key, value in values.items()},
+    }
 
 
 def build_nfs(
     templates: Templates, name: str, nfs: NfsFolder, sweep_path: str, namespace: str | None
 ) -> tuple[Manifest, Manifest]:
     """Return a PersistentVolume for a folder of an NFS server, and the claim on it."""
-    volume, claim = copy.deepcopy(templates.volume), copy.deepcopy(templates.claim)
-    set_metadata(volume, name, "volume", sweep_path, None)
-    set_metadata(claim, name, "volume", sweep_path, namespace)
-    volume["spec"]["claimRef"] = {"namespace": namespace or "default", "name": name}
-    volume["spec"]["nfs"] = {"server": nfs.server, "path": nfs.path}
-    claim["spec"]["volumeName"] = name
-    return volume, claim
+    volume = {
+        "metadata": build_metadata(name, "volume", sweep_path, None),
+        "spec": {
+            "claimRef": {"namespace": namespace or "default", "name": name},
+            "nfs": {"server": nfs.server, "path": nfs.path},
+        },
+    }
+    claim = {
+        "metadata": build_metadata(name, "volume", sweep_path, namespace),
+        "spec": {"volumeName": name},
+    }
+    return overlay(templates.volume, volume), overlay(templates.claim, claim)
 
 
 def _name_claim(

@@ -6,13 +6,13 @@ A larger archive of the code lies in several ConfigMaps, one part in each, which
 from __future__ import annotations
 
 import base64
-import copy
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from deployer.config.owner import Owner
-from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata, update
+from deployer.executors.kubernetes.manifests.fields import Manifest, build_metadata, encode
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, overlay
 from deployer.images.code_archive import split_archive
 from deployer.kube.names import (
     ARCHIVE_ANNOTATION,
@@ -32,10 +32,10 @@ def build_config_map(
 ) -> Manifest:
     """Fill the only file of a ConfigMap, whose name ends with a hash of it and of more `texts`."""
     told_apart = build_hash(content, *(text.encode() for text in texts.values()))
-    config_map = _name_config_map(template, sweep_path, owner, namespace, told_apart)
-    update(config_map, "data", texts)
-    config_map["binaryData"] = {_name_file(template): encode(content)}
-    return config_map
+    metadata = _build_metadata(template, sweep_path, owner, namespace, told_apart)
+    [file] = template["binaryData"]
+    filled = {"metadata": metadata, "data": texts, "binaryData": {file: encode(content)}}
+    return dict(overlay(template, filled))
 
 
 def build_code_maps(
@@ -50,12 +50,13 @@ def build_code_maps(
     if len(parts) == 1:
         return [build_config_map(template, code, sweep_path, owner, namespace)]
     whole = build_hash(code)
+    [file] = template["binaryData"]
     maps = []
     for number, part in enumerate(parts):
-        config_map = _name_config_map(template, sweep_path, owner, namespace, whole, str(number))
-        update(config_map["metadata"], "annotations", {ARCHIVE_ANNOTATION: whole})
-        config_map["binaryData"] = {f"{_name_file(template)}.{number:02}": encode(part)}
-        maps.append(config_map)
+        metadata = _build_metadata(template, sweep_path, owner, namespace, whole, str(number))
+        metadata["annotations"][ARCHIVE_ANNOTATION] = whole
+        files = {file: REMOVED, f"{file}.{number:02}": encode(part)}
+        maps.append(overlay(template, {"metadata": metadata, "binaryData": files}))
     return maps
 
 
@@ -75,17 +76,10 @@ def read_code_maps(maps: Iterable[Manifest]) -> bytes | None:
     return next((code for whole, code in joined if build_hash(code) == whole), None)
 
 
-def _name_config_map(
+def _build_metadata(
     template: Manifest, sweep_path: str, owner: Owner, namespace: str | None, *end: str
 ) -> Manifest:
-    """Copy a template and give it name and labels; its component says what it is."""
-    config_map = copy.deepcopy(template)
-    component = config_map["metadata"]["labels"][COMPONENT_LABEL]
+    """Name and label a ConfigMap; its template's component says what it is."""
+    component = template["metadata"]["labels"][COMPONENT_LABEL]
     name = build_owned_name(sweep_path, owner, component, *end)
-    set_metadata(config_map, name, component, sweep_path, namespace)
-    return config_map
-
-
-def _name_file(template: Manifest) -> str:
-    [name] = template["binaryData"]
-    return str(name)
+    return build_metadata(name, component, sweep_path, namespace)

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from deployer.executors.kubernetes.manifests.overlay import REMOVED
 from deployer.kube.names import SWEEP_PATH_ANNOTATION, build_labels
 
 Manifest = dict[str, Any]
@@ -19,16 +20,14 @@ def set_namespace(metadata: Manifest, namespace: str | None) -> None:
         metadata.pop("namespace", None)
 
 
-def set_metadata(
-    manifest: Manifest, name: str, component: str, sweep_path: str, namespace: str | None
-) -> None:
+def build_metadata(name: str, component: str, sweep_path: str, namespace: str | None) -> Manifest:
     """Name an object and label it as ours; with `sweep_path`, as one that goes with that sweep."""
-    metadata = manifest["metadata"]
-    metadata["name"] = name
-    set_namespace(metadata, namespace)
-    update(metadata, "labels", build_labels(component, sweep_path))
-    if sweep_path:
-        update(metadata, "annotations", {SWEEP_PATH_ANNOTATION: sweep_path})
+    return {
+        "name": name,
+        "namespace": namespace or REMOVED,
+        "labels": build_labels(component, sweep_path),
+        "annotations": {SWEEP_PATH_ANNOTATION: sweep_path} if sweep_path else {},
+    }
 
 
 def encode(content: bytes) -> str:

@@ -1,12 +1,13 @@
-"""The volumes of an agent's pod: ours, the user's, and what a user's own template lacks; pure."""
+"""The volumes of an agent's pod: those of its template, ours and the user's; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import Volume
-from deployer.executors.kubernetes.manifests.fields import Manifest, merged, without_none
+from deployer.executors.kubernetes.manifests.fields import Manifest, without_none
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, overlay
 from deployer.executors.kubernetes.manifests.task import AgentTask
 
 SUPERVISOR = "deployer-supervisor"
@@ -16,60 +17,84 @@ KEY_FILE = "key"
 SHARED_MEMORY = "shared-memory"
 
 
-def graft(pod: Manifest, container: Manifest, own_pod: Manifest, cluster: ClusterConfig) -> None:
-    """Add our volumes, variables and last words, where a user's template does not have them."""
-    own = own_pod["containers"][0]
-    container["env"] = merged(own["env"], container.get("env") or ())
-    container.setdefault("terminationMessagePolicy", own["terminationMessagePolicy"])
-    mounts = container.get("volumeMounts") or ()
-    taken = {mount[key] for mount in mounts for key in ("name", "mountPath")}
-    volumes = {volume["name"]: volume for volume in own_pod["volumes"]}
-    for mount in own["volumeMounts"]:
-        optional = mount["name"] == SHARED_MEMORY and cluster.shared_memory is None
-        if not {mount["name"], mount["mountPath"]} & taken and not optional:
-            _mount(pod, container, volumes[mount["name"]], mount)
+def build_volumes(
+    pod: Manifest, container: Manifest, own_pod: Manifest, task: AgentTask, cluster: ClusterConfig
+) -> tuple[list[Manifest], list[Manifest]]:
+    """Return the volumes of an agent's pod, and what its container mounts.
+
+    The template's mounts take the place of ours of the same name or path, and deployer.yaml's
+    that of both. A volume that is mounted no more is left out.
+    """
+    template = container.get("volumeMounts") or []
+    users = [_build_mount(volume) for volume in cluster.volumes]
+    added = [
+        mount
+        for mount in own_pod["containers"][0]["volumeMounts"]
+        if not _meets(mount, template)
+        and (mount["name"] != SHARED_MEMORY or cluster.shared_memory is not None)
+    ]
+    kept = [
+        mount
+        for mount in (*template, *added)
+        if not _meets(mount, users) and (mount["name"] != CODE or task.code)
+    ]
+    others = [
+        mount
+        for one in (*pod["containers"], *(pod.get("initContainers") or ()))
+        if one is not container
+        for mount in one.get("volumeMounts") or ()
+    ]
+    gone = _list_names([*template, *added]) - _list_names([*kept, *others])
+    ours = [volume for volume in own_pod["volumes"] if volume["name"] in _list_names(added)]
+    sources = _build_sources(task, cluster)
+    volumes = [
+        overlay(volume, sources.get(volume["name"], {}))
+        for volume in overlay(pod.get("volumes"), ours, "volumes")
+        if volume["name"] not in gone
+    ]
+    added_by_user = [_build_volume(volume, task.claims) for volume in cluster.volumes]
+    return overlay(volumes, added_by_user, "volumes"), [*kept, *users]
 
 
-def set_volumes(
-    pod: Manifest, container: Manifest, task: AgentTask, cluster: ClusterConfig
-) -> None:
-    """Name the ConfigMaps of supervisor and code and the Secret, and mount the user's volumes."""
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    volumes[SUPERVISOR]["configMap"] = {"name": task.supervisor}
-    volumes[KEY]["secret"] |= {
-        "secretName": task.secret_name,
-        "items": _list_keys(task),
+def _meets(mount: Manifest, others: Sequence[Manifest]) -> bool:
+    return any(mount[key] == other[key] for other in others for key in ("name", "mountPath"))
+
+
+def _list_names(items: Iterable[Manifest]) -> set[str]:
+    return {item["name"] for item in items}
+
+
+def _build_sources(task: AgentTask, cluster: ClusterConfig) -> Mapping[str, Manifest]:
+    """Return what our volumes are made from, by name.
+
+    Of several agents' keys each file has its number in the name; of several ConfigMaps of the code
+    the files lie together.
+    """
+    keys = [(task.secret_key, KEY_FILE)]
+    if task.is_pack:
+        keys = [(key, f"{KEY_FILE}-{number}") for number, (_, key) in enumerate(task.agents, 1)]
+    code: Manifest = {"configMap": {"name": "".join(task.code), "optional": REMOVED}}
+    if len(task.code) > 1:
+        maps = [{"configMap": {"name": name}} for name in task.code]
+        code = {"configMap": REMOVED, "projected": {"sources": maps}}
+    return {
+        SUPERVISOR: {"configMap": {"name": task.supervisor}},
+        CODE: code,
+        KEY: {
+            "secret": {
+                "secretName": task.secret_name,
+                "items": [{"key": key, "path": path} for key, path in keys],
+            }
+        },
+        SHARED_MEMORY: {"emptyDir": {"sizeLimit": cluster.shared_memory}},
     }
-    if task.code:
-        _set_code(volumes[CODE], task.code)
-    else:
-        _unmount(pod, container, lambda mount: mount["name"] == CODE)
-    if cluster.shared_memory is not None and SHARED_MEMORY in volumes:
-        volumes[SHARED_MEMORY]["emptyDir"]["sizeLimit"] = cluster.shared_memory
-    for volume in cluster.volumes:
-        mount: Manifest = {"name": volume.name, "mountPath": volume.path}
-        if volume.read_only:
-            mount["readOnly"] = True
-        if volume.sub_path:
-            mount["subPath"] = volume.sub_path
-        _mount(pod, container, _build_volume(volume, task.claims), mount)
 
 
-def _list_keys(task: AgentTask) -> list[Manifest]:
-    """Return the files of the agents' keys: of several, each has its number in the name."""
-    if not task.is_pack:
-        return [{"key": task.secret_key, "path": KEY_FILE}]
-    keys = enumerate((key for _, key in task.agents), 1)
-    return [{"key": key, "path": f"{KEY_FILE}-{number}"} for number, key in keys]
-
-
-def _set_code(volume: Manifest, names: Sequence[str]) -> None:
-    """Name the ConfigMap of the code, or all that have a part of it: their files lie together."""
-    if len(names) == 1:
-        volume["configMap"] = {"name": names[0]}
-        return
-    volume.pop("configMap", None)
-    volume["projected"] = {"sources": [{"configMap": {"name": name}} for name in names]}
+def _build_mount(volume: Volume) -> Manifest:
+    mount = {"name": volume.name, "mountPath": volume.path}
+    return mount | without_none(
+        {"readOnly": volume.read_only or None, "subPath": volume.sub_path or None}
+    )
 
 
 def _build_volume(volume: Volume, claims: Mapping[str, str]) -> Manifest:
@@ -87,23 +112,3 @@ def _build_volume(volume: Volume, claims: Mapping[str, str]) -> Manifest:
         medium = "Memory" if volume.empty_dir.memory else None
         source = {"emptyDir": without_none({"medium": medium, "sizeLimit": volume.empty_dir.size})}
     return {"name": volume.name, **source}
-
-
-def _mount(pod: Manifest, container: Manifest, volume: Manifest, mount: Manifest) -> None:
-    """Add a volume and its mount, in the place of what has the same name or path."""
-    _unmount(
-        pod,
-        container,
-        lambda other: other["name"] == mount["name"] or other["mountPath"] == mount["mountPath"],
-    )
-    pod["volumes"] = merged(pod.get("volumes") or (), [volume])
-    container["volumeMounts"] = [*(container.get("volumeMounts") or ()), mount]
-
-
-def _unmount(pod: Manifest, container: Manifest, chosen: Callable[[Manifest], bool]) -> None:
-    """Take mounts from a container, and the volumes that nobody mounts any more."""
-    gone = {mount["name"] for mount in container.get("volumeMounts") or () if chosen(mount)}
-    container["volumeMounts"] = [m for m in container.get("volumeMounts") or () if not chosen(m)]
-    containers = (*pod["containers"], *(pod.get("initContainers") or ()))
-    mounted = {m["name"] for one in containers for m in (one.get("volumeMounts") or ())}
-    pod["volumes"] = [v for v in pod.get("volumes") or () if v["name"] not in gone - mounted]

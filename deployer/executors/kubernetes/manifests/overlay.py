@@ -18,6 +18,11 @@ KEYS = {
 # source, a variable one value.
 MERGED = ("containers", "initContainers")
 ADDED = ("tolerations",)
+REMOVED = object()  # in a patch: the field is not in the manifest
+
+
+class Whole(list[Any]):
+    """In a patch: a list that takes the place of another one, whatever its field."""
 
 
 def overlay(base: Any, patch: Any, field: str = "") -> Any:
@@ -29,16 +34,20 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
     if isinstance(patch, Mapping):
         merged = dict(base or {})
         for name, value in patch.items():
-            if value is None:
+            if value is REMOVED:
+                merged.pop(name, None)
+            if value is None or value is REMOVED:
                 continue
             laid = overlay(merged.get(name), value, name)
             if laid not in ({}, []) or merged.get(name) is not None:
                 merged[name] = laid
         return merged
+    if isinstance(patch, Whole):
+        return list(patch)
     if field in ADDED:
         return [*(base or ()), *patch]
     if key := KEYS.get(field):
-        items = {item[key]: item for item in base or ()}
+        items = {item.get(key): item for item in base or ()}
         for item in patch:
             known = items.get(item[key])
             items[item[key]] = overlay(known, item) if field in MERGED else item

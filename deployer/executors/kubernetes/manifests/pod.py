@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import SecretKey
 from deployer.executors.kubernetes.manifests.fields import Manifest, merged, update, without_none
 from deployer.kube.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
@@ -68,6 +70,12 @@ def build_queue_labels(cluster: ClusterConfig) -> Manifest:
     return {QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority}
 
 
-def list_variables(values: Mapping[str, str]) -> list[Manifest]:
-    """Return variables as a container names them."""
-    return [{"name": name, "value": value} for name, value in values.items()]
+def list_variables(values: Mapping[str, str | SecretKey | None]) -> list[Manifest]:
+    """Return variables as a container names them, those without a value left out."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": asdict(value)}}
+        if isinstance(value, SecretKey)
+        else {"name": name, "value": value}
+        for name, value in values.items()
+        if value is not None
+    ]

@@ -19,7 +19,7 @@ def warn_about_spot(job: Manifest, pools: str = "") -> str:
     """
     pod, container = job["spec"]["template"]["spec"], find_container(job)
     spot = pools or next((word for word in _list_words(job, pod) if SPOT.search(word)), "")
-    if not spot or container is None or outlives_pod(pod, container):
+    if not spot or container is None or outlives_pod(pod["volumes"], container["volumeMounts"]):
         return ""
     return (
         f"agents run on spot nodes ({spot}) and no volume `checkpoints` outlives their pods: each "
