@@ -11,11 +11,9 @@ from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
     encode,
-    merged,
-    set_namespace,
     without_none,
 )
-from deployer.executors.kubernetes.manifests.overlay import overlay
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, Whole, overlay
 from deployer.executors.kubernetes.manifests.pod import build_identity, list_variables
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.images.code_archive import split_archive
@@ -46,9 +44,8 @@ def build_backend(
     no image is named.
     """
     labels = {**cluster.labels, **build_labels(BACKEND)}
-    documents = [overlay(one, {"metadata": {"labels": labels}}) for one in templates]
-    for one in documents:
-        set_namespace(one["metadata"], cluster.namespace)
+    metadata = {"namespace": cluster.namespace or REMOVED, "labels": labels}
+    documents = [overlay(one, {"metadata": metadata}) for one in templates]
     claim, service, policy, config_map, stateful_set = documents
     config_maps = _build_config_maps(config_map, program)
     claim = _build_claim(claim, settings)
@@ -57,14 +54,13 @@ def build_backend(
 
 
 def _build_claim(template: Manifest, settings: BackendConfig) -> Manifest:
+    # An empty one is another wish: no class, not even the cluster's default.
+    storage_class = REMOVED if settings.storage_class is None else settings.storage_class
     patch = {
-        "storageClassName": settings.storage_class,
+        "storageClassName": storage_class,
         "resources": {"requests": {"storage": settings.size}},
     }
-    claim: Manifest = overlay(template, {"spec": patch})
-    if settings.storage_class is None:
-        del claim["spec"]["storageClassName"]
-    return claim
+    return dict(overlay(template, {"spec": patch}))
 
 
 def _build_config_maps(template: Manifest, program: bytes) -> list[Manifest]:
@@ -96,6 +92,8 @@ def _build_stateful_set(
         "image": image,
         "imagePullPolicy": cluster.image_pull_policy,
         "command": [settings.python or cluster.python, *known["command"][1:]],
+        # Here the template's variables win over the user's.
+        "env": Whole(overlay(list_variables(settings.env), known["env"], "env")),
         "resources": {"requests": wanted, "limits": wanted},
     }
     sources = [{"configMap": {"name": one["metadata"]["name"]}} for one in config_maps]
@@ -110,8 +108,4 @@ def _build_stateful_set(
         "metadata": {"labels": {QUEUE_LABEL: settings.queue}},
         "spec": {"template": {"metadata": {"labels": template["metadata"]["labels"]}, "spec": pod}},
     }
-    stateful_set: Manifest = overlay(template, patch)
-    laid = stateful_set["spec"]["template"]["spec"]["containers"][0]
-    # Not in the patch, since here the template's variables win over the user's.
-    laid["env"] = merged(list_variables(settings.env), known["env"])
-    return stateful_set
+    return dict(overlay(template, patch))

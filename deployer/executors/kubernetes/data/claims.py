@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from deployer.config.sections.data import DataSet
 from deployer.data.archive import is_archive
 from deployer.errors import DataError, KubeError, collect_refusals
-from deployer.executors.kubernetes.manifests.fields import Manifest, set_namespace
-from deployer.executors.kubernetes.manifests.overlay import overlay
+from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, overlay
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM
@@ -23,19 +23,20 @@ UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is no
 def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> Manifest:
     """Return a claim for a data set; without a class the cluster's default."""
     [template] = load_documents(find_folder() / "data-claim.yaml")
+    storage_class = REMOVED if data.storage_class is None else data.storage_class
     patch = {
-        "metadata": {"name": name, "labels": build_labels(DATA)},
+        "metadata": {
+            "name": name,
+            "namespace": namespace or REMOVED,
+            "labels": build_labels(DATA),
+        },
         "spec": {
             "accessModes": [data.access_mode] if data.access_mode else None,
-            "storageClassName": data.storage_class,
+            "storageClassName": storage_class,
             "resources": {"requests": {"storage": size}},
         },
     }
-    claim: Manifest = overlay(template, patch)
-    set_namespace(claim["metadata"], namespace)
-    if data.storage_class is None:
-        del claim["spec"]["storageClassName"]
-    return claim
+    return dict(overlay(template, patch))
 
 
 def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -> bool:

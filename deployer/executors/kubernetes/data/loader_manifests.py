@@ -9,10 +9,9 @@ from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
     encode,
-    set_namespace,
     without_none,
 )
-from deployer.executors.kubernetes.manifests.overlay import overlay
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, overlay
 from deployer.executors.kubernetes.manifests.pod import (
     build_identity,
     build_queue_labels,
@@ -64,15 +63,9 @@ def build_loader(
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
     labels = {**cluster.labels, **build_labels(LOADER), LOADER_LABEL: task.mark}
     annotations = {**cluster.annotations, MADE_BY_ANNOTATION: task.made_by}
-    marks = {"metadata": {"labels": labels, "annotations": annotations}}
-    documents = [overlay(template, marks) for template in templates]
-    for one in documents:
-        set_namespace(one["metadata"], cluster.namespace)
-    job, config_map = documents
-    name = job_name = {"name": task.name}
-    if cluster.generate_name:
-        job_name = {"generateName": f"{task.name}-"}
-        del job["metadata"]["name"]
+    marks = {"labels": labels, "annotations": annotations}
+    named = {"name": task.name, "namespace": cluster.namespace or REMOVED, **marks}
+    generated = {"name": REMOVED, "generateName": f"{task.name}-"} if cluster.generate_name else {}
     variables = {
         **cluster.env,
         ROOT_VARIABLE: "/".join(filter(None, (ROOT, task.folder))),
@@ -92,13 +85,17 @@ def build_loader(
         "tolerations": [without_none(asdict(one)) for one in cluster.tolerations],
         "containers": [container],
         "volumes": [
-            {"name": PROGRAM_VOLUME, "configMap": name},
+            {"name": PROGRAM_VOLUME, "configMap": {"name": task.name}},
             {"name": VOLUME, **task.source},
         ],
     }
+    job, config_map = (overlay(template, {"metadata": named}) for template in templates)
     patch = {
-        "metadata": {**job_name, "labels": build_queue_labels(cluster)},
-        "spec": {"activeDeadlineSeconds": LEASE_SECONDS, "template": {**marks, "spec": pod}},
+        "metadata": {**generated, "labels": build_queue_labels(cluster)},
+        "spec": {
+            "activeDeadlineSeconds": LEASE_SECONDS,
+            "template": {"metadata": marks, "spec": pod},
+        },
     }
     files = {PROGRAM_PATH.rpartition("/")[2]: encode(program)}
-    return overlay(job, patch), overlay(config_map, {"metadata": name, "binaryData": files})
+    return overlay(job, patch), overlay(config_map, {"binaryData": files})

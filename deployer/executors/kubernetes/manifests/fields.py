@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from deployer.executors.kubernetes.manifests.overlay import REMOVED
 from deployer.kube.names import SWEEP_PATH_ANNOTATION, build_labels
 
 Manifest = dict[str, Any]
-
-
-def set_namespace(metadata: Manifest, namespace: str | None) -> None:
-    """Name the namespace, or leave it to whoever sends the manifest."""
-    if namespace:
-        metadata["namespace"] = namespace
-    else:
-        metadata.pop("namespace", None)
 
 
 def build_metadata(name: str, component: str, sweep_path: str, namespace: str | None) -> Manifest:
@@ -33,17 +25,6 @@ def build_metadata(name: str, component: str, sweep_path: str, namespace: str | 
 def encode(content: bytes) -> str:
     """Return bytes as `data` and `binaryData` hold them."""
     return base64.b64encode(content).decode()
-
-
-def update(target: Manifest, name: str, values: Mapping[str, Any]) -> None:
-    """Add values to a mapping in `target`, which may be missing or empty (`null` in YAML)."""
-    if values:
-        target[name] = {**(target.get(name) or {}), **values}
-
-
-def merged(items: Iterable[Manifest], added: Iterable[Manifest]) -> list[Manifest]:
-    """Return items with those added, each in the place of the one that has its name."""
-    return list({item["name"]: item for item in (*items, *added)}.values())
 
 
 def without_none(values: Mapping[str, Any]) -> Manifest:
