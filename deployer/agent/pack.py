@@ -16,7 +16,7 @@ from .exit_codes import FAILED, FINISHED, GAVE_UP, MISCONFIGURED, STOPPED
 from .host.processes import reap, send_signal
 from .host.shares import count_cpus, divide
 from .host.signals import DRAIN_SIGNAL, STOP_SIGNALS, WATCHED_SIGNALS
-from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, LAST_WORDS_VARIABLE
+from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, LAST_WORDS_VARIABLE, NAME_VARIABLE
 
 NAMES_VARIABLE = "DEPLOYER_AGENTS"  # of all agents of the pod, with blanks between them
 RESTARTS = 6  # as many as a Job's backoffLimit
@@ -87,12 +87,14 @@ class Member:
 
 
 class Pack:
-    """The agents of one pod; `supervise` runs one of them in a process of its own."""
+    """The agents of one pod, each with its folder in `folder`.
+
+    `supervise` runs one of them in a process of its own.
+    """
 
     def __init__(self, names: List[str], folder: str, supervise: Callable[[Member], int]) -> None:
-        above = os.path.dirname(folder)
         self.members = [
-            Member(number, name, os.path.join(above, name)) for number, name in enumerate(names, 1)
+            Member(number, name, os.path.join(folder, name)) for number, name in enumerate(names, 1)
         ]
         self._supervise = supervise
         self._stopping = False
@@ -201,12 +203,13 @@ def choose_gravest(codes: List[int]) -> int:
 
 
 def build_environment(member: Member, environment: Mapping[str, str]) -> Dict[str, str]:
-    """Return the variables in which an agent differs from its pod: its key, its last words."""
+    """Return the variables in which an agent differs from its pod: name, key, last words."""
     key_file = f"{environment.get(KEY_FILE_VARIABLE, '')}-{member.number}"
     key = ""
     with contextlib.suppress(OSError), open(key_file, encoding="utf-8") as file:
         key = file.read().strip()
     return {
+        NAME_VARIABLE: member.name,
         KEY_FILE_VARIABLE: key_file,
         KEY_VARIABLE: key,
         LAST_WORDS_VARIABLE: member.last_words_path,

@@ -17,7 +17,7 @@ from typing import Mapping, MutableMapping
 from .__main__ import main as supervise
 from .host.signals import DRAIN_SIGNAL, WATCHED_SIGNALS
 from .pack import NAMES_VARIABLE, Member, build_environment, run_pack
-from .settings import parse_settings
+from .settings import AGENTS_FOLDER_VARIABLE
 
 ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
 CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"
@@ -33,14 +33,12 @@ def main() -> int:
     names = os.environ.pop(NAMES_VARIABLE, "").split()
     if not names:
         return run_agent(DRAIN_KEY)
-    folder = parse_settings(sys.argv[1:], os.environ).folder
-    return run_pack(names, folder, run_member)
+    return run_pack(names, os.environ[AGENTS_FOLDER_VARIABLE], run_member)
 
 
 def run_member(member: Member) -> int:
     """Run one supervisor of several."""
     os.environ.update(build_environment(member, os.environ))
-    sys.argv += [f"--name={member.name}", f"--folder={member.folder}"]
     return run_agent(f"{DRAIN_KEY}-{member.number}")
 
 

@@ -10,6 +10,10 @@ CLOUD_URL = "https://api.wandb.ai"
 # Every process of an agent carries these two, so that its leftovers can be found by anybody.
 NAME_VARIABLE = "DEPLOYER_AGENT"
 FOLDER_VARIABLE = "DEPLOYER_AGENT_FOLDER"
+# Above the folders of a sweep's agents. A container has this one, since whatever is started in it
+# inherits it: with the agent's own folder, a hook or another agent would be taken for a leftover.
+AGENTS_FOLDER_VARIABLE = "DEPLOYER_AGENTS_FOLDER"
+SWEEP_PATH_VARIABLE = "DEPLOYER_SWEEP_PATH"
 GRACE_VARIABLE = "DEPLOYER_AGENT_GRACE_SECONDS"
 GRACE_SECONDS = 30.0
 # How long a run that has ended may hold its GPU while the server is away. SDKs that do not know
@@ -120,7 +124,9 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
     """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
     given = _build_parser(environment).parse_args(arguments)
     warm, warm_packages = parse_warm(environment.get(WARM_VARIABLE, ""))
-    folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
+    above = environment.get(AGENTS_FOLDER_VARIABLE)
+    default = os.path.join(above, given.name) if above else f".deployer-agent-{given.name}"
+    folder = os.path.abspath(given.folder or default)
     return Settings(
         sweep_path=given.sweep_path,
         base_url=(environment.get("WANDB_BASE_URL") or CLOUD_URL).rstrip("/"),
@@ -151,7 +157,10 @@ def _build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         prog="deployer.agent",
         description=f"Run one `wandb agent` on a sweep. The key comes in {KEY_VARIABLE}.",
     )
-    parser.add_argument("sweep_path", metavar="ENTITY/PROJECT/SWEEP_ID")
+    path = environment.get(SWEEP_PATH_VARIABLE)
+    parser.add_argument(
+        "sweep_path", metavar="ENTITY/PROJECT/SWEEP_ID", nargs="?" if path else None, default=path
+    )
     parser.add_argument("--name", default=environment.get(NAME_VARIABLE, "agent"))
     parser.add_argument("--folder", default=environment.get(FOLDER_VARIABLE))
     parser.add_argument(

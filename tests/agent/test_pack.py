@@ -106,17 +106,14 @@ class Pods:
         words, annotations = folder / "words", folder / "annotations"
         annotations.write_text("")
         agents = folder / "agents"
-        arguments = [f"--name={NAMES[0]}", f"--folder={agents / NAMES[0]}", "--grace-seconds=10"]
         process = subprocess.Popen(
             [
                 sys.executable,
                 "-c",
                 "import sys; from deployer.agent.pod import main; sys.exit(main())",
-                str(path),
-                *arguments,
             ],
             cwd=folder,
-            env={**os.environ, **self._environment(folder)},
+            env={**os.environ, **self._environment(folder), "DEPLOYER_SWEEP_PATH": str(path)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -134,6 +131,9 @@ class Pods:
             "HOME": str(folder),
             "WANDB_BASE_URL": self.bench.backend.url,
             "DEPLOYER_AGENTS": " ".join(NAMES),
+            "DEPLOYER_AGENT": NAMES[0],
+            "DEPLOYER_AGENTS_FOLDER": str(folder / "agents"),
+            "DEPLOYER_AGENT_GRACE_SECONDS": "10",
             "DEPLOYER_KEY_FILE": str(folder / "key"),
             "DEPLOYER_POD_ANNOTATIONS": str(folder / "annotations"),
             "DEPLOYER_TERMINATION_LOG": str(folder / "words"),
@@ -163,6 +163,12 @@ def test_agents_of_a_pod_fail_drain_and_stop_each_by_itself(bench: Bench, pods: 
     wait_for(lambda: first.status(NAMES[1]).process_id != of_two.process_id, "a new supervisor")
     wait_for(lambda: first.status(NAMES[1]).run_id == of_two.run_id, "its run")
     assert first.status(NAMES[0]) == of_one
+    # So it is where the pod's first agent dies, whose name all processes of the pod were given.
+    of_two = first.status(NAMES[1])
+    send_signal(of_one.process_id, signal.SIGKILL)
+    wait_for(lambda: first.status(NAMES[0]).process_id != of_one.process_id, "a new supervisor")
+    wait_for(lambda: first.status(NAMES[0]).run_id == of_one.run_id, "its run")
+    assert first.status(NAMES[1]) == of_two
     first.annotations.write_text('deployer.dev/drain-2="true"\n')
     wait_for(lambda: first.states() == ["running", "draining"], "one that drains")
     first.process.terminate()

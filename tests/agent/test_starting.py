@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.environment import agent_environment
-from deployer.agent.settings import Settings
+from deployer.agent.settings import Settings, parse_settings
 from deployer.executors.local.agent_folder import AgentFolder, Spec
 from deployer.executors.local.supervisors import build_environment, list_gpus
 
@@ -47,6 +47,27 @@ def test_the_users_retry_settings_are_kept_and_runs_of_others_are_not_inherited(
     assert "WANDB_RUN_ID" not in found
     assert "WANDB_SERVICE" not in found
     assert found["WANDB_DIR"] == "/agents/sweep-1"
+
+
+def test_an_agent_of_a_pod_is_told_all_by_its_container() -> None:
+    given = {
+        "DEPLOYER_SWEEP_PATH": "me/proj/sweep",
+        "DEPLOYER_AGENT": "sweep-1",
+        "DEPLOYER_AGENTS_FOLDER": "/agents",
+        "DEPLOYER_AGENT_GRACE_SECONDS": "20",
+    }
+    told = parse_settings([], given)
+    assert (told.sweep_path, told.name, told.folder) == (
+        "me/proj/sweep",
+        "sweep-1",
+        "/agents/sweep-1",
+    )
+    assert told.grace_seconds == 20
+    # An agent that a run starts has its own.
+    assert agent_environment(told, given).keys() & given.keys() == {"DEPLOYER_AGENT"}
+    assert parse_settings(["a/b/c", "--folder=/other"], given).folder == "/other"
+    with pytest.raises(SystemExit):
+        parse_settings([], {})
 
 
 def test_runs_on_cpu_get_one_thread_unless_the_user_says_otherwise(tmp_path: Path) -> None:

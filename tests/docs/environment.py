@@ -24,8 +24,10 @@ TRAINERS = {
     "WANDB_GIT_COMMIT, WANDB_GIT_REMOTE_URL": "The commit of `code:` and its repository.",
 }
 AGENTS = {
+    "DEPLOYER_SWEEP_PATH": "ENTITY/PROJECT/SWEEP_ID of the agent's sweep.",
     "DEPLOYER_AGENT": "The agent's name.",
     "DEPLOYER_AGENT_FOLDER": "The agent's folder: its log, its runs' files, its state.",
+    "DEPLOYER_AGENTS_FOLDER": "The folder in which each agent of a pod has its own.",
     "DEPLOYER_AGENTS": "The names of all agents of a pod that has several (`agents_per_pod`).",
     "DEPLOYER_AGENT_START": "Which start of the supervisor a process belongs to.",
     "DEPLOYER_AGENT_COUNT": "How many runs the agent takes before it leaves; 1 with "

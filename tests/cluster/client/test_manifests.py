@@ -102,7 +102,8 @@ def test_kubectl_alone_brings_the_base_to_life(
     patch = [
         {"op": "replace", "path": f"{container}/image", "value": IMAGE},
         {"op": "replace", "path": f"{container}/resources", "value": {}},
-        {"op": "replace", "path": f"{container}/args/0", "value": "no-path"},
+        {"op": "test", "path": f"{container}/env/3/name", "value": "DEPLOYER_SWEEP_PATH"},
+        {"op": "replace", "path": f"{container}/env/3/value", "value": "no-path"},
         {"op": "replace", "path": f"{container}/command/0", "value": sys.executable},
     ]
     kustomization = {

@@ -8,10 +8,14 @@ from datetime import timedelta
 
 from deployer.agent.pack import NAMES_VARIABLE
 from deployer.agent.settings import (
+    AGENTS_FOLDER_VARIABLE,
     CHECKPOINTS_VARIABLE,
+    GRACE_VARIABLE,
     KEEP_VARIABLE,
     KEPT_BY_WANDB,
+    NAME_VARIABLE,
     OUTPUTS_VARIABLE,
+    SWEEP_PATH_VARIABLE,
 )
 from deployer.agent.wandb_install import REQUIREMENTS_VARIABLE
 from deployer.config.sections.kubernetes import SECTION, ClusterConfig
@@ -159,6 +163,10 @@ def _build_pod(
                 **dict(task.environment),
                 "WANDB_BASE_URL": task.base_url,
                 "WANDB_API_KEY": SecretKey(name=task.secret_name, key=task.secret_key),
+                SWEEP_PATH_VARIABLE: task.sweep_path,
+                NAME_VARIABLE: task.name,
+                AGENTS_FOLDER_VARIABLE: f"{checkpoints}/agents/{sweep_id(task.sweep_path)}",
+                GRACE_VARIABLE: str(max(1, grace - CLEARING_SECONDS)),
                 CHECKPOINTS_VARIABLE: checkpoints,
                 OUTPUTS_VARIABLE: f"{checkpoints}/{OUTPUTS_FOLDER}",
                 NAMES_VARIABLE: _join_names(task) if task.is_pack else None,
@@ -184,12 +192,7 @@ def _build_pod(
                 "imagePullPolicy": cluster.image_pull_policy,
                 "workingDir": cluster.working_dir,
                 "command": [cluster.python, SUPERVISOR_PATH],
-                "args": [
-                    task.sweep_path,
-                    f"--name={task.name}",
-                    f"--folder={checkpoints}/agents/{sweep_id(task.sweep_path)}/{task.name}",
-                    f"--grace-seconds={max(1, grace - CLEARING_SECONDS)}",
-                ],
+                "args": REMOVED,
                 "resources": _build_resources(container.get("resources") or {}, cluster),
             }
         ],
