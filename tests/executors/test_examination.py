@@ -38,10 +38,15 @@ from deployer.executors.kubernetes.examination.rights import (
     list_groups,
 )
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL, Right, describe_right
+from deployer.executors.kubernetes.waiting.facts import Queue
+from deployer.executors.kubernetes.waiting.queue_admission import explain_queue
+from deployer.executors.reason import EDIT
 from deployer.findings import Finding, Severity, right, wrong
 from deployer.images.architectures import ARCHITECTURES_LABEL
 from deployer.kube.client import open_kube
+from deployer.kube.names import QUEUE_PRIORITY_LABEL
 from deployer.kube.quantities import format_quantity, parse_quantity, read_quantity
+from tests.executors.edits import follow
 from tests.executors.profiles import build_profile
 
 PAGE = Path(__file__).parents[2] / "docs/doctor.md"
@@ -120,6 +125,9 @@ def test_a_pull_secret_is_wrong_only_where_its_registry_wants_a_login(kubeconfig
     assert list(weigh(login, [])) == [login]
 
 
+LOST = {"type": "Active", "status": "False", "reason": "ClusterQueueDoesNotExist"}
+
+
 def queue(name: str, **status: object) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"clusterQueue": "all"}, "status": status}
 
@@ -137,7 +145,7 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubernetes: {queue: research-user-queue} in deployer.yaml"
     ]
     assert said("research-queue", queue("research-user-queue")) == [
-        "error: is missing; there is research-user-queue | "
+        "error: is not in namespace research; there is research-user-queue | "
         "kubernetes: {queue: research-user-queue} in deployer.yaml"
     ]
     assert said("gpus", queue("gpus", conditions=[stopped])) == [
@@ -145,10 +153,50 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubectl describe localqueue gpus -n research --context c"
     ]
     assert said("gpus", queue("gpus", conditions=[lost])) == [
-        "error: leads to ClusterQueue all, which is missing | kubectl get localqueues -n research "
-        "--context c, and kubernetes: {queue: NAME} in deployer.yaml"
+        "error: leads to ClusterQueue all, which is missing | "
+        "ask an administrator for ClusterQueue all"
+    ]
+    assert said("gpus", queue("gpus", conditions=[lost]), queue("cpus")) == [
+        "error: leads to ClusterQueue all, which is missing | "
+        "kubernetes: {queue: cpus} in deployer.yaml"
     ]
     assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["ok: takes Jobs; 2 wait in it | "]
+
+
+@pytest.mark.parametrize("priority", [None, "urgent"])
+@pytest.mark.parametrize(
+    "queues",
+    [
+        (),
+        (queue("research-user-queue"),),
+        (queue("cpus"), queue("gpu")),
+        (queue("zzz"),),
+        (queue("gpus", conditions=[LOST]),),
+        (queue("gpus", conditions=[LOST]), queue("gpu")),
+    ],
+    ids=lambda queues: ",".join(one["metadata"]["name"] for one in queues) or "none",
+)
+def test_the_doctor_says_of_a_queue_what_a_waiting_agent_says(
+    kubeconfig: Path, queues: tuple[dict[str, Any], ...], priority: str | None
+) -> None:
+    section: dict[str, Any] = {"queue": "gpus", "queue_priority": priority}
+    case = build_case(kubeconfig, **section)
+    [found] = judge_queues(case, queues)
+    by_name = {one["metadata"]["name"]: one for one in queues}
+    job = {"metadata": {"labels": {QUEUE_PRIORITY_LABEL: priority} if priority else {}}}
+    waited_for = Queue("gpus", by_name.get("gpus"), names=tuple(by_name))
+    reason = explain_queue(job, waited_for, "research")
+    assert f"{found.subject} {found.message}" == reason.sentence
+    assert (found.is_error, found.fix) == (reason.hopeless, reason.remedy)
+    if found.fix.endswith(EDIT):
+        edited = follow(found.fix, section)
+        assert edited.queue in (by_name.keys() - {"gpus"} or {None})
+        assert edited.queue_priority == (priority if edited.queue else None)
+
+
+def test_the_queue_that_the_doctor_proposes_is_accepted(kubeconfig: Path) -> None:
+    [found] = judge_queues(build_case(kubeconfig), [queue("gpus"), queue("cpus")])
+    assert follow(found.fix, {}).queue == "cpus"
 
 
 def quota(hard: str, used: str = "0", resource: str = "requests.nvidia.com/gpu") -> dict[str, Any]:

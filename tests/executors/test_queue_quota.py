@@ -9,6 +9,7 @@ import pytest
 
 from deployer.executors.kubernetes.examination.queue_quota import Quotas, judge_quotas
 from deployer.findings import Severity
+from tests.executors.edits import follow
 from tests.executors.test_examination import build_case, kubeconfig
 
 __all__ = ["kubeconfig"]
@@ -16,13 +17,15 @@ PRODUCT = "nvidia.com/gpu.product"
 ENOUGH = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": "8"}
 
 
-def build_quotas(amounts: dict[str, str], product: str = "", **more: object) -> Quotas:
+def build_quotas(
+    amounts: dict[str, str], product: str = "", key: str = PRODUCT, **more: object
+) -> Quotas:
     resources = [{"name": name, "nominalQuota": amount} for name, amount in amounts.items()]
     group = {
         "coveredResources": list(amounts),
         "flavors": [{"name": "a100", "resources": resources}],
     }
-    labels = {PRODUCT: product} if product else {}
+    labels = {key: product} if product else {}
     flavor = {"metadata": {"name": "a100"}, "spec": {"nodeLabels": labels}}
     return Quotas({"spec": {"resourceGroups": [group], **more}}, {"a100": flavor})
 
@@ -78,3 +81,34 @@ def test_nodes_that_no_flavor_has_are_told(kubeconfig: Path) -> None:
             "kubernetes: {gpu: {product: A100}} in deployer.yaml",
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "most"), [("cpu", "100m"), ("memory", "1Gi"), ("nvidia.com/gpu", "2")]
+)
+def test_asking_for_what_there_is_in_all_is_an_edit_that_is_accepted(
+    kubeconfig: Path, resource: str, most: str
+) -> None:
+    [(_, _, fix)] = judge(kubeconfig, build_quotas({**ENOUGH, resource: most}))
+    edited = follow(fix, {"queue": "q", "queue_priority": "urgent"})
+    assert (edited.queue, edited.queue_priority) == ("q", "urgent")
+
+
+def test_what_only_a_template_asks_for_has_no_edit(kubeconfig: Path) -> None:
+    case = build_case(kubeconfig)
+    assert case.job
+    container = case.job["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"]["ephemeral-storage"] = "20Gi"
+    quotas = build_quotas({**ENOUGH, "ephemeral-storage": "10Gi"})
+    [found] = judge_quotas(case, {"metadata": {"name": "q"}}, quotas)
+    assert found.fix == "ask for at most 10Gi ephemeral-storage"
+
+
+def test_the_nodes_of_a_flavor_are_an_edit_that_is_accepted(kubeconfig: Path) -> None:
+    """Values of labels are text, also where YAML would read something else."""
+    case = build_case(kubeconfig, node_selector={"spot": "false"})
+    assert case.pod
+    case.pod["spec"]["nodeSelector"] = {"spot": "false"}
+    quotas = build_quotas(ENOUGH, "true", key="spot")
+    [found] = judge_quotas(case, {"metadata": {"name": "q"}}, quotas)
+    assert follow(found.fix, {"queue": "q"}).node_selector == {"spot": "true"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployer.executors.reason import Cause
-from deployer.findings import Severity
+from deployer.findings import Finding, Severity
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
@@ -23,6 +23,7 @@ from tests.cluster.control_plane.kueue import build_queues, start_kueue
 from tests.cluster.doctor.doctor_bench import Bench, build
 from tests.cluster.shell import Shell, enter_shell
 from tests.cluster.tenants import make_tenant
+from tests.docs.pending_table import is_listed
 
 pytestmark = pytest.mark.full
 ONPREM = Path(__file__).parents[3] / "infra/onprem"
@@ -87,6 +88,17 @@ def stop(bed: Bed, policy: str) -> None:
     patch = ("--type=merge", "-p", json.dumps({"spec": {"stopPolicy": policy}}))
     queue = f"{bed.namespace}-user-queue"
     bed.cluster.kubectl("patch", "localqueue", queue, "-n", bed.namespace, *patch)
+
+
+def change_cluster_queue(bed: Bed, **changes: object) -> None:
+    """Change the ClusterQueue behind the namespace's queue."""
+    patch = ("--type=merge", "-p", json.dumps({"spec": changes}))
+    bed.cluster.kubectl("patch", "clusterqueue", bed.namespace, *patch)
+
+
+def build_groups(flavor: str) -> object:
+    """Return the resources of a ClusterQueue as this flavor has them."""
+    return build_queues(flavor, QUOTA)[1]["spec"]["resourceGroups"]
 
 
 def get_jobs(bed: Bed) -> list[dict[str, Any]]:
@@ -199,7 +211,11 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
         assert bench.list_wrong() == {}
 
     make_priority(bed)
-    check("queue", f"is missing; there is {queue}", queue="user-queue")
+    missing = f"is not in namespace {bed.namespace}"
+    check("queue", f"{missing}; there is {queue}", queue="user-queue")
+    # Nothing is similar, and a priority counts in a queue alone.
+    far = {"queue": "zzz", "queue_priority": bed.namespace}
+    check("queue", f"{missing}; there is {queue}", **far)
     check("queue-quota", "has no nvidia.com/gpu at all", gpu=1)
     bound = f"has 1 cpu of {bed.namespace} in all, and an agent asks for 1500m"
     check("queue-quota", bound, cpu="1500m")
@@ -214,6 +230,8 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
     bench.write(build(bed.namespace, queue=f"{bed.namespace}-lost"))
     leads = "leads to ClusterQueue nowhere, which is missing"
     bed.wait_for(lambda: leads in str(bench.list_wrong().get("queue")), leads)
+    bench.paste(bench.list_wrong()["queue"].fix)
+    assert bench.list_wrong() == {}
 
     tenant = Bench(kueue, bed.folder, shell.environment)
     tenant.write(build(bed.namespace, queue=queue, gpu=1, queue_priority=bed.namespace))
@@ -229,6 +247,43 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
         return said == (Severity.UNKNOWN, "admits nothing: LocalQueue is stopped")
 
     bed.wait_for(is_held, "a queue that is held")
+
+
+def test_a_queue_that_is_missing_is_told_by_the_doctor_as_by_a_waiting_agent(bed: Bed) -> None:
+    """Where a queue is, it is the edit; where none is, agents leave it with their priority."""
+    queue = f"{bed.namespace}-user-queue"
+    make_priority(bed)
+    missing = {"queue": "nope", "queue_priority": bed.namespace}
+    agents = bed.with_section(**section(bed) | missing)
+    path = agents.create_sweep([0.1])
+    agents.start(path, 1)
+    shell = open_shell(bed)
+    tenant = Bench(bed.cluster, bed.folder, shell.environment)
+
+    def check(fix: str) -> None:
+        said = f"queue nope is not in namespace {bed.namespace}"
+        tenant.write(build(bed.namespace, **missing))
+
+        def is_told() -> bool:
+            [agent] = agents.executor.list_agents(str(path))
+            return agent.pending is not None and agent.pending.fix == fix
+
+        bed.wait_for(is_told, fix)
+        [agent] = agents.executor.list_agents(str(path))
+        assert agent.pending
+        assert agent.pending.message.startswith(said)
+        assert (agent.pending.code, agent.pending.transient) == (Cause.QUEUE_MISSING, False)
+        assert is_listed(agent.pending)
+        wrong = tenant.list_wrong()["queue"]
+        assert f"{wrong.subject} {wrong.message}" == agent.pending.message
+        assert wrong.fix == fix
+        tenant.paste(fix)
+        assert "queue" not in tenant.list_wrong()
+
+    check(f"kubernetes: {{queue: {queue}}} in deployer.yaml")
+    bed.cluster.kubectl("delete", "localqueue", queue, "-n", bed.namespace)
+    check("kubernetes: {queue: null, queue_priority: null} in deployer.yaml")
+    end_agents(agents.executor, str(path))
 
 
 @pytest.mark.parametrize(
@@ -255,6 +310,54 @@ def test_what_never_passes_is_told(
     bed.wait_for(is_told, said)
     [reason] = list_reasons(bed, path)
     assert said in reason
+    end_agents(bed.executor, str(path))
+
+
+@pytest.mark.parametrize(
+    ("broken", "cause", "said"),
+    [
+        (
+            {"namespaceSelector": {"matchLabels": {"team": "other"}}},
+            Cause.QUEUED,
+            "does not admit it: workload namespace doesn't match ClusterQueue selector",
+        ),
+        (
+            {"stopPolicy": "Hold"},
+            Cause.QUEUE_STOPPED,
+            "admits nothing: its ClusterQueue {} is not active",
+        ),
+        (
+            {"resourceGroups": build_groups("no-such-flavor")},
+            Cause.QUEUE_STOPPED,
+            "admits nothing: its ClusterQueue {} is not active",
+        ),
+    ],
+    ids=["namespace", "stopped", "flavor"],
+)
+def test_what_an_administrator_mends_is_told_and_not_known_to_pass(
+    bed: Bed, broken: dict[str, Any], cause: Cause, said: str
+) -> None:
+    said = f"queue {bed.namespace}-user-queue {said.format(bed.namespace)}"
+    change_cluster_queue(bed, **broken)
+    path = bed.create_sweep([0.1])
+    bed.start(path, 1)
+
+    def find() -> Finding | None:
+        [agent] = bed.executor.list_agents(str(path))
+        return agent.pending
+
+    bed.wait_for(lambda: (found := find()) and found.message == said, said)
+    found = find()
+    assert found
+    assert (found.code, found.transient) == (cause, None)
+    assert is_listed(found)
+    change_cluster_queue(
+        bed,
+        namespaceSelector={"matchLabels": {"team": None}},
+        stopPolicy="None",
+        resourceGroups=build_groups(bed.namespace),
+    )
+    bed.wait_for(lambda: bed.results(path).coverage.finished == 1, "the run")
     end_agents(bed.executor, str(path))
 
 

@@ -11,8 +11,11 @@ from typing import Any
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.queue_quota import Quotas, judge_quotas
-from deployer.executors.kubernetes.waiting.placement import find_nearest
-from deployer.executors.kubernetes.waiting.queue_admission import explain_priority, explain_stop
+from deployer.executors.kubernetes.waiting.queue_admission import (
+    explain_missing,
+    explain_priority,
+    explain_stop,
+)
 from deployer.executors.kubernetes.waiting.queues import PRIORITY, build_kind
 from deployer.executors.reason import edit
 from deployer.findings import Finding, right, unknown, wrong
@@ -66,12 +69,10 @@ def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
     subject = f"queue {name}"
     found = next((one for one in queues if one["metadata"]["name"] == name), None)
     if found is None:
-        there = f"; there is {', '.join(names)}" if names else ""
-        near = find_nearest(name, names) or "null"
-        said = f"is missing{there}"
-        yield wrong("queue", subject, said, edit("kubernetes", f"queue: {near}"))
+        missing = explain_missing(name, names, case.namespace, case.section.queue_priority)
+        yield wrong("queue", subject, missing.sentence, missing.remedy)
         return
-    if stop := explain_stop(name, found, case.where):
+    if stop := explain_stop(name, found, names, case.where):
         build = wrong if stop.hopeless else unknown
         yield build("queue", subject, stop.sentence, stop.remedy)
         return

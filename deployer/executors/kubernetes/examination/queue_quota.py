@@ -5,13 +5,17 @@ A tenant sees its LocalQueue alone, which names the resources that are counted a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.quota import ENOUGH, count_usage
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
+from deployer.executors.kubernetes.waiting.queue_admission import advise_amount
 from deployer.executors.reason import edit
 from deployer.findings import Finding, unknown, wrong
 from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
@@ -91,13 +95,7 @@ def _judge_amounts(
         if found and amount > (most := max(found))[0] * (1 + ENOUGH):
             said = f"has {rewrite_quantity(most[1])} {name} of {most[2]} in all"
             said = f"{said}, and {case.one} asks for {format_quantity(amount)}"
-            yield wrong(CODE, subject, said, _mend(name, most[1]))
-
-
-def _mend(name: str, most: str) -> str:
-    if name in ("cpu", "memory"):
-        return edit("kubernetes", f'{name}: "{most}"')
-    return edit("kubernetes", f"gpu: {{count: {most}}}" if is_gpu_resource(name) else "queue: NAME")
+            yield wrong(CODE, subject, said, advise_amount(name, most[1]))
 
 
 def _judge_nodes(
@@ -127,5 +125,6 @@ def _choose_nodes(case: Case, labels: Mapping[str, str]) -> str:
     gpu = case.section.gpu
     if gpu and gpu.product and gpu.product_label in labels:
         return edit("kubernetes", f"gpu: {{product: {labels[gpu.product_label]}}}")
-    pairs = ", ".join(f"{key}: {value}" for key, value in labels.items())
-    return edit("kubernetes", f"node_selector: {{{pairs}}}")
+    # Labels are text, such as 'true', which YAML must not read as something else.
+    pairs = yaml.safe_dump(dict(labels), default_flow_style=True, width=math.inf, sort_keys=False)
+    return edit("kubernetes", f"node_selector: {pairs.strip()}")

@@ -41,14 +41,15 @@ class Nodes:
 class Queue:
     """A queue of Kueue: its LocalQueue, None if there is none, and the namespace's Workloads.
 
-    Where they may not be read, `known` is false. `priorities` are the names of Kueue's priority
-    classes, None where they may not be read.
+    Where they may not be read, `known` is false. `names` are those of the namespace's LocalQueues,
+    `priorities` those of Kueue's priority classes, None where they may not be read.
     """
 
     name: str
     local_queue: Manifest | None = None
     workloads: tuple[Manifest, ...] = ()
     known: bool = True
+    names: tuple[str, ...] = ()
     priorities: frozenset[str] | None = None
 
     def find_workload(self, job: Manifest) -> Manifest | None:

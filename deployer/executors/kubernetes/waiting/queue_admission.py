@@ -1,7 +1,7 @@
 """Why a Job is not let in: it is suspended, by Kueue or by somebody; pure.
 
 Kueue tells in a condition's message alone whether a quota is used up or too small: the wording is
-that of its pkg/scheduler/flavorassigner (0.15 to 0.19).
+that of its pkg/scheduler/flavorassigner/flavorassigner.go (0.9 to 0.19).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.waiting.facts import Facts, Queue
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.reason import Cause, Passes, Reason, edit
@@ -20,11 +21,32 @@ from deployer.kube.objects import find_condition
 Manifest = Mapping[str, Any]
 NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 TOO_SMALL = re.compile(
-    r"insufficient quota for (\S+) in flavor (\S+), .*maximum capacity \((\S+)\)"
+    # Until 0.14 the amount that is asked for stands before the maximum: (5 > 4).
+    r"insufficient quota for (\S+) in flavor (\S+), .*?maximum capacity \((?:\S+ > )?(\S+)\)"
 )
 NOT_OFFERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
 PRIORITIES = "workloadpriorityclasses"
 NO_FLAVOR = re.compile(r"flavor (\S+) doesn't match node affinity")
+# All that such a message has to say where no waiting helps; of several flavors each has its words.
+NEVER = re.compile(
+    "|".join(
+        (
+            r"couldn't assign flavors to pod set \S+: ",
+            r"untolerated taint \{.*?\} in flavor [^\s,;]+",
+            *(one.pattern for one in (TOO_SMALL, NOT_OFFERED, NO_FLAVOR)),
+        )
+    )
+)
+# What else passes, by its pkg/scheduler/scheduler.go and, the last one, by its
+# pkg/controller/core/workload_controller.go (0.9 to 0.19).
+PASSING = (
+    "Pending the preemption of ",
+    "overlapping preemption targets with another workload",
+    "no longer fits after processing another workload",
+    "preemption calculations were invalidated by another workload",
+    "waiting for all admitted workloads to be in PodsReady condition",
+    "Workload is pending evaluation in the scheduling queue",
+)
 
 
 def is_suspended(job: Manifest) -> bool:
@@ -47,15 +69,14 @@ def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Reason:
     look = f"kubectl describe localqueue {queue.name} -n {namespace}"
     if not queue.known:
         return Reason(Cause.QUEUED, f"it waits in queue {queue.name}", Passes.UNKNOWN, look)
+    priority = (job["metadata"].get("labels") or {}).get(QUEUE_PRIORITY_LABEL)
     if queue.local_queue is None:
-        said = f"queue {queue.name} is not in namespace {namespace}"
-        mend = f"kubectl get localqueues -n {namespace}, and {edit('kubernetes', 'queue: NAME')}"
-        return Reason(Cause.QUEUE_MISSING, said, Passes.NEVER, mend)
-    if stop := explain_stop(queue.name, queue.local_queue, f"-n {namespace}"):
+        missing = explain_missing(queue.name, queue.names, namespace, priority)
+        return replace(missing, sentence=f"queue {queue.name} {missing.sentence}")
+    if stop := explain_stop(queue.name, queue.local_queue, queue.names, f"-n {namespace}"):
         return replace(stop, sentence=f"queue {queue.name} {stop.sentence}")
     workload = queue.find_workload(job)
     if workload is None:
-        priority = (job["metadata"].get("labels") or {}).get(QUEUE_PRIORITY_LABEL)
         if priority and queue.priorities is not None and priority not in queue.priorities:
             return explain_priority(priority, queue.priorities)
         if priority and queue.priorities is None:
@@ -65,11 +86,27 @@ def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Reason:
     return _explain_workload(workload, queue, namespace)
 
 
-def explain_stop(name: str, local_queue: Manifest, where: str) -> Reason | None:
+def explain_missing(
+    name: str, there: Collection[str], namespace: str, priority: str | None
+) -> Reason:
+    """Return that a LocalQueue is missing; the sentence goes on after its name.
+
+    `there` are the namespace's LocalQueues: only without any is leaving the queue advised.
+    """
+    own = f"; there is {', '.join(sorted(there))}" if there else ""
+    # A priority counts in a queue alone: a file with one and no queue is refused.
+    none = "queue: null, queue_priority: null" if priority else "queue: null"
+    mend = edit("kubernetes", f"queue: {_choose_queue(name, there)}" if there else none)
+    return Reason(Cause.QUEUE_MISSING, f"is not in namespace {namespace}{own}", Passes.NEVER, mend)
+
+
+def explain_stop(
+    name: str, local_queue: Manifest, there: Collection[str], where: str
+) -> Reason | None:
     """Return why a LocalQueue admits nothing; the sentence goes on after its name.
 
     Who stops a queue starts it again, some day; a ClusterQueue that is missing is nobody's plan.
-    `where` is kubectl's flags.
+    `there` are the namespace's LocalQueues, `where` is kubectl's flags.
     """
     inactive = find_condition(local_queue, "Active", "False")
     if inactive is None:
@@ -77,7 +114,10 @@ def explain_stop(name: str, local_queue: Manifest, where: str) -> Reason | None:
     behind = (local_queue.get("spec") or {}).get("clusterQueue")
     if inactive.get("reason") == "ClusterQueueDoesNotExist":
         said = f"leads to ClusterQueue {behind}, which is missing"
-        mend = f"kubectl get localqueues {where}, and {edit('kubernetes', 'queue: NAME')}"
+        others = set(there) - {name}
+        mend = f"ask an administrator for ClusterQueue {behind}"
+        if others:
+            mend = edit("kubernetes", f"queue: {_choose_queue(name, others)}")
         return Reason(Cause.QUEUE_MISSING, said, Passes.NEVER, mend)
     why = inactive.get("message") or "it is stopped"
     if inactive.get("reason") == "ClusterQueueIsInactive":
@@ -95,6 +135,20 @@ def explain_priority(name: str, there: Collection[str]) -> Reason:
     return Reason(Cause.PRIORITY_CLASS, said, Passes.NEVER, mend)
 
 
+def advise_amount(resource: str, most: str) -> str:
+    """Return the remedy that asks for no more of a resource than a queue has."""
+    if resource in ("cpu", "memory"):
+        return edit("kubernetes", f'{resource}: "{most}"')
+    if is_gpu_resource(resource):
+        return edit("kubernetes", f"gpu: {{count: {most}}}")
+    return f"ask for at most {most} {resource}"
+
+
+def _choose_queue(name: str, there: Collection[str]) -> str:
+    """Return the LocalQueue to use instead of another: the most similar, or else any."""
+    return find_nearest(name, there) or min(there)
+
+
 def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Reason:
     name = workload["metadata"]["name"]
     look = f"kubectl describe workload {name} -n {namespace}"
@@ -104,7 +158,8 @@ def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Reaso
         return Reason(Cause.QUEUE_STOPPED, "Kueue has given it up", Passes.NEVER, mend)
     waiting = find_condition(workload, "QuotaReserved", "False") or {}
     message = waiting.get("message") or ""
-    if not NEEDED.search(message) and (never := _explain_never(message, queue.name)):
+    passing = _is_passing(message, workload)
+    if not passing and (never := _explain_never(message, queue.name)):
         return never
     if find_condition(workload, "QuotaReserved"):
         checks = [
@@ -114,19 +169,34 @@ def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Reaso
         ]
         said = f"queue {queue.name} has room for it; it waits for {', '.join(checks) or 'its pod'}"
         return Reason(Cause.QUEUED, said, Passes.WITH_TIME, look if checks else "")
+    if not passing:
+        said = f"queue {queue.name} does not admit it: {message}"
+        return Reason(Cause.QUEUED, said, Passes.UNKNOWN, look)
     said = f"it is {_say_place(workload, queue)} in queue {queue.name}"
     said = "; ".join(filter(None, (said, _say_eviction(workload), _say_need(waiting))))
     return Reason(Cause.QUEUED, said, Passes.WITH_TIME)
 
 
+def _is_passing(message: str, workload: Manifest) -> bool:
+    """Return True if it is known that what keeps a Workload waiting goes away by itself."""
+    if not message or NEEDED.search(message) or any(one in message for one in PASSING):
+        return True
+    # Once a Workload is evicted, Kueue repeats there why (pkg/controller/jobframework).
+    evicted = find_condition(workload, "Evicted") or {}
+    return bool(_say_eviction(workload)) and message == evicted.get("message")
+
+
 def _explain_never(message: str, name: str) -> Reason | None:
-    """Return what no waiting mends: the queue has not what the Job asks for, or not as much."""
+    """Return what no waiting mends: the queue has not what the Job asks for, or not as much.
+
+    With a flavor of which it says something else the Job may yet be admitted.
+    """
+    if NEVER.sub("", message).strip(" ,;"):
+        return None
     if found := TOO_SMALL.search(message):
         resource, flavor, most = found.groups()
         said = f"queue {name} has {most} {resource} of {flavor} in all, and it asks for more"
-        key = resource if resource in ("cpu", "memory") else "gpu"
-        mend = f"ask for at most {most}: {edit('kubernetes', f'{key}: {most}')}"
-        return Reason(Cause.QUEUE_QUOTA, said, Passes.NEVER, mend)
+        return Reason(Cause.QUEUE_QUOTA, said, Passes.NEVER, advise_amount(resource, most))
     if found := NOT_OFFERED.search(message):
         said = f"queue {name} has no {found.group(1)} at all"
         mend = f"{edit('kubernetes', 'gpu: {resource: NAME}')}, or another queue"

@@ -37,9 +37,15 @@ class Queues:
         self._look()
         if self._queues is None or self._workloads is None:
             return Queue(name, known=False)
-        found = (one for one in self._queues if one["metadata"]["name"] == name)
+        queues = {one["metadata"]["name"]: one for one in self._queues}
         priorities = self._name_priorities() if labels.get(QUEUE_PRIORITY_LABEL) else None
-        return Queue(name, next(found, None), tuple(self._workloads), priorities=priorities)
+        return Queue(
+            name,
+            queues.get(name),
+            tuple(self._workloads),
+            names=tuple(queues),
+            priorities=priorities,
+        )
 
     def _name_priorities(self) -> frozenset[str] | None:
         """Return the names of Kueue's priority classes, which belong to no namespace."""
