@@ -5,10 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deployer.executors.checks import Check, run_checks
-from deployer.executors.logs import LogPart, read_logs
 from deployer.executors.memory import Memory
 from deployer.model import Agent, AgentPlan, Plan
 
@@ -59,16 +57,8 @@ class Executor(ABC):
         """
 
     @abstractmethod
-    def read_log(self, name: str, since: Any, last: bool) -> LogPart:
-        """Return what an agent printed after the part that had the mark `since`, or None for all.
-
-        A line without its end is left for the next part, unless the agent has ended or this is the
-        `last` part. An agent that is gone has ended.
-        """
-
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
-        return read_logs(self.read_log, names, follow)
 
     def dismiss(self, names: Sequence[str]) -> None:
         """Mark agents as dismissed, so that no watcher starts them again once they have ended.

@@ -1,64 +1,84 @@
-"""A pod's log, read part by part."""
+"""Pods' logs, live and across cut connections."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from deployer.errors import KubeError
 from deployer.kube.client import Kube
-from deployer.kube.failures import AGAIN, CATCHABLE
-from deployer.transience import NO_ANSWER
+from deployer.kube.failures import CATCHABLE
+from deployer.kube.kinds import POD
 
-TO_THE_SECOND = len("2026-01-01T00:00:00")
+RECONNECT_SECONDS = 1.0
 
 
-class PodLog(NamedTuple):
-    """New lines of a pod's log. The next answer begins with those `seen`, with their time stamps.
+class LogLine(NamedTuple):
+    """One line and the node's time stamp (RFC 3339, nanoseconds), by which lines are told apart."""
 
-    `cut`: the connection broke off before the end of the answer.
+    time: str
+    text: str
+
+
+def read_log(kube: Kube, pod: str, since: str = "") -> Iterator[LogLine]:
+    """Yield the lines of a pod's log that are newer than `since`.
+
+    Raises KubeError: 404 for a pod that is gone, 400 for one that has not started.
     """
-
-    lines: Sequence[str]
-    seen: Sequence[bytes]
-    cut: bool = False
+    yield from _stream(kube, pod, since, follow=False)
 
 
-def read_log(kube: Kube, pod: str, seen: Sequence[bytes] = (), last: bool = False) -> PodLog:
-    """Return a pod's lines after the part whose `seen` this is.
+def follow_log(
+    kube: Kube, pod: str, since: str = "", goes_on: Callable[[], bool] = lambda: True
+) -> Iterator[LogLine]:
+    """Yield a pod's lines as they come, until its container has ended or `goes_on` says no.
 
-    With `last` also a last line without its end. Raises KubeError: 404 for a pod that is gone, 400
-    for one that has not started.
+    A cut connection is made anew where it was cut; a pod that is gone ends the log.
     """
-    query = {"timestamps": "true"}
-    if seen:
-        query["sinceTime"] = seen[-1].partition(b" ")[0].decode(errors="replace")
-    answer, cut = bytearray(), False
+    while goes_on():
+        try:
+            # Asked before reading: what a container wrote until its end is then all there.
+            ended = _has_ended(kube, pod)
+            for line in _stream(kube, pod, since, follow=not ended):
+                since = line.time
+                yield line
+            if ended:
+                return
+        except KubeError as error:
+            if error.status == 404:
+                return
+            if not error.passing and error.status != 400:
+                raise
+        time.sleep(RECONNECT_SECONDS)
+
+
+def _stream(kube: Kube, pod: str, since: str, follow: bool) -> Iterator[LogLine]:
+    query = {"timestamps": "true", "follow": "true" if follow else "false"}
+    if since:
+        query["sinceTime"] = since
     response = kube.open_log(pod, query)
+    rest = b""
     try:
         for chunk in response.stream(amt=1 << 16):
-            answer += chunk
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for raw in lines if (line := _parse(raw)).time > since)
     except CATCHABLE:
-        cut = True
+        if not follow:
+            raise
+        return  # a line that was cut off comes again
     finally:
         response.close()
         response.release_conn()
-    *lines, rest = bytes(answer).split(b"\n")
-    if rest and last and not cut:
-        lines.append(rest)
-    # The server takes whole seconds, so that lines come again. Time stamps alone do not tell which:
-    # several may be equal, and those of stdout and stderr are not always in order.
-    known, new = Counter(seen), []
-    for line in lines:
-        if known[line]:
-            known[line] -= 1
-        else:
-            new.append(line)
-    if cut and not new:
-        raise KubeError(f"the log of pod {pod} was cut off", AGAIN, status=NO_ANSWER)
-    if new:
-        second = lines[-1][:TO_THE_SECOND]
-        seen = [line for line in lines if line[:TO_THE_SECOND] >= second]
-    texts = [line.partition(b" ")[2].decode(errors="replace").rstrip("\r") for line in new]
-    return PodLog(texts, seen, cut)
+    if rest and (last := _parse(rest)).time > since:
+        yield last
+
+
+def _parse(raw: bytes) -> LogLine:
+    time_stamp, _, text = raw.decode(errors="replace").rstrip("\r").partition(" ")
+    return LogLine(time_stamp, text)
+
+
+def _has_ended(kube: Kube, pod: str) -> bool:
+    found = kube.get(POD, pod)
+    return found is None or found["status"].get("phase") in ("Succeeded", "Failed")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from deployer.config.redaction import find_hidden, redact_text
-from deployer.errors import WandbError
+from deployer.errors import AgentError, WandbError
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
 from deployer.sweeps.endings import keep_own_lines
@@ -43,7 +43,10 @@ def _read_tail(
     if any(line.strip() for line in tail) or executor is None:
         return tail
     names = [agent.name for agent in executor.list_agents(str(path))]
-    lines = [line for _, line in executor.log_lines(names, follow=False)]
+    try:
+        lines = [line for _, line in executor.log_lines(names, follow=False)]
+    except AgentError:
+        return tail
     return find_run_output(lines, run_id)[-limit:]
 
 

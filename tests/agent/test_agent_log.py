@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from deployer.agent.runs.agent_log import LONGEST_LINE_BYTES, LogReader, newest_run
 from deployer.executors.local.agent_folder import AgentFolder, Spec
-from deployer.executors.logs import LogPart, read_logs
+from deployer.executors.local.logs import follow_lines
 
 
 def test_lines_come_once_they_are_complete_and_what_was_there_before_is_not_read(
@@ -62,11 +61,7 @@ def test_the_newest_parameter_file_names_the_run(tmp_path: Path) -> None:
 def test_a_log_that_ends_without_a_line_end_is_shown_to_its_last_word(tmp_path: Path) -> None:
     spec = Spec("s-1", "me/proj/s", "http://127.0.0.1:1", "/", (), {}, 1.0, time.time())
     folder = AgentFolder(tmp_path, spec)
-
-    def read_log(_name: str, since: Any, last: bool) -> LogPart:
-        return folder.read_log(since or 0, last)
-
-    assert list(read_logs(read_log, ["s-1"], follow=True)) == []
+    assert list(follow_lines([folder], follow=True)) == []
     folder.log_path.write_bytes(b"one\r\ntwo\nKilled")
     expected = [("s-1", "one"), ("s-1", "two"), ("s-1", "Killed")]
-    assert list(read_logs(read_log, ["s-1"], follow=True)) == expected
+    assert list(follow_lines([folder], follow=True)) == expected

@@ -7,14 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from deployer import api
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
-from deployer.executors.logs import LogPart
 from deployer.executors.registry import list_names, register, unregister
 from deployer.executors.target import Target
 from deployer.model import Agent, Plan
@@ -62,8 +60,8 @@ class Toy(Executor):
         STARTED.clear()
         return True
 
-    def read_log(self, name: str, since: Any, last: bool) -> LogPart:
-        return LogPart((), ended=True)
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        yield from ()
 
 
 @pytest.fixture

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.executors.kubernetes.agents.agent_logs import read_agent_log
-from deployer.executors.kubernetes.agents.agent_objects import AgentObjects
-from deployer.executors.logs import LogPart, read_logs
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
 from tests.cluster.cluster import IMAGE
@@ -77,14 +73,3 @@ def list_running(kube: Kube, selector: str) -> list[Mapping[str, Any]]:
     """Return the pods of a selector that run."""
     pods = kube.list_objects(POD, selector)
     return [pod for pod in pods if pod["status"].get("phase") == "Running"]
-
-
-def follow_pod(kube: Kube, pod: str) -> Iterator[str]:
-    """Yield the lines of a pod as those of an agent, until it has ended."""
-
-    def read_log(name: str, since: Any, last: bool) -> LogPart:
-        found = kube.get(POD, name)
-        objects = AgentObjects(name, None, (found,)) if found else None
-        return read_agent_log(kube, objects, since, last, time.sleep)
-
-    return (line for _, line in read_logs(read_log, [pod], follow=True))

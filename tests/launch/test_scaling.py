@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from deployer.errors import ConfigError, DeployerError, KubeError, Refusals
 from deployer.executors.base import Executor
-from deployer.executors.logs import LogPart
 from deployer.launch.agents.scaling import end_agents, end_willing_agents
 from deployer.model import Agent, Plan
 
@@ -41,8 +39,8 @@ class Strict(Executor):
         self.forgotten.append(sweep_path)
         raise KubeError("cannot delete Secret keys", "ask for that", status=403)
 
-    def read_log(self, name: str, since: Any, last: bool) -> LogPart:
-        return LogPart((), ended=True)
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        yield from ()
 
 
 def test_what_is_refused_is_raised_once_the_rest_is_done() -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import AgentError, KubeError, collect_refusals
 from deployer.executors.base import Belongings, Executor
 from deployer.executors.checks import Check
-from deployer.executors.kubernetes.agents.agent_logs import read_agent_log
+from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,
     annotations_of,
@@ -48,7 +47,6 @@ from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
-from deployer.executors.logs import LogPart
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
@@ -56,7 +54,7 @@ from deployer.kube.names import build_selector, is_ours, stamp_owner
 from deployer.model import Agent, AgentPlan, Plan
 
 AGENT = "agent"
-LOOK_LIFE_SECONDS = 1.0  # many logs are read after one look at the cluster
+LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
 
 class KubernetesExecutor(Executor):
@@ -216,9 +214,9 @@ class KubernetesExecutor(Executor):
         """Return what other owners have of sweeps in the namespace."""
         return list_belongings(self.kube, sweep_path)
 
-    def read_log(self, name: str, since: Any, last: bool) -> LogPart:
-        """Return the next part of an agent's log."""
-        return read_agent_log(self.kube, self._look_for_one(name), since, last, self._sleep)
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
+        return follow_agents(self.kube, names, follow, self._look_for_one)
 
     def heal(self) -> Sequence[str]:
         """Do what only a watcher can: free agents of lost nodes, see that drained ones leave.

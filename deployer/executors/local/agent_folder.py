@@ -21,10 +21,8 @@ from deployer.agent.host.processes import Process, list_marked
 from deployer.agent.host.status import Status, is_locked, load_status
 from deployer.agent.settings import Settings
 from deployer.backend.server.health import disk_is_full
-from deployer.executors.logs import LogPart
 from deployer.model import Agent, AgentState, Ending
 
-LOG_PART_BYTES = 1 << 20
 # Of an agent that goes on, that came to its end, or that was asked to leave.
 GOOD_CODES = (None, FINISHED, STOPPED)
 # By why a supervisor is gone; one that was stopping was killed before it could say its end.
@@ -96,23 +94,6 @@ class AgentFolder:
     def processes(self) -> list[Process]:
         """Return every process of this agent, supervised or left over."""
         return list_marked(str(self.path))
-
-    def read_log(self, since: int, last: bool) -> LogPart:
-        """Return the lines after the first `since` bytes, and a line without its end as `last`."""
-        # Asked before reading: what an agent wrote until its end is then all there.
-        ended = not self.is_alive()
-        try:
-            with self.log_path.open("rb") as file:
-                file.seek(since)
-                lines = file.readlines(LOG_PART_BYTES)
-        except FileNotFoundError:
-            lines = []
-        if lines and not lines[-1].endswith(b"\n") and not (ended or last):
-            lines.pop()
-        size = sum(map(len, lines))
-        more = size >= LOG_PART_BYTES
-        texts = [line.decode(errors="replace").rstrip("\r\n") for line in lines]
-        return LogPart(texts, since + size, more, ended and not more)
 
     def save_spec(self) -> None:
         """Write down what is asked for, and forget how the agent's last life ended."""

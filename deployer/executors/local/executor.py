@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
@@ -22,10 +21,10 @@ from deployer.errors import AgentError
 from deployer.executors.base import Executor
 from deployer.executors.checks import Check
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
+from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.memory import read_gpu_memory, read_memory
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
-from deployer.executors.logs import LogPart
 from deployer.executors.memory import Memory
 from deployer.model import Agent, AgentPlan, Plan
 
@@ -138,10 +137,9 @@ class LocalExecutor(Executor):
                 shutil.rmtree(folder.path)
         return bool(ended)
 
-    def read_log(self, name: str, since: Any, last: bool) -> LogPart:
-        """Return the next part of an agent's log."""
-        folder = load_folder(self._root / name)
-        return folder.read_log(since or 0, last) if folder else LogPart((), ended=True)
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
+        return follow_lines([self._find(name) for name in names], follow)
 
     def _start(
         self, folder: AgentFolder, api_keys: dict[str, str], environment: Mapping[str, str]

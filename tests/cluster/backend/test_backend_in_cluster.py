@@ -21,11 +21,12 @@ from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRE
 from deployer.executors.kubernetes.backend.users import USER_ANNOTATION
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
+from deployer.kube.logs import follow_log
 from deployer.kube.names import build_selector
 from tests.cluster.backend import logging_agents
 from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
-from tests.cluster.pods import build_pod, follow_pod, python
+from tests.cluster.pods import build_pod, python
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import make_tenant
 from tests.cluster.volumes import offer_volume
@@ -251,13 +252,13 @@ def test_no_acknowledged_line_is_lost_with_the_backends_pod(
     cluster.create(build_agents_pod(namespace), namespace)
     cluster.wait_for("pod/agents", "jsonpath=.status.phase=Running", namespace)
     kube = open_client(tenant, namespace)
-    said, pods = follow_pod(kube, "agents"), []
+    said, pods = follow_log(kube, "agents"), []
     for part, grace_seconds in ((0.1, 0), (0.5, None)):
-        next(line for line in said if int(line) >= part * LINES)
+        next(line for line in said if int(line.text) >= part * LINES)
         pods.append(kube.get(POD, f"{NAME}-0"))
         kube.delete(POD, f"{NAME}-0", grace_seconds=grace_seconds)
     cluster.wait_for("pod/agents", "jsonpath=.status.phase=Succeeded", namespace)
-    assert json.loads(list(said)[-1]) == {"acknowledged": LINES, "kept": LINES}
+    assert json.loads([line.text for line in said][-1]) == {"acknowledged": LINES, "kept": LINES}
     assert len({pod["metadata"]["uid"] for pod in pods if pod}) == 2
 
 

@@ -19,10 +19,10 @@ from deployer.kube.client import Kube
 from deployer.kube.failures import CATCHABLE, HINTS, TROUBLES, Attempt, translate_error
 from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD
-from deployer.kube.logs import read_log
+from deployer.kube.logs import follow_log, read_log
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
-from tests.cluster.pods import build_job, build_pod, follow_pod, python
+from tests.cluster.pods import build_job, build_pod, python
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.tenants import make_tenant
 
@@ -224,8 +224,8 @@ def test_log_follows_across_a_cut(proxy: ApiProxy, cluster: Cluster, namespace: 
     cluster.create(build_pod("talker", python(code)), namespace)
     cluster.wait_for("pod/talker", "condition=Ready", namespace)
     proxy.set_faults(Fault("cut", "/pods/talker/log", count=2))
-    assert list(follow_pod(kube, "talker")) == list("012345")
-    assert read_log(kube, "talker").lines == list("012345")
+    assert [line.text for line in follow_log(kube, "talker")] == list("012345")
+    assert [line.text for line in read_log(kube, "talker")] == list("012345")
     assert proxy.faults[0].happened == 2
 
 
