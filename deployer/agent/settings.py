@@ -125,7 +125,8 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
     given = _build_parser(environment).parse_args(arguments)
     warm, warm_packages = parse_warm(environment.get(WARM_VARIABLE, ""))
     above = environment.get(AGENTS_FOLDER_VARIABLE)
-    default = os.path.join(above, given.name) if above else f".deployer-agent-{given.name}"
+    of_pod = os.path.join(above, given.name) if above else ""
+    default = of_pod or environment.get(FOLDER_VARIABLE) or f".deployer-agent-{given.name}"
     folder = os.path.abspath(given.folder or default)
     return Settings(
         sweep_path=given.sweep_path,
@@ -162,7 +163,7 @@ def _build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         "sweep_path", metavar="ENTITY/PROJECT/SWEEP_ID", nargs="?" if path else None, default=path
     )
     parser.add_argument("--name", default=environment.get(NAME_VARIABLE, "agent"))
-    parser.add_argument("--folder", default=environment.get(FOLDER_VARIABLE))
+    parser.add_argument("--folder")
     parser.add_argument(
         "--grace-seconds", type=float, default=environment.get(GRACE_VARIABLE, GRACE_SECONDS)
     )

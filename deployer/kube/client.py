@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -74,13 +74,13 @@ class Kube:
         # It is asked by paths alone: without a list of the server's kinds, which it would read.
         self._requests: Any = dynamic.DynamicClient(access.client, discoverer=lambda *_: None)
         self._clock = _Clock()
-        self._listed: dict[str, Sequence[Manifest]] = {}  # the kinds of an API version
+        self._kinds: dict[Kind, Kind] = {}  # those of users' templates, with their plurals
 
     def in_namespace(self, namespace: str) -> Kube:
         """Return a client for another namespace of the same cluster; empty: lists span them all."""
         access = replace(self._access, namespace=namespace)
         other = Kube(access, self._timeouts_seconds, self._sleep, self._owner_name)
-        other._clock, other._listed = self._clock, self._listed
+        other._clock, other._kinds = self._clock, self._kinds
         if "owner" in vars(self):
             vars(other)["owner"] = self.owner
         return other
@@ -283,14 +283,21 @@ class Kube:
 
     def _find_kind(self, kind: Kind, attempt: Attempt) -> Kind:
         """Return a kind with its plural, as the server names it."""
-        path = kind.version_path
-        if path not in self._listed:
-            self._listed[path] = self._ask(attempt, path)["resources"]
-        for one in self._listed[path]:
-            # A subresource, such as pods/log, has the kind of what it takes.
-            if one["kind"] == kind.kind and "/" not in one["name"]:
-                return Kind(*kind[:2], one["name"], one["namespaced"])
-        raise build_missing_kind(attempt)
+        if kind in self._kinds:
+            return self._kinds[kind]
+        try:
+            listed = self._read(kind.version_path).get("resources") or ()
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            listed = ()
+        # A subresource, such as pods/log, has the kind of what it takes.
+        own = (one for one in listed if one["kind"] == kind.kind and "/" not in one["name"])
+        found = next(own, None)
+        if found is None:
+            raise build_missing_kind(attempt)
+        self._kinds[kind] = Kind(*kind[:2], found["name"], found["namespaced"])
+        return self._kinds[kind]
 
     def _ask(
         self, attempt: Attempt, path: str, repeatable: bool = True, **request: Any

@@ -29,6 +29,7 @@ OTHER_CLUSTER = "get the cluster's kubeconfig anew: this one is not for the serv
 SENT = "deployer plan FILE -o yaml shows what is sent"
 VIEW = "kubectl config view"
 NOT_FOUND = "NotFound"  # Kubernetes' word for an object that is not there
+NO_SUCH_PATH = "could not find the requested resource"  # or no word at all
 
 # What to do where a status says more than that the server is not well.
 HINTS: dict[int, str] = {
@@ -150,7 +151,7 @@ def _find_certificate(cause: BaseException) -> BaseException | None:
 def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:
     status = int(error.status or 0)
     answer = _read_status(error.body)
-    if status == HTTPStatus.NOT_FOUND and not (answer.get("details") or {}).get("name"):
+    if status == HTTPStatus.NOT_FOUND and NO_SUCH_PATH in answer.get("message", NO_SUCH_PATH):
         return build_missing_kind(attempt)
     sentence = str(answer.get("message") or f"the server answers {status} {error.reason}")
     hint = next((h for words, h in REFUSALS if words in sentence), HINTS.get(status, HEALTH))

@@ -37,6 +37,7 @@ def follow_log(
     A cut connection is made anew where it was cut; a pod that is gone ends the log.
     """
     while goes_on():
+        ended = False
         try:
             # Asked before reading: what a container wrote until its end is then all there.
             ended = _has_ended(kube, pod)
@@ -46,8 +47,8 @@ def follow_log(
             if ended:
                 return
         except KubeError as error:
-            if error.status == 404:
-                return
+            if error.status == 404 or (ended and error.status == 400):
+                return  # it is gone, or has ended before it started
             if not error.passing and error.status != 400:
                 raise
         time.sleep(RECONNECT_SECONDS)

@@ -66,6 +66,8 @@ def test_an_agent_of_a_pod_is_told_all_by_its_container() -> None:
     # An agent that a run starts has its own.
     assert agent_environment(told, given).keys() & given.keys() == {"DEPLOYER_AGENT"}
     assert parse_settings(["a/b/c", "--folder=/other"], given).folder == "/other"
+    above = {**given, "DEPLOYER_AGENT_FOLDER": "/of/the/image"}
+    assert parse_settings([], above).folder == "/agents/sweep-1"
     with pytest.raises(SystemExit):
         parse_settings([], {})
 

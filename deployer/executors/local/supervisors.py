@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from deployer.agent.host.shares import count_cpus, divide
 from deployer.agent.settings import (
+    AGENTS_FOLDER_VARIABLE,
     CHECKPOINTS_VARIABLE,
     FOLDER_VARIABLE,
     KEEP_VARIABLE,
@@ -79,6 +80,8 @@ def build_environment(
         "WANDB_API_KEY": key,
         NAME_VARIABLE: spec.name,
         FOLDER_VARIABLE: str(folder.path),
+        # Where this runs inside an agent's pod, its container has another one.
+        AGENTS_FOLDER_VARIABLE: str(folder.path.parent),
     }
 
 

@@ -169,8 +169,8 @@ def _build_pod(
                 GRACE_VARIABLE: str(max(1, grace - CLEARING_SECONDS)),
                 CHECKPOINTS_VARIABLE: checkpoints,
                 OUTPUTS_VARIABLE: f"{checkpoints}/{OUTPUTS_FOLDER}",
-                NAMES_VARIABLE: _join_names(task) if task.is_pack else None,
-                REQUIREMENTS_VARIABLE: REQUIREMENTS_PATH if cluster.install_wandb else None,
+                **({NAMES_VARIABLE: _join_names(task)} if task.is_pack else {}),
+                **({REQUIREMENTS_VARIABLE: REQUIREMENTS_PATH} if cluster.install_wandb else {}),
             }
         ),
         "env",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import Volume
 from deployer.executors.kubernetes.manifests.fields import Manifest, without_none
-from deployer.executors.kubernetes.manifests.overlay import REMOVED, overlay
+from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.executors.kubernetes.manifests.task import AgentTask
 
 SUPERVISOR = "deployer-supervisor"
@@ -46,9 +46,8 @@ def build_volumes(
     ]
     gone = _list_names([*template, *added]) - _list_names([*kept, *others])
     ours = [volume for volume in own_pod["volumes"] if volume["name"] in _list_names(added)]
-    sources = _build_sources(task, cluster)
     volumes = [
-        overlay(volume, sources.get(volume["name"], {}))
+        _fill(volume, task, cluster)
         for volume in overlay(pod.get("volumes"), ours, "volumes")
         if volume["name"] not in gone
     ]
@@ -64,30 +63,30 @@ def _list_names(items: Iterable[Manifest]) -> set[str]:
     return {item["name"] for item in items}
 
 
-def _build_sources(task: AgentTask, cluster: ClusterConfig) -> Mapping[str, Manifest]:
-    """Return what our volumes are made from, by name.
+def _fill(volume: Manifest, task: AgentTask, cluster: ClusterConfig) -> Manifest:
+    """Return a volume as it is, or filled if it is one of ours.
 
     Of several agents' keys each file has its number in the name; of several ConfigMaps of the code
     the files lie together.
     """
-    keys = [(task.secret_key, KEY_FILE)]
-    if task.is_pack:
-        keys = [(key, f"{KEY_FILE}-{number}") for number, (_, key) in enumerate(task.agents, 1)]
-    code: Manifest = {"configMap": {"name": "".join(task.code), "optional": REMOVED}}
-    if len(task.code) > 1:
-        maps = [{"configMap": {"name": name}} for name in task.code]
-        code = {"configMap": REMOVED, "projected": {"sources": maps}}
-    return {
-        SUPERVISOR: {"configMap": {"name": task.supervisor}},
-        CODE: code,
-        KEY: {
-            "secret": {
-                "secretName": task.secret_name,
-                "items": [{"key": key, "path": path} for key, path in keys],
-            }
-        },
-        SHARED_MEMORY: {"emptyDir": {"sizeLimit": cluster.shared_memory}},
-    }
+    name = volume["name"]
+    if name == SUPERVISOR:
+        return volume | {"configMap": {"name": task.supervisor}}
+    if name == CODE and len(task.code) == 1:
+        return volume | {"configMap": {"name": task.code[0]}}
+    if name == CODE and task.code:
+        maps = [{"configMap": {"name": one}} for one in task.code]
+        return {"name": name, "projected": {"sources": maps}}
+    if name == KEY:
+        keys = [(task.secret_key, KEY_FILE)]
+        if task.is_pack:
+            keys = [(key, f"{KEY_FILE}-{i}") for i, (_, key) in enumerate(task.agents, 1)]
+        items = [{"key": key, "path": path} for key, path in keys]
+        secret = {"secretName": task.secret_name, "items": items}
+        return volume | {"secret": volume.get("secret", {}) | secret}
+    if name == SHARED_MEMORY and "emptyDir" in volume:
+        return dict(overlay(volume, {"emptyDir": {"sizeLimit": cluster.shared_memory}}))
+    return volume
 
 
 def _build_mount(volume: Volume) -> Manifest:

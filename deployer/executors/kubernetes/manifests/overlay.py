@@ -44,9 +44,10 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
         return merged
     if isinstance(patch, Whole):
         return list(patch)
-    if field in ADDED:
+    # A label, too, may be called `env`.
+    if isinstance(patch, list) and field in ADDED:
         return [*(base or ()), *patch]
-    if key := KEYS.get(field):
+    if isinstance(patch, list) and (key := KEYS.get(field)):
         items = {item.get(key): item for item in base or ()}
         for item in patch:
             known = items.get(item[key])

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import SecretKey
-from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.fields import Manifest, without_none
 from deployer.kube.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
 
@@ -23,7 +23,7 @@ def build_identity(cluster: ClusterConfig) -> Manifest:
 
 def build_queue_labels(cluster: ClusterConfig) -> Manifest:
     """Return the labels of a Job that waits in a queue: its name, and the priority there."""
-    return {QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority}
+    return without_none({QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority})
 
 
 def list_variables(values: Mapping[str, str | SecretKey | None]) -> list[Manifest]:
