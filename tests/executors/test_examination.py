@@ -39,6 +39,7 @@ from deployer.executors.kubernetes.examination.rights import (
 )
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL, Right, describe_right
 from deployer.executors.kubernetes.waiting.facts import Queue
+from deployer.executors.kubernetes.waiting.missing_objects import HIDDEN
 from deployer.executors.kubernetes.waiting.queue_admission import explain_queue
 from deployer.executors.reason import EDIT
 from deployer.findings import Finding, Severity, right, wrong
@@ -316,12 +317,26 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     assert show(judge_classes(setting, [standard], [by_hand])) == [
         "ok: a PersistentVolume of class nfs is free | "
     ]
+    assert show(judge_classes({"backend: {storage_class: %s}": "zzz"}, [standard])) == [
+        "error: there is no StorageClass zzz; there is standard | "
+        "backend: {storage_class: standard} in deployer.yaml"
+    ]
+    assert show(judge_classes(wanted, [])) == [
+        "error: no StorageClass is the default; there is none | "
+        "ask an administrator for a StorageClass"
+    ]
     [taken] = judge_classes(setting, [standard], [{**by_hand, "status": {"phase": "Bound"}}])
     assert taken.severity is Severity.ERROR
     waiting = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}
     first = {"volumeBindingMode": "WaitForFirstConsumer"}
     assert judge_unbound(case, waiting, first).severity is Severity.OK
     assert judge_unbound(case, waiting, {}).severity is Severity.UNKNOWN
+    at_once = {"metadata": {"name": "fast"}, "volumeBindingMode": "Immediate"}
+    look = "kubectl describe pvc data -n research --context c"
+    assert show([judge_unbound(case, waiting, at_once)]) == [f"unknown: is not bound yet | {look}"]
+    assert show([judge_unbound(case, waiting, HIDDEN)]) == [
+        f"unknown: is not bound: it waits for a volume of StorageClass fast | {look}"
+    ]
     assert judge_unbound(case, waiting, None).severity is Severity.ERROR
     classless = {"metadata": {"name": "data"}, "spec": {}}
     assert judge_unbound(case, classless, None).severity is Severity.UNKNOWN

@@ -1,17 +1,183 @@
-"""How soon it is said why a pod does not run, and what a look at the cluster costs."""
+"""What is looked at in a cluster to say why a pod does not run, how soon, and with which rights."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from deployer.config.sections.kubernetes import parse_cluster
+from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.objects import list_object_questions
 from deployer.executors.kubernetes.waiting.missing_objects import LOOK_LIFE_SECONDS
 from deployer.executors.kubernetes.waiting.pending_pods import (
     LOOK_AFTER_SECONDS,
     SURVEY_LIFE_SECONDS,
+    PendingPods,
 )
+from deployer.findings import Finding, Severity
+from deployer.kube.client import Kube, open_kube
+from deployer.kube.kinds import CLAIM, SERVICE_ACCOUNT
 from deployer.watch.status import POLL_SECONDS
+from tests.executors.test_agent_objects import NAME, build_object
+from tests.executors.waiting.bench import UNBOUND, unscheduled
 
 SAID_WITHIN_SECONDS = 10.0
+CLASS = "/apis/storage.k8s.io/v1/storageclasses/fast"
+OWN = "/api/v1/namespaces/ns"
+NOT_FOUND = 'storageclass.storage.k8s.io "fast" not found'
+IS_NOT = "PersistentVolumeClaim data is not bound"
+CLAIMED: dict[str, Any] = {
+    "metadata": {"name": "data", "creationTimestamp": "2025-12-31T22:00:00Z"},
+    "spec": {"storageClassName": "fast"},
+    "status": {"phase": "Pending"},
+}
+SAID_BEFORE = {
+    "metadata": {"name": "data.1"},
+    "involvedObject": {"kind": "PersistentVolumeClaim", "name": "data"},
+    "type": "Warning",
+    "reason": "ProvisioningFailed",
+    "message": NOT_FOUND,
+    "lastTimestamp": "2025-12-31T23:00:00Z",
+}
+
+
+REFUSALS = {403: "Forbidden", 404: "NotFound"}
+
+
+class Cluster(BaseHTTPRequestHandler):
+    """Has a claim that waits for its StorageClass; the rest may not be read."""
+
+    storage_class = 200
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        warnings = "type=Warning" in parse_qs(url.query).get("fieldSelector", [""])[0]
+        answers = {
+            f"{OWN}/persistentvolumeclaims/data": CLAIMED,
+            f"{OWN}/events": {"metadata": {}, "items": [SAID_BEFORE] if warnings else []},
+            f"{OWN}/pods": {"metadata": {}, "items": []},
+            f"{OWN}/resourcequotas": {"metadata": {}, "items": []},
+        }
+        if url.path == CLASS:
+            self._answer(self.storage_class, {"metadata": {"name": "fast"}})
+        elif url.path == f"{OWN}/serviceaccounts/trainer":
+            self._answer(404, {})
+        else:
+            self._answer(200 if url.path in answers else 403, answers.get(url.path, {}))
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.path.partition("?")[0].endswith("/selfsubjectaccessreviews")
+        self._answer(201, {"status": {"allowed": False}})
+
+    def _answer(self, status: int, content: dict[str, Any]) -> None:
+        if status in REFUSALS:
+            details = {"name": self.path.rpartition("/")[2]}
+            content = {"reason": REFUSALS[status], "message": self.path, "details": details}
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class WithoutClass(Cluster):
+    """The class is missing."""
+
+    storage_class = 404
+
+
+class OfTenants(Cluster):
+    """Tenants may not read classes."""
+
+    storage_class = 403
+
+
+@pytest.fixture
+def kube(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kube]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": address}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
+    }
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps(config))
+    yield open_kube(environment={"KUBECONFIG": str(file)})
+    server.shutdown()
+    server.server_close()
+
+
+def build_pod(**spec: Any) -> dict[str, Any]:
+    pod = build_object("Pod", unscheduled(UNBOUND), f"{NAME}-x7k2p")
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    pod["spec"] = {"containers": [], "volumes": [claim], **spec}
+    return pod
 
 
 def test_a_cause_is_said_within_ten_seconds() -> None:
     slowest = max(LOOK_LIFE_SECONDS, SURVEY_LIFE_SECONDS)
     assert LOOK_AFTER_SECONDS + slowest + POLL_SECONDS <= SAID_WITHIN_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("kube", "line"),
+    [
+        (Cluster, f"{IS_NOT}: kubectl describe pvc data -n ns"),
+        (
+            WithoutClass,
+            f"{IS_NOT}: there is no StorageClass fast (never passes): "
+            "ask an administrator for StorageClass fast",
+        ),
+        (
+            OfTenants,
+            f"{IS_NOT}: there was no StorageClass fast: kubectl describe pvc data -n ns",
+        ),
+    ],
+    indirect=["kube"],
+)
+def test_a_claims_class_is_looked_at_where_it_may_be_read(kube: Kube, line: str) -> None:
+    """The event, an hour old, says in each case that there is none."""
+    pods = PendingPods(kube)
+    for _ in range(2):
+        [reason] = pods.explain([(build_object("Job", {}), build_pod())]).values()
+        assert reason.line == line
+
+
+def examine(kube: Kube, code: str, **spec: Any) -> Finding:
+    """Return what the doctor says of an object that agents need."""
+    case = Case(kube, parse_cluster({}), job={"spec": {"template": build_pod(**spec)}})
+    [question] = [one for one in list_object_questions(case) if one.code == code]
+    [found] = question.examine()
+    return found
+
+
+@pytest.mark.parametrize("kube", [OfTenants], indirect=True)
+def test_the_doctor_judges_a_claim_by_itself_where_its_class_may_not_be_read(kube: Kube) -> None:
+    found = examine(kube, "object")
+    assert (found.subject, found.severity) == (f"{CLAIM.kind} data", Severity.UNKNOWN)
+    assert found.message == "is not bound: it waits for a volume of StorageClass fast"
+    assert found.fix == "kubectl describe pvc data -n ns --context c"
+
+
+@pytest.mark.parametrize("kube", [OfTenants], indirect=True)
+def test_who_may_not_make_an_account_is_told_whom_to_ask(kube: Kube) -> None:
+    found = examine(kube, "service-account", serviceAccountName="trainer")
+    assert (found.subject, found.message) == (f"{SERVICE_ACCOUNT.kind} trainer", "is missing")
+    assert found.fix == (
+        "ask an administrator: kubectl create serviceaccount trainer -n ns --context c"
+    )

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from deployer.errors import KubeError
 from deployer.executors.checks import Question
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
+from deployer.executors.kubernetes.waiting.missing_objects import HIDDEN
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.reason import EDIT, edit
@@ -82,11 +84,19 @@ def _is_settled(claim: Manifest) -> bool:
 
 def _read_class(case: Case, claim: Manifest) -> Manifest | None:
     name = (claim.get("spec") or {}).get("storageClassName")
-    return case.kube.get(STORAGE_CLASS, name) if name else None
+    try:
+        return case.kube.get(STORAGE_CLASS, name) if name else None
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        return HIDDEN
 
 
 def judge_unbound(case: Case, claim: Manifest, storage_class: Manifest | None) -> Finding:
-    """Say why a claim is not bound yet, by its class, None if there is none; pure."""
+    """Say why a claim is not bound yet, by its class, None if there is none; pure.
+
+    A class that is HIDDEN may be one that waits for a pod: the claim alone is known.
+    """
     name = claim["metadata"]["name"]
     subject, look = f"PersistentVolumeClaim {name}", f"kubectl describe pvc {name} {case.where}"
     wanted = (claim.get("spec") or {}).get("storageClassName")
@@ -96,6 +106,9 @@ def judge_unbound(case: Case, claim: Manifest, storage_class: Manifest | None) -
             return unknown("claim", subject, said, look)
         said = f"is not bound: there is no StorageClass {wanted}, and no volume fits"
         return wrong("claim", subject, said, look)
+    if storage_class == HIDDEN:
+        said = f"is not bound: it waits for a volume of StorageClass {wanted}"
+        return unknown("claim", subject, said, look)
     if storage_class.get("volumeBindingMode") == WAITS_FOR_POD:
         return right("claim", subject, "is bound when the first pod uses it")
     return unknown("claim", subject, "is not bound yet", look)
@@ -160,6 +173,8 @@ def _examine_account(case: Case, name: str) -> Iterator[Finding]:
         yield right("service-account", subject, "is there")
         return
     make = f"kubectl create serviceaccount {name} {case.where}"
+    if not case.kube.is_allowed("create", SERVICE_ACCOUNT):
+        make = f"ask an administrator: {make}"
     yield wrong("service-account", subject, "is missing", make)
 
 
@@ -207,8 +222,8 @@ def judge_classes(
     default = [one for one in classes if _is_default(one)]
     there = f"; there is {', '.join(names)}" if names else "; there is none"
     for setting, name in wanted.items():
-        near = find_nearest(name or "", names)
-        remedy = f"{setting % near} {EDIT}" if near else "kubectl get storageclass"
+        near = find_nearest(name or "", names) or next(iter(names), "")
+        remedy = f"{setting % near} {EDIT}" if near else "ask an administrator for a StorageClass"
         if name in offered and name not in names:
             yield right("storage-class", "storage", f"a PersistentVolume of class {name} is free")
         elif name is not None and name not in names:

@@ -63,7 +63,8 @@ class Facts:
     """A Job, its newest pod if there is one, and what was looked at because it waits.
 
     `events` are about the Job and the pod, oldest first. `claims` are those of the pod, `volumes`
-    those that the claims are bound to, both by claim name. `age_seconds` is the pod's.
+    those that the claims are bound to, both by claim name. `classes` are the StorageClasses that
+    are there, of those that claims name. `age_seconds` is the pod's.
     """
 
     job: Manifest
@@ -74,6 +75,7 @@ class Facts:
     nodes: Nodes | None = None
     claims: Mapping[str, Manifest] = field(default_factory=dict)
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
+    classes: frozenset[str] = frozenset()
     queue: Queue | None = None
     age_seconds: float = 0.0
 

@@ -7,7 +7,7 @@ to be unknown.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -19,10 +19,14 @@ from deployer.executors.kubernetes.waiting.facts import Event, Facts, Nodes, rea
 from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
 from deployer.executors.kubernetes.waiting.queue_admission import is_suspended
 from deployer.executors.kubernetes.waiting.queues import Queues
-from deployer.executors.kubernetes.waiting.references import list_pull_secrets, list_references
+from deployer.executors.kubernetes.waiting.references import (
+    Reference,
+    list_pull_secrets,
+    list_references,
+)
 from deployer.executors.reason import Cause, Reason, add_hint
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, EVENT, NODE, VOLUME, Manifest
+from deployer.kube.kinds import CLAIM, EVENT, NODE, STORAGE_CLASS, VOLUME, Manifest
 from deployer.kube.objects import created_at, find_condition
 
 # Most pods have started by then, and cost nothing more than the look at the events.
@@ -83,9 +87,10 @@ class PendingPods:
         pending = pod is not None and pod["status"].get("phase") in ("Pending", None)
         if pod is None or not pending or age < LOOK_AFTER_SECONDS or is_suspended(job):
             return known
-        wanted = (*list_references(pod["spec"]), *list_pull_secrets(pod["spec"]))
-        missing = self._objects.find(wanted, since)
         claims = self._read_claims(pod, since) if _is_unscheduled(pod) else {}
+        classes = tuple(_list_classes(claims.values()))
+        wanted = (*list_references(pod["spec"]), *list_pull_secrets(pod["spec"]), *classes)
+        missing = self._objects.find(wanted, since)
         of_claims = [event for name in claims for event in events.get(name, ())]
         return replace(
             known,
@@ -94,6 +99,9 @@ class PendingPods:
             nodes=self._read_nodes() if _is_unscheduled(pod) else self._read_node_of(pod),
             claims=claims,
             volumes=self._read_volumes(claims),
+            classes=frozenset(
+                one.name for one in classes if self._objects.read(STORAGE_CLASS, one.name)
+            ),
         )
 
     def _read_events(self, waiting: Sequence[Waiting]) -> Mapping[str, Sequence[Event]]:
@@ -146,6 +154,14 @@ class PendingPods:
             name: self._objects.read(VOLUME, volume) for name, volume in bound.items() if volume
         }
         return {name: volume for name, volume in found.items() if volume}
+
+
+def _list_classes(claims: Iterable[Manifest]) -> Iterator[Reference]:
+    """Yield the StorageClasses that claims which are not bound name."""
+    for claim in claims:
+        name = claim["spec"].get("storageClassName")
+        if name and (claim.get("status") or {}).get("phase") == "Pending":
+            yield Reference(STORAGE_CLASS, name)
 
 
 def _is_unscheduled(pod: Manifest) -> bool:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.executors.kubernetes.waiting.facts import Facts
+from deployer.executors.kubernetes.waiting.facts import Event, Facts
 from deployer.executors.kubernetes.waiting.node_fit import REQUIRED, is_selected
+from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.kubernetes.waiting.scheduler_message import Barrier, Refusal
 from deployer.executors.reason import Cause, Passes, Reason, edit
+from deployer.kube.kinds import STORAGE_CLASS
 
 Manifest = Mapping[str, Any]
-# Events of the volume controller about a claim (pkg/controller/volume/events).
-CLAIM_EVENTS = ("ProvisioningFailed", "FailedBinding")
+# Events about a claim, of the volume controller (pkg/controller/volume/events) and of provisioners
+# (sigs.k8s.io/sig-storage-lib-external-provisioner): why it failed, that it is tried again, and
+# that the claim waits for the pod, which waits for something else.
+FAILED = "ProvisioningFailed"
+TRIED_AGAIN = ("ExternalProvisioning", "Provisioning")
+WAITS_FOR_POD = ("WaitForFirstConsumer", "WaitForPodScheduled")
 NO_CLASS = re.compile(r'storageclass\.storage\.k8s\.io "(?P<name>[^"]+)" not found')
 # As the scheduler counts; one of them is kept off by something that may pass.
 PASSING = (Barrier.INSUFFICIENT, Barrier.CORDONED, Barrier.NODE_LOST, Barrier.PRESSURE)
@@ -28,44 +34,80 @@ def explain_claims(facts: Facts, refusal: Refusal | None) -> Reason | None:
             said = f"PersistentVolumeClaim {name} has lost its volume"
             return Reason(Cause.CLAIM_UNBOUND, said, Passes.NEVER, _look(name, facts))
         if phase == "Pending" and Barrier.CLAIM_UNBOUND in barriers:
-            return _explain_unbound(name, facts)
+            return _explain_unbound(name, claim, facts)
     if Barrier.CLAIM_UNBOUND in barriers:
         return Reason(Cause.CLAIM_UNBOUND, "a PersistentVolumeClaim of it is not bound")
     if Barrier.CLAIM_ELSEWHERE in barriers:
-        reached = _is_reached(facts)
-        return _explain_elsewhere(
-            facts, bool(barriers & set(PASSING)) if reached is None else reached
-        )
+        return _explain_elsewhere(facts, bool(barriers & set(PASSING)))
     return None
 
 
-def _explain_unbound(name: str, facts: Facts) -> Reason:
-    event = facts.find_event(*CLAIM_EVENTS, about=name)
+def _explain_unbound(name: str, claim: Manifest, facts: Facts) -> Reason:
+    assert facts.pod
     said = f"PersistentVolumeClaim {name} is not bound"
-    if event is None:
-        return Reason(Cause.CLAIM_UNBOUND, said, Passes.UNKNOWN, _look(name, facts))
-    if found := NO_CLASS.search(event.message):
-        remedy = "kubectl get storageclass; make the claim again with one that is there"
-        said = f"{said}: there is no StorageClass {found['name']}"
-        return Reason(Cause.CLAIM_UNBOUND, said, Passes.NEVER, remedy)
-    said = f"{said}: {event.message.strip()}"
+    wanted = claim.get("spec", {}).get("storageClassName") or ""
+    if Reference(STORAGE_CLASS, wanted) in facts.missing:
+        return _explain_no_class(said, wanted)
+    event = _find_news(name, claim, facts)
+    lacked = NO_CLASS.search(event.message) if event else None
+    if lacked and (wanted in facts.classes or wanted not in ("", lacked["name"])):
+        event = None  # the class was made since, or the claim names another one
+    elif event and lacked:
+        # Said of this pod it holds; an older one is all that is known where classes are hidden.
+        if event.at >= facts.pod["metadata"]["creationTimestamp"]:
+            return _explain_no_class(said, lacked["name"])
+        said = f"{said}: there was no StorageClass {lacked['name']}"
+        event = None
+    if event:
+        said = f"{said}: {event.message.strip()}"
     return Reason(Cause.CLAIM_UNBOUND, said, Passes.UNKNOWN, _look(name, facts))
+
+
+def _explain_no_class(said: str, name: str) -> Reason:
+    remedy = f"ask an administrator for StorageClass {name}"
+    said = f"{said}: there is no StorageClass {name}"
+    return Reason(Cause.CLAIM_UNBOUND, said, Passes.NEVER, remedy)
+
+
+def _find_news(name: str, claim: Manifest, facts: Facts) -> Event | None:
+    """Return the newest event about a claim; if it is only tried again, why it failed before."""
+    created = claim.get("metadata", {}).get("creationTimestamp", "")  # others had its name
+    events = [one for one in facts.events if one.about == name and one.at >= created]
+    if not events or events[-1].reason in WAITS_FOR_POD:
+        return None
+    if events[-1].reason in TRIED_AGAIN:
+        failures = [one for one in events if one.reason == FAILED]
+        events += [one for one in failures if not NO_CLASS.search(one.message)]
+    return events[-1]
 
 
 def _explain_elsewhere(facts: Facts, passing: bool) -> Reason:
     """Say where the volume is; nodes of that place may be full, which passes."""
-    passes = Passes.UNKNOWN if passing else Passes.NEVER
+    reached = _is_reached(facts, facts.spec)
+    passes = Passes.UNKNOWN if reached or (reached is None and passing) else Passes.NEVER
     bound = [(name, ", ".join(_list_places(v))) for name, v in facts.volumes.items()]
     name, place = next(((n, p) for n, p in bound if p), (next(iter(facts.claims), ""), ""))
     what = f"PersistentVolumeClaim {name}".strip()
     where = f" with {place}" if place else ""
     said = f"{what} is bound to a volume that only nodes{where} reach, and the pod cannot go there"
-    remedy = f"choose nodes there ({edit('kubernetes', 'node_selector: …')}), or a new claim"
+    remedy = "" if reached else _choose_place(name, place, facts)
     return Reason(Cause.CLAIM_ELSEWHERE, said, passes, remedy)
 
 
-def _is_reached(facts: Facts) -> bool | None:
-    """Tell whether a node that the pod may go to reaches its volumes; None if it is not known."""
+def _choose_place(name: str, place: str, facts: Facts) -> str:
+    """Return the edit that chooses nodes which reach a volume, or what to ask for."""
+    term = next(_list_terms(facts.volumes.get(name, {})), ())
+    chosen = [f'{one["key"]}: "{one["values"][0]}"' for one in term if one["operator"] == "In"]
+    if not chosen:
+        volume = facts.claims.get(name, {}).get("spec", {}).get("volumeName", "")
+        return f"ask an administrator: kubectl describe pv {volume}".strip()
+    if _is_reached(facts) is False:
+        return f"ask an administrator for a node with {place}"
+    return edit("kubernetes", f"node_selector: {{{', '.join(chosen)}}}")
+
+
+def _is_reached(facts: Facts, *specs: Manifest) -> bool | None:
+    """Tell whether a node that such pods may go to reaches the volumes; None if it is unknown."""
     terms = [
         {"affinity": {"nodeAffinity": {REQUIRED: affinity["required"]}}}
         for one in facts.volumes.values()
@@ -74,14 +116,20 @@ def _is_reached(facts: Facts) -> bool | None:
     if not terms or facts.nodes is None:
         return None
     nodes = [(n["metadata"]["name"], n["metadata"].get("labels") or {}) for n in facts.nodes.all]
-    return any(all(is_selected(*n, spec) for spec in (facts.spec, *terms)) for n in nodes)
+    return any(all(is_selected(*n, spec) for spec in (*specs, *terms)) for n in nodes)
 
 
 def _list_places(volume: Manifest) -> Iterator[str]:
+    for term in _list_terms(volume):
+        for one in term:
+            yield f"{one['key']}={'|'.join(one.get('values') or ())}"
+
+
+def _list_terms(volume: Manifest) -> Iterator[Sequence[Manifest]]:
     affinity = (volume.get("spec", {}).get("nodeAffinity") or {}).get("required") or {}
     for term in affinity.get("nodeSelectorTerms") or ():
-        for one in term.get("matchExpressions") or ():
-            yield f"{one['key']}={'|'.join(one.get('values') or ())}"
+        if expressions := term.get("matchExpressions"):
+            yield expressions
 
 
 def _look(name: str, facts: Facts) -> str:
