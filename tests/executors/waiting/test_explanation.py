@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
 from deployer.executors.kubernetes.waiting.facts import Event, Nodes
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.reason import Cause, Passes, Reason
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
+from tests.docs.pending_table import is_listed
 from tests.executors.gpu_drivers.objects import build_node
 from tests.executors.test_agent_objects import (
     CREATING,
@@ -23,6 +25,7 @@ from tests.executors.waiting.bench import (
     CONTAINER,
     ELSEWHERE,
     FULL,
+    KARPENTER,
     KEY,
     NEEDED,
     SCALER,
@@ -33,6 +36,12 @@ from tests.executors.waiting.bench import (
     wait,
 )
 
+TAINTED = (
+    "0/3 nodes are available: 1 node(s) didn't match pod affinity rules, 2 node(s) had untolerated "
+    "taint(s). no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is "
+    "not helpful for scheduling."
+)
+TAINTS = "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
 IMAGES = {
     "InvalidImageName": ("couldn't parse", Cause.IMAGE_NAME, Passes.NEVER),
     "ErrImageNeverPull": ("is not present", Cause.IMAGE_NOT_FOUND, Passes.NEVER),
@@ -146,11 +155,117 @@ def test_without_rights_the_scheduler_tells_and_nothing_is_hopeless() -> None:
     found = find(unscheduled(FULL))
     assert found
     assert (found.cause, found.passes) == (Cause.GPUS_BUSY, Passes.UNKNOWN)
-    assert found.sentence == "1 of 1 nodes have too little nvidia.com/gpu free"
+    assert found.sentence == (
+        "1 of 1 nodes have too little nvidia.com/gpu free, or none at all: you may not list nodes"
+    )
     said = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."
     found = find(unscheduled(said), spec={"nodeSelector": {"zone": "a"}})
     assert found
     assert found.line == "none of 2 nodes fits its selector: zone=a"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause", "line"),
+    [
+        (
+            FULL,
+            Cause.GPUS_BUSY,
+            "1 of 1 nodes have too little nvidia.com/gpu free, or none at all: you may not list "
+            "nodes: ask an administrator: kubectl describe nodes",
+        ),
+        (
+            "0/3 nodes are available: 3 Insufficient cpu.",
+            Cause.NODES_FULL,
+            "3 of 3 nodes have too little cpu free, or too little in all: you may not list nodes: "
+            "ask an administrator: kubectl describe nodes",
+        ),
+        (
+            TAINTED,
+            Cause.TAINT,
+            "2 of 3 nodes have a taint that is not tolerated: which one is not known, since you "
+            f"may not list nodes: ask an administrator: {TAINTS}",
+        ),
+        (
+            "0/1 nodes are available: 1 node(s) had untolerated taint {team: a}.",
+            Cause.TAINT,
+            "1 of 1 nodes have a taint that is not tolerated: team=a: kubernetes: {tolerations: "
+            "[{key: team, operator: Exists}]} in deployer.yaml",
+        ),
+    ],
+)
+def test_a_tenant_is_told_what_only_nodes_tell_and_whom_to_ask(
+    message: str, cause: Cause, line: str
+) -> None:
+    """Whether it passes is unknown: no node may ever have had what the pod asks for."""
+    found = find(unscheduled(message), nodes=None)
+    assert found
+    assert (found.cause, found.line, found.passes) == (cause, line, Passes.UNKNOWN)
+    assert is_listed(found.finding())
+
+
+def test_a_tenant_is_told_so_of_a_priority_class_as_well() -> None:
+    spec = {"priority": 5, "priorityClassName": "polite", "preemptionPolicy": "Never"}
+    found = find(unscheduled(FULL), spec=spec)
+    assert found
+    assert is_listed(found.finding())
+
+
+def test_what_is_in_use_passes_where_the_nodes_are_known() -> None:
+    node = build_node("n1", {}, {"cpu": 4, "memory": 8 << 30, "nvidia.com/gpu": 1})
+    known = Nodes((node,), summarise_nodes([node], []))
+    for message in (FULL, "0/1 nodes are available: 1 Insufficient cpu."):
+        found = find(unscheduled(message), nodes=known)
+        assert found
+        assert (found.passes, found.remedy) == (Passes.WITH_TIME, "")
+        assert "you may not list nodes" not in found.sentence
+        assert is_listed(found.finding())
+
+
+def test_the_taint_that_the_scheduler_does_not_name_is_taken_from_the_nodes() -> None:
+    """Since Kubernetes 1.34 it names none; of these nodes one is kept off by something else."""
+    team = {"key": "team", "value": "a", "effect": "NoSchedule"}
+    gpus = {"nvidia.com/gpu": 1}
+    tainted = [build_node(name, {}, gpus, taints=[team]) for name in ("a", "b")]
+    nodes = (*tainted, build_node("c", {}, gpus))
+    found = find(unscheduled(TAINTED), nodes=Nodes(nodes, summarise_nodes(nodes, [])))
+    assert found
+    assert found.line == (
+        "2 of 3 nodes have a taint that is not tolerated: team=a: "
+        "kubernetes: {tolerations: [{key: team, operator: Exists}]} in deployer.yaml"
+    )
+    assert is_listed(found.finding())
+    lost = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+    nodes = (build_node("a", {}, gpus, taints=[lost]), build_node("c", {}, gpus))
+    found = find(unscheduled(TAINTED), nodes=Nodes(nodes, summarise_nodes(nodes, [])))
+    assert found
+    assert found.line == (
+        f"2 of 3 nodes have a taint that is not tolerated: ask an administrator: {TAINTS}"
+    )
+    assert is_listed(found.finding())
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "source"),
+    [
+        ("FailedScheduling", FULL, "default-scheduler"),
+        ("FailedScheduling", "Failed to schedule pod, incompatible with nodepool", KARPENTER),
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 Insufficient gpu", SCALER),
+        ("TriggeredScaleUp", "pod triggered scale-up: [{g 0->1 (max: 3)}]", SCALER),
+        ("FailedScaleUp", "Node scale up failed: GCE out of resources.", SCALER),
+        ("Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p", KARPENTER),
+    ],
+)
+def test_a_pod_that_has_its_node_is_not_explained_by_how_it_came_there(
+    reason: str, message: str, source: str
+) -> None:
+    past = say(reason, message, source)
+    assert find(CREATING, past) is None
+    found = find(CREATING, say("FailedMount", "no such folder"), past)
+    assert found
+    assert found.sentence == "a volume cannot be mounted: no such folder"
+    found = find(CREATING, past, say("NetworkNotReady", "cni plugin not initialized"), past)
+    assert found
+    assert found.sentence == "NetworkNotReady: cni plugin not initialized"
 
 
 def test_what_no_node_has_may_come_with_another_where_nodes_come() -> None:

@@ -9,7 +9,11 @@ import pytest
 from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
 from deployer.executors.kubernetes.gpu_drivers.survey import count_held
 from deployer.executors.kubernetes.waiting.facts import Nodes
-from deployer.executors.kubernetes.waiting.placement import explain_placement, find_nearest
+from deployer.executors.kubernetes.waiting.placement import (
+    explain_placement,
+    find_nearest,
+    find_untolerated,
+)
 from deployer.executors.reason import Cause, Reason
 from tests.docs.pending_table import is_listed
 from tests.executors.gpu_drivers.objects import (
@@ -59,6 +63,8 @@ def build_cpu_pod(**limits: str) -> dict[str, Any]:
     return pod
 
 
+TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}
+CONTROL = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 FULL = build_pod("a", {GPU: 2})
 ASKS = build_pod(gpus={GPU: 1}, phase="Pending")
 PRESSED = {"conditions": [READY, {"type": "DiskPressure", "status": "True"}]}
@@ -111,8 +117,7 @@ def explain(
             [],
             build_pod(gpus={GPU: 1}, nodeSelector={"zone": "a"}),
             Cause.SELECTOR,
-            "no node with a GPU has a label zone (never passes): "
-            f"leave it out {YAML}, or: kubectl label node NODE zone=a",
+            f"no node with a GPU has a label zone (never passes): leave it out {YAML}",
         ),
         (
             [node(), node("b", T4)],
@@ -127,7 +132,7 @@ def explain(
             build_pod(gpus={GPU: 1}, **require("metadata.name", "NotIn", "a", part="matchFields")),
             Cause.SELECTOR,
             "no node with a GPU is allowed by the pod's node selector and affinity "
-            "(never passes): kubectl get nodes --show-labels",
+            "(never passes): ask an administrator: kubectl get nodes --show-labels",
         ),
         (
             [node(), node("b", T4)],
@@ -164,14 +169,37 @@ def explain(
             [],
             ASKS,
             Cause.NODES_CLOSED,
-            "node a is cordoned: kubectl uncordon a",
+            "node a is cordoned: ask an administrator: kubectl uncordon a",
         ),
         (
             [{**node(), "status": {**node()["status"], **PRESSED}}],
             [],
             ASKS,
             Cause.NODE_PRESSURE,
-            "node a is short of disk (passes with time): kubectl describe node a",
+            "node a is short of disk (passes with time): "
+            "ask an administrator: kubectl describe node a",
+        ),
+        (
+            [{**node(), "status": {**node()["status"], "conditions": []}}],
+            [],
+            ASKS,
+            Cause.NODE_LOST,
+            "node a is not ready: ask an administrator: kubectl describe node a",
+        ),
+        (
+            [],
+            [],
+            build_cpu_pod(cpu="1"),
+            Cause.NO_SUCH_RESOURCE,
+            "there is no node now (never passes): ask an administrator for nodes",
+        ),
+        (
+            [build_node("a", {}, {"cpu": 2})],
+            [],
+            build_cpu_pod(**{"example.com/fpga": "1"}),
+            Cause.NO_SUCH_RESOURCE,
+            "no node has example.com/fpga (never passes): "
+            "ask an administrator for nodes with example.com/fpga",
         ),
         (
             [build_node("a", A100, {SLICE: 7})],
@@ -262,6 +290,9 @@ def test_what_nodes_say(
     assert found
     assert (found.cause, found.line) == (cause, line)
     assert is_listed(found.finding())
+    assert found.remedy or not found.hopeless
+    # A tenant's Role gives no right to any of what kubectl does with nodes.
+    assert found.remedy.startswith("ask an administrator: kubectl") or "kubectl" not in line
 
 
 @pytest.mark.parametrize("asked", [f"{GPU}s", SLICE])
@@ -273,6 +304,35 @@ def test_a_resource_that_nodes_name_otherwise_is_misnamed_whatever_their_taints(
         f"no node has {asked}; there is {GPU} (never passes): "
         f"kubernetes: {{gpu: {{resource: {GPU}}}}} {YAML}"
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pod", "taint"),
+    [
+        ([node(taints=[TEAM])], ASKS, "team=a"),
+        ([node(taints=[{"key": "spot", "effect": "NoExecute"}])], ASKS, "spot"),
+        # The pod cannot go to these whatever it tolerates: to a CPU's node, to another label's.
+        ([node("cpu", {}, 0, taints=[CONTROL]), node(taints=[TEAM])], ASKS, "team=a"),
+        ([node("b", T4, taints=[CONTROL])], build_pod(gpus={GPU: 1}, nodeSelector=A100), ""),
+        (
+            [node(taints=[TAINT, TEAM])],
+            build_pod(gpus={GPU: 1}, tolerations=[TOLERATION]),
+            "team=a",
+        ),
+        ([node(taints=[{**TEAM, "effect": "PreferNoSchedule"}])], ASKS, ""),
+        # A node that is lost is better told by its condition.
+        (
+            [node(taints=[{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}])],
+            ASKS,
+            "",
+        ),
+        ([node()], ASKS, ""),
+    ],
+)
+def test_the_taint_is_that_of_a_node_that_the_pod_asks_for(
+    nodes: list[dict[str, Any]], pod: dict[str, Any], taint: str
+) -> None:
+    assert find_untolerated(Nodes(tuple(nodes), summarise_nodes(nodes, [])), pod) == taint
 
 
 def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:

@@ -22,6 +22,7 @@ NOT_TRIGGERED = "NotTriggerScaleUp"
 FAILED = "FailedScaleUp"
 NOMINATED = "Nominated"  # Karpenter: a node is on its way for it
 UNPLACED = "FailedScheduling"  # Karpenter's, which the scheduler's is told from by its source
+OF_PLACING = (TRIGGERED, NOT_TRIGGERED, FAILED, NOMINATED, UNPLACED)  # over once it has a node
 
 MAXIMUM = re.compile(
     r"max node group size reached|max cluster \S+ limit reached|max limit reached|"

@@ -12,12 +12,13 @@ from typing import Any
 
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.waiting.autoscaling import (
+    OF_PLACING,
     explain_autoscaling,
     is_refused_for_good,
 )
 from deployer.executors.kubernetes.waiting.containers import explain_containers, explain_missing
 from deployer.executors.kubernetes.waiting.facts import Facts, Nodes
-from deployer.executors.kubernetes.waiting.placement import explain_placement
+from deployer.executors.kubernetes.waiting.placement import explain_placement, find_untolerated
 from deployer.executors.kubernetes.waiting.queue_admission import (
     explain_suspension,
     is_suspended,
@@ -44,6 +45,8 @@ MANAGED_LABELS = (
     "kubernetes.azure.com/agentpool",
     "karpenter.sh/nodepool",
 )
+TAINTS = "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
+HIDDEN = "you may not list nodes"
 BARRIERS = {
     Barrier.CORDONED: (Cause.NODES_CLOSED, "{} of {} nodes are cordoned"),
     Barrier.NODE_LOST: (Cause.NODE_LOST, "{} of {} nodes are not ready"),
@@ -65,7 +68,8 @@ def explain(facts: Facts) -> Reason | None:
     if pod["status"].get("phase") not in ("Pending", None):
         return None
     if pod["spec"].get("nodeName"):
-        return explain_containers(facts)
+        events = (one for one in facts.events if one.reason not in OF_PLACING)
+        return explain_containers(replace(facts, events=tuple(events)))
     return explain_missing(facts) or _explain_unscheduled(pod, facts)
 
 
@@ -125,12 +129,16 @@ def _explain_message(pod: Manifest, facts: Facts, refusal: Refusal | None) -> Re
     if refusal is None or nearest is None or nearest.barrier not in BARRIERS:
         return None
     cause, words = BARRIERS[nearest.barrier]
+    if nearest.barrier is Barrier.TAINT and not nearest.detail and facts.nodes:
+        nearest = replace(nearest, detail=find_untolerated(facts.nodes, pod))
     if nearest.barrier is Barrier.INSUFFICIENT and is_gpu_resource(nearest.detail):
         cause = Cause.GPUS_BUSY
     detail = _describe(pod, nearest)
-    passes = _judge(nearest, known=facts.nodes is not None)
-    said = words.format(nearest.count, refusal.nodes, detail)
-    return Reason(cause, said, passes, _mend(nearest))
+    known = facts.nodes is not None
+    said = words.format(nearest.count, refusal.nodes, detail).removesuffix(": ")
+    if not known:
+        said += _note_hidden(nearest)
+    return Reason(cause, said, _judge(nearest, known), _mend(nearest, known))
 
 
 def _describe(pod: Manifest, obstacle: Obstacle) -> str:
@@ -147,10 +155,24 @@ def _judge(obstacle: Obstacle, known: bool) -> Passes:
     return Passes.UNKNOWN
 
 
-def _mend(obstacle: Obstacle) -> str:
+def _note_hidden(obstacle: Obstacle) -> str:
+    """Return what only the nodes would tell, to be added to the scheduler's words."""
+    if obstacle.barrier is Barrier.INSUFFICIENT:
+        most = "none at all" if is_gpu_resource(obstacle.detail) else "too little in all"
+        return f", or {most}: {HIDDEN}"
+    if obstacle.barrier is Barrier.TAINT and not obstacle.detail:
+        return f": which one is not known, since {HIDDEN}"
+    return ""
+
+
+def _mend(obstacle: Obstacle, known: bool) -> str:
     if obstacle.barrier is Barrier.TAINT and obstacle.detail:
         key = obstacle.detail.partition("=")[0]
         return edit("kubernetes", f"tolerations: [{{key: {key}, operator: Exists}}]")
+    if obstacle.barrier is Barrier.TAINT:
+        return f"ask an administrator: {TAINTS}"
+    if obstacle.barrier is Barrier.INSUFFICIENT and not known:
+        return "ask an administrator: kubectl describe nodes"
     return ""
 
 

@@ -58,10 +58,12 @@ def explain_placement(nodes: Nodes, pod: Manifest) -> Reason | None:
     """Say why no node takes a pod; None where nodes do not tell, such as for CPUs in use."""
     spec, wanted = pod["spec"], _count_wanted(pod)
     gpus = any(map(is_gpu_resource, wanted))
-    rooms = [room for room in _list_rooms(nodes) if room.gpus or not gpus]
+    rooms = _list_rooms(nodes, gpus)
     what = "node with a GPU" if gpus else "node"
     if not rooms:
-        remedy = f"{edit('kubernetes', 'gpu: 0')}, where a CPU will do" if gpus else ""
+        remedy = "ask an administrator for nodes"
+        if gpus:
+            remedy = f"{edit('kubernetes', 'gpu: 0')}, where a CPU will do"
         return Reason(Cause.NO_SUCH_RESOURCE, f"there is no {what} now", Passes.NEVER, remedy)
     selected = [room for room in rooms if is_selected(room.name, room.labels, spec)]
     if not selected:
@@ -83,6 +85,16 @@ def explain_placement(nodes: Nodes, pod: Manifest) -> Reason | None:
     return _explain_use(unlocked, {n: int(c) for n, c in wanted.items() if is_gpu_resource(n)})
 
 
+def find_untolerated(nodes: Nodes, pod: Manifest) -> str:
+    """Return a taint, `key=value`, that keeps a pod off nodes it asks for; empty if none does."""
+    spec = pod["spec"]
+    rooms = _list_rooms(nodes, any(map(is_gpu_resource, count_requests(pod))))
+    taints = (
+        find_taint(room.taints, spec) for room in rooms if is_selected(room.name, room.labels, spec)
+    )
+    return next((_name_taint(one) for one in taints if one), "")
+
+
 def find_nearest(wanted: str, there: Iterable[str]) -> str:
     """Return the most similar of some names: one that contains it before one that looks like it."""
     names = sorted(set(there))
@@ -91,9 +103,9 @@ def find_nearest(wanted: str, there: Iterable[str]) -> str:
     return next(iter([*within, *similar]), "")
 
 
-def _list_rooms(nodes: Nodes) -> list[_Room]:
+def _list_rooms(nodes: Nodes, wants_gpus: bool) -> list[_Room]:
     gpus = {node.name: node for node in nodes.gpus}
-    return [
+    rooms = [
         _Room(
             name=node["metadata"]["name"],
             labels=node["metadata"].get("labels") or {},
@@ -104,6 +116,7 @@ def _list_rooms(nodes: Nodes) -> list[_Room]:
         )
         for node in nodes.all
     ]
+    return [room for room in rooms if room.gpus or not wants_gpus]
 
 
 def _count_wanted(pod: Manifest) -> dict[str, float]:
@@ -127,10 +140,11 @@ def _explain_selector(rooms: Sequence[_Room], spec: Manifest, what: str) -> Reas
         keys = {key for room in rooms for key in room.labels}
         close = difflib.get_close_matches(name, keys, n=1, cutoff=0.7)
         near = f"; nearest: {close[0]}" if close else ""
-        remedy = f"leave it out {EDIT}, or: kubectl label node NODE {name}={value}"
-        return Reason(Cause.SELECTOR, f"no {what} has a label {name}{near}", Passes.NEVER, remedy)
+        said = f"no {what} has a label {name}{near}"
+        return Reason(Cause.SELECTOR, said, Passes.NEVER, f"leave it out {EDIT}")
     said = f"no {what} is allowed by the pod's node selector and affinity"
-    return Reason(Cause.SELECTOR, said, Passes.NEVER, "kubectl get nodes --show-labels")
+    remedy = "ask an administrator: kubectl get nodes --show-labels"
+    return Reason(Cause.SELECTOR, said, Passes.NEVER, remedy)
 
 
 def _choose_label(name: str, value: str) -> str:
@@ -140,30 +154,32 @@ def _choose_label(name: str, value: str) -> str:
 
 
 def _explain_taint(room: _Room, spec: Manifest) -> Reason:
-    taint = find_taint(room.taints, spec) or {}
-    value = f"={taint['value']}" if taint.get("value") else ""
-    key = taint.get("key", "")
-    said = f"taint {key}{value}:{taint.get('effect')} of node {room.name} is not tolerated"
+    taint = find_taint(room.taints, spec) or {"key": ""}
+    key, named = taint["key"], _name_taint(taint)
+    said = f"taint {named}:{taint.get('effect')} of node {room.name} is not tolerated"
     if key.rpartition("/")[2].endswith(STARTUP_TAINTS):
         return Reason(Cause.TAINT, said, Passes.WITH_TIME)
     remedy = edit("kubernetes", f"tolerations: [{{key: {key}, operator: Exists}}]")
     return Reason(Cause.TAINT, said, Passes.NEVER, remedy)
 
 
+def _name_taint(taint: Mapping[str, str]) -> str:
+    return f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
+
+
 def _find_closure(room: _Room) -> Reason | None:
     """Say why a node takes no pods now, whatever they ask for."""
+    look = f"ask an administrator: kubectl describe node {room.name}"
     if not find_condition(room.node, "Ready"):
-        said = f"node {room.name} is not ready"
-        return Reason(Cause.NODE_LOST, said, Passes.UNKNOWN, f"kubectl describe node {room.name}")
+        return Reason(Cause.NODE_LOST, f"node {room.name} is not ready", Passes.UNKNOWN, look)
     for condition, what in PRESSURES.items():
         if find_condition(room.node, condition):
             said = f"node {room.name} is short of {what}"
-            return Reason(
-                Cause.NODE_PRESSURE, said, Passes.WITH_TIME, f"kubectl describe node {room.name}"
-            )
+            return Reason(Cause.NODE_PRESSURE, said, Passes.WITH_TIME, look)
     if room.node.get("spec", {}).get("unschedulable"):
         said = f"node {room.name} is cordoned"
-        return Reason(Cause.NODES_CLOSED, said, Passes.UNKNOWN, f"kubectl uncordon {room.name}")
+        remedy = f"ask an administrator: kubectl uncordon {room.name}"
+        return Reason(Cause.NODES_CLOSED, said, Passes.UNKNOWN, remedy)
     return None
 
 
@@ -181,7 +197,8 @@ def _explain_resource(rooms: Sequence[_Room], resource: str, count: float) -> Re
     gaps = [room.gpus for room in rooms if room.gpus and not room.gpus.allocatable]
     if gaps:
         return _explain_gap(gaps[0])
-    return Reason(Cause.NO_SUCH_RESOURCE, f"no node has {resource}", Passes.NEVER)
+    remedy = f"ask an administrator for nodes with {resource}"
+    return Reason(Cause.NO_SUCH_RESOURCE, f"no node has {resource}", Passes.NEVER, remedy)
 
 
 def _explain_name(rooms: Sequence[_Room], wanted: Iterable[str]) -> Reason | None:
