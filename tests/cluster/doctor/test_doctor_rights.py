@@ -13,6 +13,7 @@ from deployer.findings import Severity
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
+from tests.cluster.doctor.broken import claim
 from tests.cluster.doctor.doctor_bench import Bench, bench, build, merge
 from tests.cluster.tenants import load_rules, make_tenant
 
@@ -39,6 +40,23 @@ def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
     [shut] = bench.list_wrong().values()
     assert (shut.code, shut.message) == ("namespace", "is missing, or you have no rights in it")
     assert [one.code for one in bench.examine() if one.severity is Severity.UNKNOWN] == ["nodes"]
+
+
+def test_a_tenant_is_told_whom_to_ask_where_a_remedy_needs_more_rights(
+    bench: Bench, cluster: Cluster, namespace: str
+) -> None:
+    """A claim's StorageClass may not be read: the claim itself is what there is to say."""
+    tenant = make_tenant(cluster, namespace)
+    bench = Bench(cluster, bench.folder, {**bench.environment, "KUBECONFIG": str(tenant)})
+    cluster.create(claim("waits", "gold"), namespace)
+    volumes = [{"name": "checkpoints", "pvc": "waits"}]
+    bench.write(build(namespace, volumes=volumes, service_account="trainer"))
+    [account] = bench.list_wrong().values()
+    make = f"ask an administrator: kubectl create serviceaccount trainer -n {namespace} "
+    assert account.fix.startswith(make)
+    [unbound] = [one for one in bench.examine() if one.subject == "PersistentVolumeClaim waits"]
+    said = "is not bound: it waits for a volume of StorageClass gold"
+    assert (unbound.severity, unbound.message) == (Severity.UNKNOWN, said)
 
 
 def test_each_right_of_a_tenant_is_missed_by_name(

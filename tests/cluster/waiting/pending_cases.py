@@ -12,6 +12,13 @@ from tests.cluster.gpu_nodes import A100, GPU, PRODUCT
 NEVER, TIME, UNKNOWN = Passes.NEVER, Passes.WITH_TIME, Passes.UNKNOWN
 HOST = "kubernetes.io/hostname"
 ANY = [{"key": GPU, "operator": "Exists"}]
+NEAR_NOBODY = {
+    "podAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchLabels": {"app": "nobody"}}, "topologyKey": HOST}
+        ]
+    }
+}
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,8 @@ class Case:
     """A pod's specification as it differs from one that runs, and the reason it is to have.
 
     `namespace` names one of `NAMESPACES`; `limits` are the container's; `image` is one of the
-    registry REGISTRY. `event` is written about the pod as an autoscaler writes it.
+    registry REGISTRY. `event` is written about the pod as an autoscaler writes it. A simulated
+    node begins with the pod after `begins`, such as `60s`.
     """
 
     name: str
@@ -33,6 +41,7 @@ class Case:
     job: Mapping[str, Any] = field(default_factory=dict)
     namespace: str = "main"
     event: tuple[str, str, str] | None = None
+    begins: str = ""
 
 
 def on(node: str, gpus: int = 1) -> dict[str, Any]:
@@ -43,6 +52,16 @@ def on(node: str, gpus: int = 1) -> dict[str, Any]:
 def pulls(*secrets: str) -> dict[str, Any]:
     """Return the part of a case that pulls with these Secrets."""
     return {"spec": {"imagePullSecrets": [{"name": one} for one in secrets]}}
+
+
+def only(*nodes: str) -> dict[str, Any]:
+    """Return the affinity to simulated nodes by their names, which leaves others out of account."""
+    terms = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"pend-{one}"]}]}
+        for one in nodes
+    ]
+    required = {"nodeSelectorTerms": terms}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
 
 
 def claims(name: str) -> dict[str, Any]:
@@ -89,6 +108,13 @@ CASES = [
         f"no node with a GPU has {PRODUCT}=A100; nearest: {A100}",
         {"nodeSelector": {PRODUCT: "A100"}},
         {GPU: "1"},
+    ),
+    Case(  # the scheduler does not name the taint, and keeps the pod off the other node
+        "unnamed-taint",
+        Cause.TAINT,
+        UNKNOWN,
+        "nodes have a taint that is not tolerated: team=a",
+        {"affinity": {**only("busy", "tainted"), **NEAR_NOBODY}, "tolerations": ANY},
     ),
     Case("closed", Cause.NODES_CLOSED, UNKNOWN, "node pend-closed is cordoned", **on("closed")),
     Case("short", Cause.NODE_PRESSURE, TIME, "node pend-short is short of memory", **on("short")),
@@ -171,6 +197,13 @@ CASES = [
         "PersistentVolumeClaim classless is not bound: there is no StorageClass none",
         **claims("classless"),
     ),
+    Case(  # its class was made after the volume controller had said that there is none
+        "late-class",
+        Cause.CLAIM_UNBOUND,
+        UNKNOWN,
+        "PersistentVolumeClaim late is not bound: Waiting for a volume to be created",
+        **claims("late"),
+    ),
     Case(
         "elsewhere",
         Cause.CLAIM_ELSEWHERE,
@@ -247,3 +280,57 @@ CASES = [
         {"schedulingGates": [{"name": "example.com/gate"}]},
     ),
 ]
+# With the rights of infra/rbac/agents.yaml alone.
+TENANT_CASES = [
+    Case(
+        "rented",
+        Cause.GPUS_BUSY,
+        UNKNOWN,
+        "nodes have too little nvidia.com/gpu free, or none at all: you may not list nodes",
+        **on("busy"),
+        namespace="rented",
+    ),
+    Case(
+        "rented-small",
+        Cause.NODES_FULL,
+        UNKNOWN,
+        "nodes have too little cpu free, or too little in all: you may not list nodes",
+        {"nodeSelector": {HOST: "pend-small"}, "tolerations": ANY},
+        {"cpu": "3"},
+        namespace="rented",
+    ),
+    Case(
+        "rented-taint",
+        Cause.TAINT,
+        UNKNOWN,
+        "nodes have a taint that is not tolerated: which one is not known",
+        {"affinity": only("tainted"), "tolerations": ANY},
+        namespace="rented",
+    ),
+    Case(  # the StorageClass is there, and may not be read
+        "rented-claim",
+        Cause.CLAIM_UNBOUND,
+        UNKNOWN,
+        "PersistentVolumeClaim late is not bound: Waiting for a volume to be created",
+        **claims("late"),
+        namespace="rented",
+    ),
+    Case(
+        "rented-classless",
+        Cause.CLAIM_UNBOUND,
+        NEVER,
+        "PersistentVolumeClaim classless is not bound: there is no StorageClass none",
+        **claims("classless"),
+        namespace="rented",
+    ),
+]
+# It has its node, which has not begun with it; what the scheduler said before is past.
+PLACED = Case(
+    "placed",
+    Cause.OTHER,
+    UNKNOWN,
+    "",
+    {"nodeSelector": {HOST: "pend-busy"}, "tolerations": ANY},
+    event=("default-scheduler", "FailedScheduling", "0/9 nodes are available: 9 Insufficient cpu."),
+    begins="1000s",
+)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.reason import TRANSIENT, Cause, Passes
+from deployer.executors.reason import TRANSIENT
 from deployer.findings import Finding
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
@@ -26,14 +26,14 @@ from tests.cluster.pods import build_job, build_pod
 from tests.cluster.site_registry import make_pull_secret, trust_registry
 from tests.cluster.tenants import make_tenant
 from tests.cluster.waiting import pending_cases
-from tests.cluster.waiting.pending_cases import HOST, Case, on
+from tests.cluster.waiting.pending_cases import HOST, PLACED, Case
 from tests.cluster.waiting.pending_clouds import CLOUD_CASES
 from tests.docs.pending_table import is_listed
 from tests.images.registry import RunningRegistry, serve_registry
 
 pytestmark = pytest.mark.full
 PATH = "e/p/pending"
-CASES = [*pending_cases.CASES, *CLOUD_CASES]
+CASES = [*pending_cases.CASES, *CLOUD_CASES, *pending_cases.TENANT_CASES]
 NOT_READY = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
 POLICY: dict[str, Any] = {
     "apiVersion": "admissionregistration.k8s.io/v1",
@@ -90,7 +90,6 @@ class Stage:
 
     cluster: Cluster
     executors: Mapping[str, KubernetesExecutor]
-    tenant: KubernetesExecutor
 
     def find(self, name: str, namespace: str = "main") -> Agent:
         """Return an agent as it is now."""
@@ -107,20 +106,20 @@ def stage(
         trust_registry(cluster, site)
         make_nodes(cluster)
         make_objects(cluster, site)
+        tenant = make_tenant(cluster, "rented")
         folder = tmp_path_factory.mktemp("project")
-        for case in CASES:
+        for case in (*CASES, PLACED):
             cluster.create(build_agent(case, site.address), case.namespace)
         write_events(cluster)
         section = build_section()
         names = sorted({case.namespace for case in CASES})
         clients = {name: open_client(cluster.kubeconfig, name) for name in names}
+        clients["rented"] = open_client(tenant, "rented")
         executors = {
             name: KubernetesExecutor(client, section, folder) for name, client in clients.items()
         }
-        cluster.kubectl("create", "namespace", "rented")
         cluster.kubectl("label", "namespace", "main", "pod-security.kubernetes.io/enforce-")
-        tenant = open_client(make_tenant(cluster, "rented"), "rented")
-        yield Stage(cluster, executors, KubernetesExecutor(tenant, section, folder))
+        yield Stage(cluster, executors)
 
 
 def make_nodes(cluster: Cluster) -> None:
@@ -149,7 +148,7 @@ def make_nodes(cluster: Cluster) -> None:
 
 def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
     """Make namespaces, Secrets, claims, classes, and what forbids pods."""
-    for name in ("main", "used", "small", "limited", "restricted"):
+    for name in ("main", "used", "small", "limited", "restricted", "rented"):
         cluster.kubectl("create", "namespace", name)
     level = "pod-security.kubernetes.io/enforce=restricted"
     cluster.kubectl("label", "namespace", "restricted", level)
@@ -162,12 +161,12 @@ def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
     make_pull_secret(cluster, "main", site)
     make_pull_secret(cluster, "main", site, "wrong", "no-such-password")
     cluster.create(FAR)
-    for name, claim in (("far", {"volumeName": "far", "storageClassName": ""}), ("classless", {})):
-        spec = {"storageClassName": "none", **claim, "accessModes": ["ReadWriteOnce"]}
-        spec["resources"] = {"requests": {"storage": "1Gi"}}
-        kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-        cluster.create({**kind, "metadata": {"name": name}, "spec": spec}, "main")
+    make_claim(cluster, "main", "far", "", volumeName="far")
+    for namespace in ("main", "rented"):
+        make_claim(cluster, namespace, "classless", "none")
+        make_claim(cluster, namespace, "late", "late")
     cluster.wait_for("pvc/far", "jsonpath=.status.phase=Bound", "main")
+    make_late_class(cluster)
     polite = {"metadata": {"name": "polite"}, "value": 10, "preemptionPolicy": "Never"}
     cluster.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **polite})
     runtime = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
@@ -180,6 +179,26 @@ def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
         cluster.create(pod, "main")
     for name in ("first", "small"):
         cluster.wait_for(f"pod/{name}", "jsonpath=.status.phase=Running", "main")
+
+
+def make_claim(
+    cluster: Cluster, namespace: str, name: str, storage_class: str, **more: str
+) -> None:
+    """Make a claim on a volume of a class."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec |= {"storageClassName": storage_class, **more}
+    kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    cluster.create({**kind, "metadata": {"name": name}, "spec": spec}, namespace)
+
+
+def make_late_class(cluster: Cluster) -> None:
+    """Make a class once claims have been told that there is none; nobody provisions for it."""
+    about = "--field-selector=reason=ProvisioningFailed,involvedObject.name=late"
+    look = ("get", "events", about, "-o", "name", "-n")
+    for namespace in ("main", "rented"):
+        wait_for(lambda n=namespace: cluster.kubectl(*look, n), "the volume controller's word")
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
+    cluster.create({**kind, "metadata": {"name": "late"}, "provisioner": "example.com/nobody"})
 
 
 def forbid_hostname(cluster: Cluster) -> None:
@@ -212,6 +231,8 @@ def build_agent(case: Case, registry: str) -> dict[str, Any]:
     job["spec"]["suspend"] = case.job.get("suspend", False)
     named = {"labels": build_labels("agent", PATH, case.name)}
     named["annotations"] = {SWEEP_PATH_ANNOTATION: PATH, AGENT_LABEL: case.name}
+    if case.begins:
+        named["annotations"]["sim/starts-after"] = case.begins
     job["metadata"] |= named
     job["spec"]["template"]["metadata"] = named
     return job
@@ -220,7 +241,7 @@ def build_agent(case: Case, registry: str) -> dict[str, Any]:
 def write_events(cluster: Cluster) -> None:
     """Write about pods what an autoscaler would."""
     client = open_client(cluster.kubeconfig, "main")
-    for case in CASES:
+    for case in (*CASES, PLACED):
         if case.event is None:
             continue
         labels = ",".join(f"{k}={v}" for k, v in build_labels("agent", PATH, case.name).items())
@@ -259,7 +280,9 @@ def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
     def is_said() -> bool:
         found = look()
         wanted = (case.cause, TRANSIENT[case.passes])
-        return found is not None and (found.code, found.transient) == wanted
+        if found is None or (found.code, found.transient) != wanted:
+            return False
+        return case.said in found.message
 
     try:
         wait_for(is_said, case.name, 40.0)
@@ -267,21 +290,13 @@ def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
         pytest.fail(f"{case.name}: {look()}")
     found = look()
     assert found
-    assert case.said in found.message
     assert found.fix or found.transient is not False
     assert is_listed(found), f"docs/pending.md lacks {found}"
 
 
-def test_a_tenant_gets_the_best_that_he_may_know(stage: Stage) -> None:
-    case = Case("rented", Cause.GPUS_BUSY, Passes.UNKNOWN, "nvidia.com/gpu free", **on("busy"))
-    stage.cluster.create(build_agent(case, ""), "rented")
-
-    def is_said() -> bool:
-        agents = stage.tenant.list_agents(PATH)
-        return any(a.pending and a.pending.code == case.cause for a in agents)
-
-    wait_for(is_said, "the scheduler's word")
-    [agent] = stage.tenant.list_agents(PATH)
-    assert agent.pending
-    assert agent.pending.transient is TRANSIENT[case.passes]
-    assert case.said in agent.reason
+def test_a_pod_that_has_its_node_is_not_explained_by_the_scheduler(stage: Stage) -> None:
+    node = ("get", "pods", "-n", "main", "-l", f"job-name={PLACED.name}", "-o")
+    path = "jsonpath={.items[*].spec.nodeName}"
+    wait_for(lambda: stage.cluster.kubectl(*node, path), "its node")
+    assert stage.find(PLACED.name).state == "starting"
+    wait_for(lambda: stage.find(PLACED.name).pending is None, "a look at it")
