@@ -43,6 +43,7 @@ class Cause(StrEnum):
     IMAGE_REFUSED = "image-refused"
     IMAGE_UNREACHABLE = "image-unreachable"
     PULL_SECRET_MISSING = "pull-secret-missing"
+    PROGRAM_MISSING = "program-missing"
     # Who brings nodes.
     SCALING_UP = "scaling-up"
     AUTOSCALER_LIMIT = "autoscaler-limit"

@@ -23,13 +23,20 @@ def find_condition(item: Object, kind: str, status: str = "True") -> Mapping[str
 
 def find_container_state(pod: Object, state: str) -> Mapping[str, Any] | None:
     """Return the state of a pod's containers if one is `running`, `waiting` or `terminated`."""
-    containers = _list_statuses(pod)
+    containers = list_statuses(pod)
     return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
 
 
 def find_trouble(pod: Object) -> Mapping[str, Any] | None:
     """Return the status of a pod's first container in trouble; None while all is well."""
-    return next((one for one in _list_statuses(pod) if _is_in_trouble(one["state"])), None)
+    return next((one for one in list_statuses(pod) if _is_in_trouble(one["state"])), None)
+
+
+def list_statuses(pod: Object) -> list[Mapping[str, Any]]:
+    """Return the statuses of a pod's containers, those of init containers first."""
+    status = pod.get("status", {})
+    parts = (status.get(part) for part in ("initContainerStatuses", "containerStatuses"))
+    return [one for part in parts for one in part or ()]
 
 
 def count_requests(pod: Object) -> Counter[str]:
@@ -62,12 +69,6 @@ def list_parents(item: Object) -> list[str]:
 def parse_time(text: str) -> float:
     """Parse the API's time stamps into seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-def _list_statuses(pod: Object) -> list[Mapping[str, Any]]:
-    status = pod.get("status", {})
-    parts = (status.get(part) for part in ("initContainerStatuses", "containerStatuses"))
-    return [one for part in parts for one in part or ()]
 
 
 def _is_in_trouble(state: Mapping[str, Any]) -> bool:

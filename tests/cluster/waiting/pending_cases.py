@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ class Case:
     namespace: str = "main"
     event: tuple[str, str, str] | None = None
     begins: str = ""
+    command: Sequence[str] = ("sleep", "1000")
+    remedy: str = ""
 
 
 def on(node: str, gpus: int = 1) -> dict[str, Any]:
@@ -270,6 +272,33 @@ CASES = [
         UNKNOWN,
         "image registry.invalid/none:1 cannot be pulled: ",
         image="registry.invalid/none:1",
+    ),
+    Case(
+        "program",
+        Cause.PROGRAM_MISSING,
+        NEVER,
+        "has no python9",
+        # Its Job tries again, as an agent's does.
+        job={"backoffLimit": 6},
+        command=("python9", "/deployer/supervisor/agent.zip"),
+        remedy="kubernetes: {python: python3} in deployer.yaml",
+    ),
+    Case(
+        "program-path",
+        Cause.PROGRAM_MISSING,
+        NEVER,
+        "has no /opt/none/bin/python",
+        job={"backoffLimit": 6},
+        command=("/opt/none/bin/python", "/deployer/supervisor/agent.zip"),
+        remedy="kubernetes: {python: python3} in deployer.yaml",
+    ),
+    Case(
+        "unseen",
+        Cause.OTHER,
+        UNKNOWN,
+        "not scheduled yet: no scheduler has looked at it; it names nobody",
+        {"schedulerName": "nobody"},
+        remedy="schedulerName: default-scheduler in your template",
     ),
     Case("suspended", Cause.SUSPENDED, UNKNOWN, "its Job is suspended", job={"suspend": True}),
     Case(

@@ -67,6 +67,18 @@ def test_what_no_waiting_mends_is_given_up_at_once_and_nothing_is_left(bed: Bed)
     assert list_holders(bed) == []
 
 
+def test_a_python_that_the_image_lacks_is_given_up_at_once(bed: Bed) -> None:
+    bed = bed.with_section(python="python9")
+    path = bed.create_sweep([0.1])
+    bed.start(path, 1)
+    with pytest.raises(StartFailed) as caught:
+        watch(bed, path)
+    said = "has no python9 (never passes): kubernetes: {python: python3} in deployer.yaml"
+    assert said in caught.value.message
+    assert caught.value.message.count("has no python9") == 1
+    assert list_holders(bed) == []
+
+
 def start_without_objects(bed: Bed) -> SweepPath:
     """Start an agent whose ConfigMaps and Secret are deleted before its node may take it."""
     path = bed.create_sweep([0.1])

@@ -329,7 +329,10 @@ def _explain(objects: AgentObjects, state: AgentState, pending: Reason | None) -
         ended = pod is not None and pod["status"].get("phase") in ENDED_PHASES
         again = ended or (pod is not None and bool(pod["metadata"].get("deletionTimestamp")))
         said = pending.line if pending else "is started again" if again else ""
-        return "; ".join(filter(None, (explain_pod_end(pod) if pod and ended else "", said)))
+        of_pod = explain_pod_end(pod) if pod and ended else ""
+        if pending and pending.sentence in of_pod:
+            return said
+        return "; ".join(filter(None, (of_pod, said)))
     if state in ("running", "draining") and pod is not None:
         ready = find_condition(pod, "Ready", "False")
         silent = ready is not None and find_container_state(pod, "running") is not None

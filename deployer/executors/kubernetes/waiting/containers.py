@@ -10,6 +10,7 @@ from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.facts import Event, Facts
 from deployer.executors.kubernetes.waiting.image_pulls import REASONS, explain_image
+from deployer.executors.kubernetes.waiting.missing_program import explain_missing_program
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.reason import EDIT, Cause, Passes, Reason
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
@@ -55,6 +56,7 @@ def explain_containers(facts: Facts) -> Reason | None:
     assert facts.pod
     return (
         explain_missing(facts)
+        or explain_missing_program(facts.pod)
         or _explain_waiting(facts.pod, facts)
         or _explain_node(facts)
         or _explain_events(facts)

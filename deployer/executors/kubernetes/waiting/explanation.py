@@ -18,6 +18,7 @@ from deployer.executors.kubernetes.waiting.autoscaling import (
 )
 from deployer.executors.kubernetes.waiting.containers import explain_containers, explain_missing
 from deployer.executors.kubernetes.waiting.facts import Facts, Nodes
+from deployer.executors.kubernetes.waiting.missing_program import explain_missing_program
 from deployer.executors.kubernetes.waiting.placement import explain_placement, find_untolerated
 from deployer.executors.kubernetes.waiting.queue_admission import (
     explain_suspension,
@@ -63,8 +64,10 @@ def explain(facts: Facts) -> Reason | None:
     if is_suspended(facts.job):
         return explain_suspension(facts)
     pod = facts.pod
-    if pod is None or pod["status"].get("phase") in ENDED_PHASES:
+    if pod is None:
         return _explain_absence(facts)
+    if pod["status"].get("phase") in ENDED_PHASES:
+        return explain_missing_program(pod) or _explain_absence(facts)
     if pod["status"].get("phase") not in ("Pending", None):
         return None
     if pod["spec"].get("nodeName"):
