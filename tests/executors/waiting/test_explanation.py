@@ -134,6 +134,30 @@ def test_who_runs_or_begins_has_no_reason() -> None:
     assert find(None) is None
 
 
+def test_a_pod_that_no_scheduler_has_looked_at_says_so_after_half_a_minute() -> None:
+    def look(age: float, *events: Event, **spec: str) -> Reason | None:
+        return find(PENDING, *events, spec={"nodeName": "", **spec}, age_seconds=age)
+
+    assert look(29.0) is None
+    found = look(30.0)
+    assert found
+    assert (found.cause, found.passes) == (Cause.OTHER, Passes.UNKNOWN)
+    assert found.sentence == "not scheduled yet: no scheduler has looked at it"
+    assert found.remedy == "ask an administrator: kubectl get pods -n kube-system"
+    assert is_listed(found.finding())
+    assert look(30.0, schedulerName="default-scheduler") == found
+    other = look(30.0, schedulerName="volcano")
+    assert other
+    assert other.sentence == f"{found.sentence}; it names volcano"
+    assert other.remedy == "schedulerName: default-scheduler in your template"
+    assert is_listed(other.finding())
+    # One that writes no condition has looked at it all the same.
+    words = say("FailedScheduling", "0/3 nodes are free", "volcano")
+    found = look(30.0, words, schedulerName="volcano")
+    assert found == Reason(Cause.OTHER, "FailedScheduling: 0/3 nodes are free")
+    assert look(5.0, words, schedulerName="volcano") is None
+
+
 def test_a_job_without_a_pod_says_why_the_server_refused_it() -> None:
     refused = 'pods "x" is forbidden: no PriorityClass with name gold was found'
     found = find(None, say("FailedCreate", refused, "job-controller", NAME))

@@ -119,7 +119,7 @@ def _explain_events(facts: Facts) -> Reason | None:
     pod = facts.pod["metadata"]["name"]
     newest = facts.find_event(*VOLUME_EVENTS, *SANDBOX_EVENTS, about=pod)
     if newest is None:
-        other = next((one for one in reversed(facts.events) if one.about == pod), None)
+        other = facts.find_newest(pod)
         return Reason(Cause.OTHER, f"{other.reason}: {other.message}") if other else None
     if newest.reason in SANDBOX_EVENTS:
         return _explain_sandbox(newest)

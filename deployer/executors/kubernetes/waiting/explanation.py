@@ -48,6 +48,8 @@ MANAGED_LABELS = (
 )
 TAINTS = "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints"
 HIDDEN = "you may not list nodes"
+SCHEDULER = "default-scheduler"
+UNSEEN_SECONDS = 30.0
 BARRIERS = {
     Barrier.CORDONED: (Cause.NODES_CLOSED, "{} of {} nodes are cordoned"),
     Barrier.NODE_LOST: (Cause.NODE_LOST, "{} of {} nodes are not ready"),
@@ -81,14 +83,14 @@ def _explain_absence(facts: Facts) -> Reason | None:
     job = facts.job["metadata"]["name"]
     if event := facts.find_event(NOT_CREATED, about=job):
         return explain_refusal(event.message, facts.namespace)
-    newest = next((one for one in reversed(facts.events) if one.about == job), None)
+    newest = facts.find_newest(job)
     return Reason(Cause.OTHER, f"{newest.reason}: {newest.message}") if newest else None
 
 
 def _explain_unscheduled(pod: Manifest, facts: Facts) -> Reason | None:
     condition = find_condition(pod, "PodScheduled", "False")
     if condition is None:
-        return None
+        return _explain_unseen(pod, facts)
     if condition.get("reason") == "SchedulingGated":
         gates = ", ".join(one["name"] for one in pod["spec"].get("schedulingGates") or ())
         return Reason(Cause.GATED, f"it is held back by scheduling gates: {gates}")
@@ -107,6 +109,21 @@ def _explain_unscheduled(pod: Manifest, facts: Facts) -> Reason | None:
     )
     said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
     return _note_priority(pod, found) if found else Reason(Cause.OTHER, said)
+
+
+def _explain_unseen(pod: Manifest, facts: Facts) -> Reason | None:
+    """Say that no scheduler has looked at a pod: one that has leaves a condition, or an event."""
+    if facts.age_seconds < UNSEEN_SECONDS:
+        return None
+    if event := facts.find_newest(pod["metadata"]["name"]):
+        return Reason(Cause.OTHER, f"{event.reason}: {event.message}")
+    said = "not scheduled yet: no scheduler has looked at it"
+    named = pod["spec"].get("schedulerName") or SCHEDULER
+    if named == SCHEDULER:
+        remedy = "ask an administrator: kubectl get pods -n kube-system"
+        return Reason(Cause.OTHER, said, Passes.UNKNOWN, remedy)
+    remedy = f"schedulerName: {SCHEDULER} in your template"
+    return Reason(Cause.OTHER, f"{said}; it names {named}", Passes.UNKNOWN, remedy)
 
 
 def _explain_nodes(pod: Manifest, facts: Facts, scaling: Reason | None) -> Reason | None:

@@ -90,6 +90,10 @@ class Facts:
         found = (one for one in reversed(self.events) if not about or one.about == about)
         return next((one for one in found if one.reason in reasons), None)
 
+    def find_newest(self, about: str) -> Event | None:
+        """Return the newest event about an object."""
+        return next((one for one in reversed(self.events) if one.about == about), None)
+
 
 def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, ...]]:
     """Return events by the name of the object that they are about, oldest first; pure."""
