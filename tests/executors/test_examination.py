@@ -211,7 +211,7 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
         return show([judge_quota(case, quota(*quotas))])[0]
 
     assert count_usage(build_case(kubeconfig).job or {})["requests.nvidia.com/gpu"] == 4
-    look = "kubectl describe resourcequota team -n research --context c"
+    look = "kubectl get resourcequota -n research --context c"
     assert said(2, "8") == "ok: has room for 2 agents now | "
     assert said(3, "8") == (
         "unknown: 2 of 3 agents fit at a time (8 requests.nvidia.com/gpu); the others wait for "
@@ -228,6 +228,11 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
         "error: allows 1 requests.nvidia.com/gpu, and an agent asks for 4 | "
         "kubernetes: {gpu: {count: 1}} in deployer.yaml"
     )
+    none = judge_quota(build_case(kubeconfig), quota("0", resource="pods"))
+    assert show([none]) == [
+        "error: allows 0 pods, and an agent asks for 1 | "
+        "ask an administrator: kubectl edit resourcequota team -n research --context c"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -310,6 +315,10 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     assert show(judge_classes(wanted, [standard])) == [
         "error: no StorageClass is the default; there is standard | "
         "backend: {storage_class: standard} in deployer.yaml"
+    ]
+    assert show(judge_classes(wanted, [])) == [
+        "error: no StorageClass is the default; there is none | "
+        "ask an administrator: kubectl get storageclass"
     ]
     assert show(judge_classes(wanted, [standard, default])) == ["ok: StorageClass fast is there | "]
     by_hand = {"spec": {"storageClassName": "nfs"}, "status": {"phase": "Available"}}

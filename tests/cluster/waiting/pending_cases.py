@@ -152,6 +152,7 @@ CASES = [
         NEVER,
         "there is no PriorityClass gold",
         {"priorityClassName": "gold"},
+        remedy="kubernetes: {priority_class: null} in deployer.yaml",
     ),
     Case(
         "runtime-class",
@@ -173,11 +174,19 @@ CASES = [
         NEVER,
         "denied request: no terminal",
         {"hostname": "refused"},
+        remedy="ask an administrator: kubectl get validatingadmissionpolicy terminal -o yaml",
     ),
     Case(
         "secret", Cause.SECRET_MISSING, NEVER, "Secret nothing is missing", **reads("nothing", "k")
     ),
-    Case("key", Cause.KEY_MISSING, NEVER, "Secret site has no key k", **reads("site", "k")),
+    Case(
+        "key",
+        Cause.KEY_MISSING,
+        NEVER,
+        "Secret site has no key k",
+        remedy="""kubectl patch secret site -n main -p '{"stringData": {"k": "VALUE"}}'""",
+        **reads("site", "k"),
+    ),
     Case(
         "config-map",
         Cause.CONFIG_MAP_MISSING,

@@ -110,8 +110,35 @@ def test_what_is_missing_is_said_first(status: dict[str, Any]) -> None:
         Cause.KEY_MISSING,
         "Secret token has no key t",
     )
+    assert found.remedy == (
+        """kubectl patch secret token -n ns -p '{"stringData": {"t": "VALUE"}}'"""
+    )
+    assert is_listed(found.finding())
     other = find(status, missing=frozenset({Reference(CONFIG_MAP, "token")}))
     assert other is None or other.cause is not Cause.CONFIG_MAP_MISSING
+
+
+def test_what_is_missing_is_made_or_looked_up_with_one_command() -> None:
+    settings, data = Reference(CONFIG_MAP, "settings", "k"), Reference(CLAIM, "data")
+    read = {"configMapKeyRef": {"name": "settings", "key": "k"}}
+    env = [{"name": "K", "valueFrom": read}]
+    spec = {
+        "containers": [{**CONTAINER, "env": env}],
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
+    }
+    found = find(CREATING, spec=spec, missing=frozenset({settings}))
+    assert found
+    assert found.line == (
+        "ConfigMap settings has no key k (never passes): "
+        """kubectl patch configmap settings -n ns -p '{"data": {"k": "VALUE"}}'"""
+    )
+    assert is_listed(found.finding())
+    found = find(CREATING, spec=spec, missing=frozenset({data}))
+    assert found
+    assert found.line == (
+        "PersistentVolumeClaim data is missing (never passes): kubectl get pvc -n ns"
+    )
+    assert is_listed(found.finding())
 
 
 def test_what_deployer_made_is_made_again_and_what_users_made_comes_first() -> None:
@@ -355,6 +382,12 @@ def test_a_node_without_a_driver_or_a_runtime() -> None:
     found = find(CREATING, say("FailedCreatePodSandBox", said))
     assert found
     assert found.sentence == "the node has no container runtime nvidia"
+    assert found.remedy == "ask an administrator to install NVIDIA's container toolkit on node n1"
+    assert is_listed(found.finding())
+    found = find(CREATING, say("FailedCreatePodSandBox", said.replace("nvidia", "runsc")))
+    assert found
+    assert found.remedy == "kubernetes: {runtime_class: null} in deployer.yaml"
+    assert is_listed(found.finding())
 
 
 def test_a_node_that_does_not_answer_is_named() -> None:

@@ -57,11 +57,12 @@ def judge_quota(case: Case, quota: Manifest) -> Finding:
     if not rooms:
         return right("quota", subject, "limits nothing that agents use")
     least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
-    look = f"kubectl describe resourcequota {name} {case.where}"
+    look = f"kubectl get resourcequota {case.where}"
     if least.ever < 1:
         said = f"allows {rewrite_quantity(least.hard)} {least.resource}"
         said = f"{said}, and {case.one} asks for {format_quantity(least.asked)}"
-        return wrong("quota", subject, said, ask_for(least.resource, least.hard) or look)
+        more = f"ask an administrator: kubectl edit resourcequota {name} {case.where}"
+        return wrong("quota", subject, said, ask_for(least.resource, least.hard) or more)
     if least.ever < case.pods:
         fit = f"{least.ever} of {case.pods} {case.several} fit at a time"
         said = f"{fit} ({rewrite_quantity(least.hard)} {least.resource})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from deployer.executors.kubernetes.waiting.facts import Event, Facts
 from deployer.executors.kubernetes.waiting.image_pulls import REASONS, explain_image
 from deployer.executors.kubernetes.waiting.missing_program import explain_missing_program
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
-from deployer.executors.reason import EDIT, Cause, Passes, Reason
+from deployer.executors.reason import Cause, Passes, Reason, edit
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
 from deployer.kube.names import sweep_id
 from deployer.kube.objects import find_condition, find_trouble
@@ -70,11 +71,13 @@ def _is_made(one: Reference, path: str) -> bool:
 
 def _mend(one: Reference, namespace: str) -> str:
     if one.kind == CLAIM:
-        return f"kubectl get pvc -n {namespace}; name one that is there {EDIT}"
+        return f"kubectl get pvc -n {namespace}"
     what = "generic " if one.kind == SECRET else ""
     kind = one.kind.kind.lower()
     if one.key:
-        return f"kubectl describe {kind} {one.name} -n {namespace}; name a key that is there"
+        field = "stringData" if one.kind == SECRET else "data"
+        patch = json.dumps({field: {one.key: "VALUE"}})
+        return f"kubectl patch {kind} {one.name} -n {namespace} -p '{patch}'"
     return f"kubectl create {kind} {what}{one.name} -n {namespace} --from-literal=KEY=VALUE"
 
 
@@ -122,16 +125,18 @@ def _explain_events(facts: Facts) -> Reason | None:
         other = facts.find_newest(pod)
         return Reason(Cause.OTHER, f"{other.reason}: {other.message}") if other else None
     if newest.reason in SANDBOX_EVENTS:
-        return _explain_sandbox(newest)
+        return _explain_sandbox(newest, facts.pod["spec"].get("nodeName", ""))
     busy = "Multi-Attach" in newest.message
     passes = Passes.WITH_TIME if busy else Passes.UNKNOWN
     said = f"a volume cannot be mounted: {newest.message.strip()}"
     return Reason(Cause.VOLUME, said, passes, f"kubectl describe pod {pod} -n {facts.namespace}")
 
 
-def _explain_sandbox(event: Event) -> Reason:
+def _explain_sandbox(event: Event, node: str) -> Reason:
     if found := NO_RUNTIME.search(event.message):
         said = f"the node has no container runtime {found['name']}"
-        remedy = "install NVIDIA's container toolkit on it, or leave the RuntimeClass out"
+        remedy = edit("kubernetes", "runtime_class: null")
+        if "nvidia" in found["name"]:
+            remedy = f"ask an administrator to install NVIDIA's container toolkit on node {node}"
         return Reason(Cause.RUNTIME_CLASS, said, Passes.UNKNOWN, remedy)
     return Reason(Cause.OTHER, f"{event.reason}: {event.message}")

@@ -37,7 +37,9 @@ PRIORITY = re.compile(r"no PriorityClass with name (?P<name>\S+) was found")
 # plugin/pkg/admission/runtimeclass.
 RUNTIME = re.compile(r'RuntimeClass "?(?P<name>[^"\s]+)"? not found')
 # A ValidatingAdmissionPolicy, and a webhook; both end in words of whoever wrote them.
-POLICY = re.compile(r"(?P<who>(?:ValidatingAdmissionPolicy|admission webhook) .+)", re.DOTALL)
+POLICY = re.compile(
+    r"(?P<who>(?:ValidatingAdmissionPolicy '(?P<name>[^']+)'|admission webhook) .+)", re.DOTALL
+)
 
 
 def explain_refusal(message: str, namespace: str) -> Reason:
@@ -91,13 +93,14 @@ def _quota(message: str, namespace: str) -> Reason | None:
     asked, used, limited = (
         _parse_amounts(found[part]) for part in ("requested", "used", "limited")
     )
-    look = f"kubectl describe quota {found['name']} -n {namespace}"
     for name, amount in asked.items():
         if read_quantity(amount) > read_quantity(limited.get(name, amount)):
             most, wanted = rewrite_quantity(limited[name]), rewrite_quantity(amount)
             said = f"quota {found['name']} allows {most} {name}, and a pod asks for {wanted}"
-            less = ask_for(name, limited[name]) or f"ask for less {EDIT}, or for more: {look}"
-            return Reason(Cause.QUOTA_SMALL, said, Passes.NEVER, less)
+            remedy = ask_for(name, limited[name]) or (
+                f"ask an administrator: kubectl edit resourcequota {found['name']} -n {namespace}"
+            )
+            return Reason(Cause.QUOTA_SMALL, said, Passes.NEVER, remedy)
     full = {
         n: (rewrite_quantity(used.get(n, "0")), rewrite_quantity(limited.get(n))) for n in asked
     }
@@ -108,12 +111,13 @@ def explain_full(name: str, namespace: str, full: Mapping[str, tuple[str, str]])
     """Say that a quota is used up; `full` has what is used and allowed of each resource."""
     amounts = ", ".join(f"{used} of {hard} {what}" for what, (used, hard) in full.items())
     said = f"quota {name} of namespace {namespace} is used up: {amounts}"
-    look = f"kubectl describe quota {name} -n {namespace}"
+    # Tenants may list quotas; `kubectl describe` gets each.
+    look = f"kubectl get resourcequota -n {namespace}"
     return Reason(Cause.QUOTA_USED, said, Passes.WITH_TIME, look)
 
 
 def _limits(message: str, namespace: str) -> Reason | None:
-    look = f"kubectl describe limits -n {namespace}"
+    look = f"kubectl get limitrange -n {namespace} -o yaml"
     if found := LIMITED.search(message):
         asked = f", and it asks for {rewrite_quantity(found['asked'])}" if found["asked"] else ""
         bound = "at most" if found["bound"] == "maximum" else "at least"
@@ -140,7 +144,10 @@ def _policies(message: str) -> Reason | None:
         # A webhook that cannot be called is an internal error, which comes without `denied`.
         denied = "denied" in message
         passes = Passes.NEVER if denied else Passes.UNKNOWN
-        remedy = "ask an administrator for the rule" if denied else ""
+        what = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
+        if found["name"]:
+            what = f"validatingadmissionpolicy {found['name']} -o yaml"
+        remedy = f"ask an administrator: kubectl get {what}" if denied else ""
         return Reason(Cause.REFUSED, found["who"].strip(), passes, remedy)
     return None
 
@@ -153,11 +160,11 @@ def _objects(message: str, namespace: str) -> Reason | None:
         return Reason(Cause.SERVICE_ACCOUNT, said, Passes.NEVER, remedy)
     if found := PRIORITY.search(message):
         said = f"there is no PriorityClass {found['name']}"
-        remedy = f"kubectl get priorityclass; {edit('kubernetes', 'priority_class: …')}"
+        remedy = edit("kubernetes", "priority_class: null")
         return Reason(Cause.PRIORITY_CLASS, said, Passes.NEVER, remedy)
     if found := RUNTIME.search(message):
         said = f"there is no RuntimeClass {found['name']}"
-        remedy = f"kubectl get runtimeclass; {edit('kubernetes', 'runtime_class: …')}"
+        remedy = edit("kubernetes", "runtime_class: null")
         return Reason(Cause.RUNTIME_CLASS, said, Passes.NEVER, remedy)
     return None
 
