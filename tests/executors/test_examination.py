@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.data import DataSet
+from deployer.config.sections.data import DataSet, parse_data
 from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version
@@ -321,6 +322,18 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
         "ask an administrator: kubectl get storageclass"
     ]
     assert show(judge_classes(wanted, [standard, default])) == ["ok: StorageClass fast is there | "]
+    sets = [
+        {"name": "a", "path": "/100%", "folder": "a"},
+        {"name": "b", "path": "/b", "claim": "b"},
+    ]
+    case = Case(case.kube, case.section, data=parse_data(sets))
+    [found] = judge_classes(list_storage_classes(case), [standard])
+    assert found.fix == (
+        "data: [{name: a, path: /100%, folder: a, storage_class: standard}, "
+        "{name: b, path: /b, claim: b}] in deployer.yaml"
+    )
+    pasted = parse_data(yaml.safe_load(found.fix.removesuffix(" in deployer.yaml"))["data"])
+    assert pasted == (replace(case.data[0], storage_class="standard"), case.data[1])
     by_hand = {"spec": {"storageClassName": "nfs"}, "status": {"phase": "Available"}}
     setting = {"backend: {storage_class: %s}": "nfs"}
     assert show(judge_classes(setting, [standard], [by_hand])) == [

@@ -10,6 +10,7 @@ from tests.cluster.bed import SECTION
 from tests.cluster.gpu_nodes import PRODUCT
 
 RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+BASELINE = "pod-security.kubernetes.io/enforce=baseline"
 # Nodes have this machine's image; nobody is asked for it.
 BASE: Mapping[str, Any] = {**SECTION, "image_pull_policy": "Never"}
 # Products of nodes of these tests alone, whose cluster is shared.
@@ -44,6 +45,22 @@ def secret(name: str, **values: str) -> dict[str, Any]:
     }
 
 
+def config_map(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+
+
+def template(security: Mapping[str, Any], **pod: object) -> dict[str, Any]:
+    """Return a user's own Job."""
+    container = {"name": "agent", "image": "from-deployer.yaml", "securityContext": security}
+    spec = {"restartPolicy": "Never", "containers": [container], **pod}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "trainer"},
+        "spec": {"template": {"spec": spec}},
+    }
+
+
 def claim(name: str, storage_class: str) -> dict[str, Any]:
     spec = {
         "accessModes": ["ReadWriteMany"],
@@ -62,7 +79,8 @@ def claim(name: str, storage_class: str) -> dict[str, Any]:
 class Broken:
     """Settings and objects that do not fit together, and all that is said to be wrong.
 
-    `says` are sentences by code, or part of one. `pasted`: the remedies mend it.
+    `says` are sentences by code, or part of one. `pasted`: the remedies mend it. `template` is the
+    user's own; `remedies` are by code, where the case is about them.
     """
 
     says: Mapping[str, str]
@@ -71,6 +89,8 @@ class Broken:
     label: str = ""
     pasted: bool = True
     replicas: int = 1
+    template: Mapping[str, Any] = field(default_factory=dict)
+    remedies: Mapping[str, str] = field(default_factory=dict)
 
 
 CASES = {
@@ -124,7 +144,38 @@ CASES = {
         {"service-account": "is missing"}, {"service_account": "trainer"}
     ),
     "host-ipc-forbidden": Broken(
-        {"pod-security": 'forbids the agents: "restricted:'}, {"host_ipc": True}, label=RESTRICTED
+        {"pod-security": "restricted:latest forbids it: host namespaces (hostIPC=true)"},
+        {"host_ipc": True},
+        label=RESTRICTED,
+    ),
+    "host-ipc-forbidden-by-baseline": Broken(
+        {"pod-security": "baseline:latest forbids it: host namespaces (hostIPC=true)"},
+        {"host_ipc": True},
+        label=BASELINE,
+    ),
+    "template-forbidden": Broken(
+        {"pod-security": "restricted:latest forbids it: "},
+        {"template": "job.yaml"},
+        label=RESTRICTED,
+        pasted=False,  # the template is the user's
+        template=template({"allowPrivilegeEscalation": False}),
+        remedies={
+            "pod-security": "capabilities: {drop: [ALL], add: []}, runAsNonRoot: true, "
+            "seccompProfile: {type: RuntimeDefault} in your template"
+        },
+    ),
+    "template-forbidden-by-baseline": Broken(
+        {"pod-security": "baseline:latest forbids it: "},
+        {"template": "job.yaml"},
+        label=BASELINE,
+        pasted=False,
+        template=template({"privileged": True}, hostIPC=True),
+        remedies={"pod-security": "hostIPC: false, privileged: false in your template"},
+    ),
+    "quota-config-maps": Broken(
+        {"admission-objects": "quota team of namespace "},
+        objects=[config_map("taken"), quota(configmaps="1")],
+        pasted=False,  # the remedy looks
     ),
     "nfs-forbidden": Broken(
         {"pod-security": "restricted volume types"},  # it is mended without weaker rules
@@ -143,7 +194,7 @@ CASES = {
         {
             "service-account": "is missing",
             "quota": "allows 100m requests.cpu, and an agent asks for 200m",
-            "pod-security": "forbids the agents",
+            "pod-security": "forbids it: host namespaces (hostIPC=true)",
         },
         {"service_account": "trainer", "host_ipc": True},
         [quota(requests_cpu="100m")],

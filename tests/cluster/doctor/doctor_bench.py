@@ -116,6 +116,8 @@ def check_broken(bench: Bench, namespace: str, broken: Broken) -> None:
     assert set(wrong) == set(broken.says)
     for code, said in broken.says.items():
         assert said in wrong[code].message
+    for code, remedy in broken.remedies.items():
+        assert wrong[code].fix == remedy
     if broken.pasted:
         for one in wrong.values():
             bench.paste(one.fix)

@@ -27,7 +27,8 @@ class Case:
 
     `namespace` names one of `NAMESPACES`; `limits` are the container's; `image` is one of the
     registry REGISTRY. `event` is written about the pod as an autoscaler writes it. A simulated
-    node begins with the pod after `begins`, such as `60s`.
+    node begins with the pod after `begins`, such as `60s`. `remedy`
+    is all of it, where the case is about the remedy.
     """
 
     name: str
@@ -138,6 +139,68 @@ CASES = [
         "Pod Security restricted:latest forbids it: host namespaces (hostIPC=true)",
         {"hostIPC": True},
         namespace="restricted",
+        remedy="kubernetes: {host_ipc: false} in deployer.yaml",
+    ),
+    Case(
+        "host-network",
+        Cause.POD_SECURITY,
+        NEVER,
+        "Pod Security baseline:latest forbids it: host namespaces (hostNetwork=true, hostIPC=true)",
+        {"hostNetwork": True, "hostIPC": True},
+        namespace="baseline",
+        remedy="kubernetes: {host_ipc: false} in deployer.yaml, and hostNetwork: false "
+        "in your template",
+    ),
+    Case(
+        "host-path",
+        Cause.POD_SECURITY,
+        NEVER,
+        'restricted volume types (volume "v" uses restricted volume type "hostPath")',
+        {"volumes": [{"name": "v", "hostPath": {"path": "/tmp"}}]},
+        namespace="restricted",
+        remedy="a claim instead of hostPath in your template",
+    ),
+    Case(
+        "host-path-baseline",
+        Cause.POD_SECURITY,
+        NEVER,
+        'Pod Security baseline:latest forbids it: hostPath volumes (volume "v")',
+        {"volumes": [{"name": "v", "hostPath": {"path": "/tmp"}}]},
+        namespace="baseline",
+        remedy="a claim instead of hostPath in your template",
+    ),
+    Case(
+        "nfs",
+        Cause.POD_SECURITY,
+        NEVER,
+        'restricted volume types (volume "v" uses restricted volume type "nfs")',
+        {"volumes": [{"name": "v", "nfs": {"server": "nfs.example", "path": "/d"}}]},
+        namespace="restricted",
+        remedy="nfs: {…, inline: false} in deployer.yaml, or ask an administrator for a claim",
+    ),
+    Case(
+        "bare-security",
+        Cause.POD_SECURITY,
+        NEVER,
+        "runAsNonRoot != true",
+        {"securityContext": {}},
+        namespace="restricted",
+        remedy="runAsNonRoot: true, seccompProfile: {type: RuntimeDefault} in your template",
+    ),
+    Case(
+        "root",
+        Cause.POD_SECURITY,
+        NEVER,
+        "runAsUser=0 (pod must not set runAsUser=0)",
+        {
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 0,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
+        },
+        namespace="restricted",
+        remedy="kubernetes: {run_as_user: 1000} in deployer.yaml",
     ),
     Case(
         "account",

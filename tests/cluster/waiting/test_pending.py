@@ -148,10 +148,12 @@ def make_nodes(cluster: Cluster) -> None:
 
 def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
     """Make namespaces, Secrets, claims, classes, and what forbids pods."""
-    for name in ("main", "used", "small", "limited", "restricted", "rented"):
+    names = ("main", "used", "small", "limited", "baseline", "restricted", "rented")
+    for name in names:
         cluster.kubectl("create", "namespace", name)
-    level = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", "restricted", level)
+    for level in ("baseline", "restricted"):
+        enforced = f"pod-security.kubernetes.io/enforce={level}"
+        cluster.kubectl("label", "namespace", level, enforced)
     cluster.create(build_pod("one", ["sleep", "1000"]), "used")
     cluster.kubectl("create", "quota", "team", "-n", "used", "--hard=pods=1")
     cluster.kubectl("create", "quota", "team", "-n", "small", "--hard=requests.cpu=10m")
@@ -297,6 +299,7 @@ def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
     [found] = seen  # a Job that tries again has a pod that begins in between
     assert case.said in found.message
     assert found.fix or found.transient is not False
+    assert case.remedy in ("", found.fix)
     assert is_listed(found), f"docs/pending.md lacks {found}"
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from deployer.config.owner import Owner
 from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import Volume
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.kube.client import Kube
@@ -69,6 +74,19 @@ class Case:
     def cluster(self) -> str:
         """Return the flag with which kubectl finds the cluster, after a blank; or nothing."""
         return f" --context {self.kube.context}" if self.kube.context else ""
+
+
+def list_given(part: DataSet | Volume) -> dict[str, Any]:
+    """Return what deployer.yaml has of a part, without what is as by default; pure."""
+    values = asdict(part)
+    return {f.name: values[f.name] for f in fields(part) if values[f.name] != f.default}
+
+
+def write_list(parts: Iterable[Mapping[str, Any]]) -> str:
+    """Return a list of deployer.yaml in one line, to be pasted as a whole; pure."""
+    return yaml.safe_dump(
+        [*parts], default_flow_style=True, width=math.inf, sort_keys=False
+    ).strip()
 
 
 def list_own(manifests: Iterable[Manifest], plan: Plan, owner: Owner) -> Iterator[Reference]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from deployer.config.sections.data import DataSet
 from deployer.errors import KubeError
 from deployer.executors.checks import Question
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
-from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.case import Case, list_given, write_list
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.missing_objects import HIDDEN
 from deployer.executors.kubernetes.waiting.placement import find_nearest
@@ -198,8 +199,16 @@ def list_storage_classes(case: Case) -> dict[str, str | None]:
         wanted[OF_BACKEND] = case.backend.storage_class
     for one in case.data:
         if not one.claim and not one.nfs:
-            wanted[f"data: {{{one.name}: {{storage_class: %s}}}}"] = one.storage_class
+            wanted[_set_class(case.data, one)] = one.storage_class
     return wanted
+
+
+def _set_class(sets: Sequence[DataSet], one: DataSet) -> str:
+    """Return the setting of a data set's class: the whole list, as a part of it is no edit."""
+    given = [
+        {**list_given(each), **({"storage_class": "%s"} if each is one else {})} for each in sets
+    ]
+    return f"data: {write_list(given)}".replace("%", "%%").replace("'%%s'", "%s")
 
 
 def _examine_classes(case: Case, wanted: Mapping[str, str | None]) -> Iterator[Finding]:

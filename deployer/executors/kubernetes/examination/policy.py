@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from typing import Any
 
-import yaml
-
+from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes_parts import Volume
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.case import Case, list_given, write_list
 from deployer.executors.kubernetes.waiting.admission import advise, ask_admission, build_pod
-from deployer.executors.kubernetes.waiting.refusals import explain_refusal
+from deployer.executors.kubernetes.waiting.refusals import explain_refusal, mend_violations
 from deployer.executors.kubernetes.waiting.room import check_room
-from deployer.executors.reason import Cause, edit
+from deployer.executors.reason import EDIT, Cause, edit
 from deployer.findings import Finding, right, unknown, wrong
 from deployer.kube.kinds import POD, VOLUME, Manifest
 
@@ -64,8 +62,9 @@ def examine_pod_security(case: Case) -> Iterator[Finding]:
     except KubeError as error:
         code = classify(error)
         if code == "pod-security":
-            said = error.message.partition("violates PodSecurity ")[2]
-            yield wrong("pod-security", subject, f"forbids the agents: {said}", _mend(case))
+            said = explain_refusal(error.message, case.namespace).sentence
+            remedy = mend_violations(error.message, _claim_nfs(case), case.section.host_ipc)
+            yield wrong("pod-security", subject, said.removeprefix("Pod Security "), remedy)
             return
         if code != "quota":  # which is looked at after Pod Security
             if not case.kube.is_allowed("create", POD):
@@ -91,29 +90,21 @@ def _strip(pod: Manifest) -> Manifest:
     return stripped
 
 
-def _mend(case: Case) -> str:
-    """Return the edit that takes away a privilege that was asked for, else what allows it."""
-    if case.section.host_ipc:
-        return edit("kubernetes", "host_ipc: false")
+def _claim_nfs(case: Case) -> str:
+    """Return the edit that mounts NFS folders by claims; empty if deployer.yaml has none inline."""
     data = [one.name for one in case.data if one.nfs and one.nfs.inline]
     own = [one for one in case.section.volumes if one.name not in data]
     claimed = ""
     if any(one.nfs and one.nfs.inline for one in own):
-        claimed = edit("kubernetes", f"volumes: [{', '.join(map(_write_claimed, own))}]")
+        claimed = edit("kubernetes", f"volumes: {write_list(map(_claim, own))}")
     elif data:
-        sets = ", ".join(f"{name}: {{nfs: {{inline: false}}}}" for name in data)
-        claimed = edit("data", sets)
+        claimed = f"data: {write_list(map(_claim, case.data))} {EDIT}"
     if claimed and not case.kube.is_allowed("create", VOLUME):
         return f"ask an administrator for a claim on the NFS folder; with one: {claimed}"
-    label = "pod-security.kubernetes.io/enforce=baseline"
-    weaker = f"kubectl label --overwrite namespace {case.namespace} {label}{case.cluster}"
-    return claimed or weaker
+    return claimed
 
 
-def _write_claimed(volume: Volume) -> str:
-    """Return a volume as deployer.yaml has it, an NFS folder as a claim."""
-    fields = {name: value for name, value in asdict(volume).items() if value}
-    if volume.nfs:
-        fields["nfs"] = {"server": volume.nfs.server, "path": volume.nfs.path}
-    text = yaml.safe_dump(fields, default_flow_style=True, width=math.inf, sort_keys=False)
-    return text.strip()
+def _claim(one: DataSet | Volume) -> dict[str, Any]:
+    """Return a volume or a data set as deployer.yaml has it, an NFS folder as a claim."""
+    claimed = {"nfs": {"server": one.nfs.server, "path": one.nfs.path}} if one.nfs else {}
+    return {**list_given(one), **claimed}

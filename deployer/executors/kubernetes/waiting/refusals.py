@@ -8,7 +8,7 @@ its source, and `tests/executors/waiting/test_refusals.py` a sentence of each.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from deployer.executors.reason import EDIT, Cause, Passes, Reason, edit
 from deployer.kube.quantities import read_quantity, rewrite_quantity
@@ -29,7 +29,27 @@ LIMITED = re.compile(
 RATIO = re.compile(r"(?P<what>\S+) max limit to request ratio per \w+ is (?P<limit>[^\s,]+)")
 # staging/src/k8s.io/pod-security-admission, `EvaluatePod`.
 POD_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<why>.+)', re.DOTALL)
-NFS = 'uses restricted volume type "nfs"'
+# What it calls a violation, in parentheses who violates it and how (each `check_*.go` of policy/).
+VIOLATION = re.compile(r"(?P<what>[^,(]+?)(?: \((?P<detail>[^)]*)\))?(?:, |$)")
+# The field of a pod without the violation; k8s/agent.yaml has none that is here.
+ALLOWED_FIELDS = {
+    "allowPrivilegeEscalation": "allowPrivilegeEscalation: false",
+    "unrestricted capabilities": "capabilities: {drop: [ALL], add: []}",
+    "non-default capabilities": "capabilities: {add: []}",
+    "privileged": "privileged: false",
+    "procMount": "procMount: Default",
+    "runAsNonRoot": "runAsNonRoot: true",
+    "runAsUser": "runAsUser: 1000",
+    "seccompProfile": "seccompProfile: {type: RuntimeDefault}",
+    "seLinuxOptions": "seLinuxOptions: null",
+    "forbidden sysctls": "sysctls: []",
+    "forbidden AppArmor profile": "appArmorProfile: {type: RuntimeDefault}",
+    "hostPort": "hostPort: null",
+    "hostProcess": "hostProcess: false",
+    "probe or lifecycle host": "host: null of probes",
+}
+NFS = "a claim instead of nfs"
+CLAIMED = f"nfs: {{…, inline: false}} {EDIT}, or ask an administrator for a claim"
 # plugin/pkg/admission/serviceaccount.
 ACCOUNT = re.compile(r'error looking up service account \S+: serviceaccount "(?P<name>[^"]+)"')
 # plugin/pkg/admission/priority.
@@ -136,10 +156,7 @@ def _limits(message: str, namespace: str) -> Reason | None:
 def _policies(message: str) -> Reason | None:
     if found := POD_SECURITY.search(message):
         said = f"Pod Security {found['level']} forbids it: {found['why'].strip()}"
-        remedy = f"leave that out {EDIT}, or ask an administrator for another namespace"
-        if NFS in found["why"]:
-            remedy = f"nfs: {{…, inline: false}} {EDIT}, or a claim from an administrator"
-        return Reason(Cause.POD_SECURITY, said, Passes.NEVER, remedy)
+        return Reason(Cause.POD_SECURITY, said, Passes.NEVER, mend_violations(message))
     if found := POLICY.search(message):
         # A webhook that cannot be called is an internal error, which comes without `denied`.
         denied = "denied" in message
@@ -150,6 +167,44 @@ def _policies(message: str) -> Reason | None:
         remedy = f"ask an administrator: kubectl get {what}" if denied else ""
         return Reason(Cause.REFUSED, found["who"].strip(), passes, remedy)
     return None
+
+
+def mend_violations(message: str, claimed: str = CLAIMED, host_ipc: bool = True) -> str:
+    """Return the edits after which Pod Security allows a pod that it has refused.
+
+    `claimed` is the edit for NFS folders of deployer.yaml; empty if it mounts none. `host_ipc`
+    tells whether deployer.yaml sets it; what deployer.yaml does not set comes from a template.
+    """
+    found = POD_SECURITY.search(message)
+    violations = VIOLATION.finditer(found["why"].strip()) if found else ()
+    fields = [f for one in violations for f in _list_fields(one["what"], one["detail"] or "")]
+    settings = {"runAsUser: 1000 of the pod": "run_as_user: 1000"}
+    if host_ipc:
+        settings["hostIPC: false"] = "host_ipc: false"
+    set_here = [settings[one] for one in fields if one in settings]
+    edits = [edit("kubernetes", ", ".join(set_here))] if set_here else []
+    if NFS in fields and claimed:
+        edits.append(claimed)
+        fields = [one for one in fields if one != NFS]
+    if others := dict.fromkeys(one for one in fields if one not in settings):
+        edits.append(f"{', '.join(others)} in your template")
+    return ", and ".join(edits)
+
+
+def _list_fields(what: str, detail: str) -> Iterator[str]:
+    """Yield the fields of a pod without a violation."""
+    if what == "host namespaces":
+        yield from (f"{name}: false" for name in re.findall(r"(\w+)=true", detail))
+    elif what in ("hostPath volumes", "restricted volume types"):
+        kinds = re.findall(r'"([^"]+)"', detail.partition(" volume type")[2]) or ["hostPath"]
+        yield from (f"a claim instead of {kind}" for kind in kinds)
+    elif what == "runAsUser=0" and detail.startswith("pod"):
+        yield "runAsUser: 1000 of the pod"
+        if "container" in detail:
+            yield ALLOWED_FIELDS["runAsUser"]
+    else:
+        known = (field for name, field in ALLOWED_FIELDS.items() if what.startswith(name))
+        yield next(known, f"nothing of {what}")
 
 
 def _objects(message: str, namespace: str) -> Reason | None:
