@@ -272,7 +272,7 @@ def test_what_is_no_amount_counts_nothing(kubeconfig: Path) -> None:
     container = case.job["spec"]["template"]["spec"]["containers"][0]
     container["resources"]["requests"] = {"memory": "8GB"}  # as a template of one's own may say
     found = judge_quota(case, quota("4Gi", resource="requests.memory"))
-    assert (found.severity, found.message) == (Severity.OK, "limits nothing that agents use")
+    assert (found.severity, found.message) == (Severity.OK, "limits nothing that pods use")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import yaml
 from deployer.findings import Finding, Severity
 from deployer.launch.checks.doctor import diagnose
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import BIN
+from tests.cluster.bed import BIN, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.doctor.broken import BARE, BASE, TAINTED, WHOLE, Broken
 from tests.cluster.gpu_nodes import GPU, PRODUCT, add_node
@@ -109,6 +109,11 @@ def check_broken(bench: Bench, namespace: str, broken: Broken) -> None:
     """Show that what is broken is named, and that its remedies, pasted, mend it."""
     for manifest in broken.objects:
         bench.cluster.create(manifest, namespace)
+    for manifest in broken.objects:
+        if manifest["kind"] == "ResourceQuota":
+            wait_until_counted(bench.cluster, namespace, manifest["metadata"]["name"])
+    if broken.template:
+        (bench.folder / "job.yaml").write_text(yaml.safe_dump(broken.template))
     if broken.label:
         bench.cluster.kubectl("label", "namespace", namespace, broken.label)
     bench.write(build(namespace, **broken.section))
@@ -122,6 +127,12 @@ def check_broken(bench: Bench, namespace: str, broken: Broken) -> None:
         for one in wrong.values():
             bench.paste(one.fix)
         assert bench.list_wrong() == {}
+
+
+def wait_until_counted(cluster: Cluster, namespace: str, quota: str) -> None:
+    """Wait until the server knows what of a quota is used; until then it refuses everything."""
+    used = ("get", "resourcequota", quota, "-n", namespace, "-o", "jsonpath={.status.used}")
+    wait_for(lambda: cluster.kubectl(*used), f"quota {quota}")
 
 
 def check_nothing_wrong(bench: Bench, namespace: str, **changes: object) -> None:

@@ -13,8 +13,8 @@ from deployer.findings import Severity
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor.broken import claim
-from tests.cluster.doctor.doctor_bench import Bench, bench, build, merge
+from tests.cluster.doctor.broken import claim, config_map
+from tests.cluster.doctor.doctor_bench import Bench, bench, build, merge, wait_until_counted
 from tests.cluster.tenants import load_rules, make_tenant
 
 __all__ = ["bench"]
@@ -57,6 +57,24 @@ def test_a_tenant_is_told_whom_to_ask_where_a_remedy_needs_more_rights(
     [unbound] = [one for one in bench.examine() if one.subject == "PersistentVolumeClaim waits"]
     said = "is not bound: it waits for a volume of StorageClass gold"
     assert (unbound.severity, unbound.message) == (Severity.UNKNOWN, said)
+
+
+def test_a_quota_of_config_maps_that_is_used_up_is_told_to_a_tenant(
+    bench: Bench, cluster: Cluster, namespace: str
+) -> None:
+    """Who may not read the namespace asks by a ConfigMap whether it is there."""
+    cluster.create(config_map("taken"), namespace)
+    tenant = make_tenant(cluster, namespace, {"configmaps": "1"})
+    wait_until_counted(cluster, namespace, "tenant")
+    bench = Bench(cluster, bench.folder, {**bench.environment, "KUBECONFIG": str(tenant)})
+    bench.write(build(namespace))
+    found = {one.code: one for one in bench.examine() if one.severity is not Severity.OK}
+    assert set(found) == {"nodes", "admission-objects"}
+    objects = found["admission-objects"]
+    assert objects.message.startswith(f"quota tenant of namespace {namespace} is used up: ")
+    assert objects.message.endswith(" of 1 configmaps")
+    assert objects.fix == f"kubectl get resourcequota -n {namespace}"
+    bench.paste(f"{objects.fix} --as=tenant-{namespace}")  # a tenant may
 
 
 def test_each_right_of_a_tenant_is_missed_by_name(

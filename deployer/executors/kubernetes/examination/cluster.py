@@ -11,6 +11,7 @@ from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.rights import NEEDED, find_missing
 from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.executors.kubernetes.waiting.admission import DRY_RUN
+from deployer.executors.kubernetes.waiting.room import is_full
 from deployer.executors.reason import edit
 from deployer.findings import Finding, Severity, right, unknown, wrong
 from deployer.kube.client import Kube
@@ -95,5 +96,6 @@ def _judge_by_dry_run(case: Case) -> Finding:
     except KubeError as error:
         if error.status == 404:
             return judge_namespace(case, None)
-        return unknown("namespace", subject, "may not be read")
+        if not is_full(error):  # a quota is of a namespace that is there, and named by admission
+            return unknown("namespace", subject, "may not be read")
     return right("namespace", subject, "is there")

@@ -55,7 +55,7 @@ def judge_quota(case: Case, quota: Manifest) -> Finding:
     subject = f"quota {name}"
     rooms = list_rooms(case.job, quota)
     if not rooms:
-        return right("quota", subject, "limits nothing that agents use")
+        return right("quota", subject, "limits nothing that pods use")
     least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
     look = f"kubectl get resourcequota {case.where}"
     if least.ever < 1:
