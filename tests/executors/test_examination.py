@@ -319,7 +319,7 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     ]
     assert show(judge_classes(wanted, [])) == [
         "error: no StorageClass is the default; there is none | "
-        "ask an administrator: kubectl get storageclass"
+        "ask an administrator for a StorageClass"
     ]
     assert show(judge_classes(wanted, [standard, default])) == ["ok: StorageClass fast is there | "]
     sets = [
