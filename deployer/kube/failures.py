@@ -46,9 +46,9 @@ HINTS: dict[int, str] = {
 }
 # Words of the server that call for another hint than their status does.
 REFUSALS: tuple[tuple[str, str], ...] = (
-    ("exceeded quota", "kubectl describe resourcequota{namespace}{context}"),
-    ("failed quota", "kubectl describe resourcequota{namespace}{context}"),
-    ("violates PodSecurity", "kubectl get namespace{namespace} --show-labels{context}"),
+    ("exceeded quota", "kubectl get resourcequota{namespace}{context}"),
+    ("failed quota", "kubectl get resourcequota{namespace}{context}"),
+    ("violates PodSecurity", SENT),
     ('namespaces "', "kubectl create namespace {name}{context}"),
     ("being terminated", "kubectl get namespace{namespace}{context}"),
     ("failed calling webhook", WEBHOOKS),
