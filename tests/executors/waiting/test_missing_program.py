@@ -121,6 +121,33 @@ def test_a_path_that_is_not_in_the_image(runtime: str) -> None:
     assert (found.sentence, found.remedy) == (f"the image {IMAGE} has no {path}", LACKS.remedy)
 
 
+def test_a_path_on_a_volume_may_still_be_filled() -> None:
+    program = "/data/venv/bin/python"
+    pod = build_pod(WITHIN["containerd"].format(program), command=(program, SUPERVISOR))
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    found = find(pod)
+    assert found
+    assert (found.sentence, found.passes) == (f"volume data has no {program}", Passes.UNKNOWN)
+    assert is_listed(found.finding())
+
+
+def test_an_agent_that_has_run_ends_by_what_it_did_beside_a_sidecar_that_has_not_started() -> None:
+    pod = build_pod(RUNTIMES["containerd"].format("python9"))
+    pod["spec"]["containers"].append({"name": "trainer", "command": ["python3"]})
+    ended = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+    pod["status"]["containerStatuses"].append({"name": "trainer", "state": ended})
+    assert explain_missing_program(pod) is None
+
+
+def test_the_backends_python_is_its_own_setting() -> None:
+    pod = build_pod(RUNTIMES["containerd"].format("python9"))
+    for part in (pod["spec"]["containers"], pod["status"]["containerStatuses"]):
+        part[0]["name"] = "backend"
+    found = explain_missing_program(pod)
+    assert found
+    assert found.remedy == "backend: {python: python3} in deployer.yaml"
+
+
 def test_where_python3_itself_is_not_found_its_path_is_asked_for() -> None:
     said = RUNTIMES["containerd"].format("python3")
     found = find(build_pod(said, command=("python3", SUPERVISOR)))

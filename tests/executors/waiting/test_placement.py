@@ -335,6 +335,15 @@ def test_the_taint_is_that_of_a_node_that_the_pod_asks_for(
     assert find_untolerated(Nodes(tuple(nodes), summarise_nodes(nodes, [])), pod) == taint
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_node_that_will_be_ready_soon_is_waited_for_beside_others(step: int) -> None:
+    startup = {"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}
+    nodes = [node("a", taints=[TEAM]), node("b", taints=[startup])][::step]
+    found = explain(nodes, [], ASKS)
+    assert found
+    assert "passes with time" in found.line
+
+
 def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:
     waiting = {"reason": "ErrImagePull", "message": "no such host"}
     status = {"containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}

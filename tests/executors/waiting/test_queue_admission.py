@@ -224,6 +224,14 @@ def test_one_flavor_that_is_used_up_is_enough_to_wait_for() -> None:
     assert explain(build_workload("a", f"{SMALL}; {USED}")).passes is Passes.WITH_TIME
 
 
+def test_a_flavor_that_is_too_small_for_one_resource_is_of_no_use_with_more_of_another() -> None:
+    """Kueue gives a reason for each resource of a flavor."""
+    cpu = "insufficient unused quota for cpu in flavor a100, 2 more needed"
+    found = explain(build_workload("a", f"{explain_small('nvidia.com/gpu', '4')}, {cpu}"))
+    assert found.passes is Passes.UNKNOWN
+    assert cpu in found.sentence
+
+
 def test_what_is_known_of_the_queue_alone() -> None:
     job = {"metadata": {"uid": "a"}}
     assert explain_queue(job, Queue("q"), "ns").cause is Cause.QUEUE_MISSING

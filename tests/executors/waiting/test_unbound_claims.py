@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -50,9 +51,12 @@ def explain(*events: Event, claim: dict[str, Any] | None = None, **known: Any) -
     return found
 
 
-def test_a_class_that_is_missing_is_what_is_said_whatever_the_events() -> None:
-    for events in ([], [say(NO_CLASS)], [say(NO_CLASS, BEFORE)], [say(NO_CLASS), say(WAITS)]):
+def test_a_class_that_is_missing_is_hopeless_once_the_controller_says_so() -> None:
+    for events in ([say(NO_CLASS)], [say(NO_CLASS, BEFORE)]):
         assert explain(*events, missing=FAST_MISSING).line == HOPELESS
+    said = f"{IS_NOT}: it waits for a volume of StorageClass fast, which is not there: {LOOK}"
+    for events in ([], [say(NO_CLASS), say(WAITS)]):  # volumes made by hand need no class
+        assert explain(*events, missing=FAST_MISSING).line == said
     other = explain(say(NO_CLASS), claim=build_claim(name="slow"), missing=FAST_MISSING)
     assert other.passes is Passes.UNKNOWN
 
@@ -160,6 +164,30 @@ def test_nodes_that_may_be_listed_say_whether_one_reaches_the_volume() -> None:
     there = build_nodes(one="a", two="b")
     assert locate(volume, nodes=there, spec=to_a) == (Passes.NEVER, CHOOSE)
     assert locate(volume, nodes=there) == (Passes.UNKNOWN, "")  # two is full, or tainted
+
+
+def test_a_node_that_reaches_the_volume_may_still_come() -> None:
+    nodes = build_nodes(one="a")
+    volume = build_volume(IN_B)
+    assert locate(volume, nodes=replace(nodes, autoscaled=True))[0] is Passes.UNKNOWN
+    assert locate(volume, nodes=nodes, age_seconds=4.0)[0] is Passes.UNKNOWN
+
+
+def test_a_selector_that_leads_nowhere_is_not_advised() -> None:
+    to_gpu = {"nodeSelector": {"gpu": "A100"}}
+    nobody = "ask an administrator for a node with topology.kubernetes.io/zone=b|c"
+    found = locate(build_volume(IN_B), nodes=build_nodes(one="a", two="b"), spec=to_gpu)
+    assert found == (Passes.NEVER, nobody)
+
+
+def test_what_only_waits_for_the_pod_is_not_what_is_said() -> None:
+    claims = {"a": build_claim(), "b": build_claim()}
+    claims["b"]["metadata"]["name"] = "b"
+    events = [say(FOR_POD), say(BROKEN)]
+    events = [replace(one, about=name) for one, name in zip(events, "ab", strict=True)]
+    found = find(unscheduled(UNBOUND), *events, claims=claims)
+    assert found
+    assert found.sentence == f"PersistentVolumeClaim b is not bound: {BROKEN[1]}"
 
 
 def test_a_tenant_whose_nodes_there_may_be_full_is_left_to_wait() -> None:

@@ -92,8 +92,9 @@ def _strip(pod: Manifest) -> Manifest:
 
 def _claim_nfs(case: Case) -> str:
     """Return the edit that mounts NFS folders by claims; empty if deployer.yaml has none inline."""
-    data = [one.name for one in case.data if one.nfs and one.nfs.inline]
-    own = [one for one in case.section.volumes if one.name not in data]
+    data = [one for one in case.data if one.nfs and one.nfs.inline]
+    paths = {one.path for one in case.data}  # which data sets have as volumes, too
+    own = [one for one in case.section.volumes if one.path not in paths]
     claimed = ""
     if any(one.nfs and one.nfs.inline for one in own):
         claimed = edit("kubernetes", f"volumes: {write_list(map(_claim, own))}")

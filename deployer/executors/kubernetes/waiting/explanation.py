@@ -101,8 +101,11 @@ def _explain_unscheduled(pod: Manifest, facts: Facts) -> Reason | None:
     scaling = explain_autoscaling(facts)
     if scaling and scaling.cause is not Cause.AUTOSCALER_REFUSED:
         return scaling
+    claims = explain_claims(facts, refusal)
+    if claims and claims.cause is Cause.CLAIM_ELSEWHERE:
+        claims = _wait_for_nodes(claims, facts, scaling)
     found = (
-        explain_claims(facts, refusal)
+        claims
         or _explain_nodes(pod, facts, scaling)
         or _explain_message(pod, facts, refusal)
         or scaling
@@ -131,7 +134,12 @@ def _explain_nodes(pod: Manifest, facts: Facts, scaling: Reason | None) -> Reaso
     if facts.nodes is None:
         return None
     reason = explain_placement(facts.nodes, pod)
-    if reason and reason.hopeless and not is_refused_for_good(scaling):
+    return reason and _wait_for_nodes(reason, facts, scaling)
+
+
+def _wait_for_nodes(reason: Reason, facts: Facts, scaling: Reason | None) -> Reason:
+    """Return that it is unknown whether a reason passes while another node may still come."""
+    if facts.nodes and reason.hopeless and not is_refused_for_good(scaling):
         patience = MANAGED_SECONDS if _is_managed(facts.nodes) else PLAIN_SECONDS
         if facts.nodes.autoscaled or facts.age_seconds < patience:
             return replace(reason, passes=Passes.UNKNOWN)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployer.executors.reason import Cause, Passes, Reason, edit
+from deployer.kube.names import BACKEND
 from deployer.kube.objects import list_statuses
 
 Manifest = Mapping[str, Any]
@@ -29,18 +30,31 @@ WORDS = (
 
 def explain_missing_program(pod: Manifest) -> Reason | None:
     """Say that the image of a container lacks its program; None if none is known to."""
+    statuses = list_statuses(pod)
+    if any(_has_run(status) for status in statuses):
+        return None  # what it did then counts, also beside a sidecar that has not started
     spec = pod["spec"]
     containers = {
         one["name"]: one
         for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     }
-    for status in list_statuses(pod):
+    for status in statuses:
         container = containers.get(status["name"]) or {}
         command = container.get("command") or ("",)
         if command[0] and _is_missing(command[0], status):
+            mounts = container.get("volumeMounts") or ()
+            below = (m["name"] for m in mounts if command[0].startswith(f"{m['mountPath']}/"))
+            if volume := next(below, None):
+                said = f"volume {volume} has no {command[0]}"
+                return Reason(Cause.PROGRAM_MISSING, said, Passes.UNKNOWN, _mend(container))
             said = f"the image {container.get('image', '')} has no {command[0]}"
             return Reason(Cause.PROGRAM_MISSING, said, Passes.NEVER, _mend(container))
     return None
+
+
+def _has_run(status: Manifest) -> bool:
+    ended = status["state"].get("terminated")
+    return bool(ended and ended.get("reason") not in NOT_STARTED)
 
 
 def _is_missing(program: str, status: Manifest) -> bool:
@@ -56,4 +70,5 @@ def _mend(container: Manifest) -> str:
     program, *rest = container["command"]
     if not rest or not rest[0].startswith(OURS):
         return f"another command of container {container['name']} in your template"
-    return edit("kubernetes", f"python: {'PATH' if program == USUAL else USUAL}")
+    section = BACKEND if container["name"] == BACKEND else "kubernetes"
+    return edit(section, f"python: {'PATH' if program == USUAL else USUAL}")

@@ -72,7 +72,9 @@ def explain_placement(nodes: Nodes, pod: Manifest) -> Reason | None:
         return misnamed  # before the taints: what is asked for decides which are tolerated
     tolerated = [room for room in selected if find_taint(room.taints, spec) is None]
     if not tolerated:
-        return _explain_taint(selected[0], spec)
+        # The node that will be there soon, before one that is for others.
+        starting = (room for room in selected if _is_starting(room, spec))
+        return _explain_taint(next(starting, selected[0]), spec)
     left = tolerated
     for resource, count in wanted.items():
         fitting = [room for room in left if room.count(resource) >= count]
@@ -157,7 +159,7 @@ def _explain_taint(room: _Room, spec: Manifest) -> Reason:
     taint = find_taint(room.taints, spec) or {"key": ""}
     key, named = taint["key"], _name_taint(taint)
     said = f"taint {named}:{taint.get('effect')} of node {room.name} is not tolerated"
-    if key.rpartition("/")[2].endswith(STARTUP_TAINTS):
+    if _is_starting(room, spec):
         return Reason(Cause.TAINT, said, Passes.WITH_TIME)
     remedy = edit("kubernetes", f"tolerations: [{{key: {key}, operator: Exists}}]")
     return Reason(Cause.TAINT, said, Passes.NEVER, remedy)
@@ -165,6 +167,11 @@ def _explain_taint(room: _Room, spec: Manifest) -> Reason:
 
 def _name_taint(taint: Mapping[str, str]) -> str:
     return f"{taint['key']}={taint['value']}" if taint.get("value") else taint["key"]
+
+
+def _is_starting(room: _Room, spec: Manifest) -> bool:
+    key = (find_taint(room.taints, spec) or {}).get("key", "")
+    return key.rpartition("/")[2].endswith(STARTUP_TAINTS)
 
 
 def _find_closure(room: _Room) -> Reason | None:

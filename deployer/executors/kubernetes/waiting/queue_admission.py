@@ -17,6 +17,7 @@ from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.reason import Cause, Passes, Reason, edit
 from deployer.kube.names import QUEUE_PRIORITY_LABEL
 from deployer.kube.objects import find_condition
+from deployer.kube.quantities import read_quantity
 
 Manifest = Mapping[str, Any]
 NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
@@ -139,6 +140,8 @@ def advise_amount(resource: str, most: str) -> str:
     """Return the remedy that asks for no more of a resource than a queue has."""
     if resource in ("cpu", "memory"):
         return edit("kubernetes", f'{resource}: "{most}"')
+    if is_gpu_resource(resource) and not read_quantity(most):
+        return f"{edit('kubernetes', 'gpu: 0')}, where a CPU will do"
     if is_gpu_resource(resource):
         return edit("kubernetes", f"gpu: {{count: {most}}}")
     return f"ask for at most {most} {resource}"
@@ -179,7 +182,11 @@ def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Reaso
 
 def _is_passing(message: str, workload: Manifest) -> bool:
     """Return True if it is known that what keeps a Workload waiting goes away by itself."""
-    if not message or NEEDED.search(message) or any(one in message for one in PASSING):
+    # A flavor that has too little of one resource in all is of no use with more of another.
+    needed = {(resource, flavor) for resource, flavor, _ in NEEDED.findall(message)}
+    small = {(resource, flavor) for resource, flavor, _ in TOO_SMALL.findall(message)} - needed
+    fitting = {flavor for _, flavor in needed} - {flavor for _, flavor in small}
+    if not message or fitting or any(one in message for one in PASSING):
         return True
     # Once a Workload is evicted, Kueue repeats there why (pkg/controller/jobframework).
     evicted = find_condition(workload, "Evicted") or {}

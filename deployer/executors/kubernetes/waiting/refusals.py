@@ -211,7 +211,7 @@ def _objects(message: str, namespace: str) -> Reason | None:
     if found := ACCOUNT.search(message):
         name = found["name"]
         said = f"ServiceAccount {name} is missing in namespace {namespace}"
-        remedy = f"kubectl create serviceaccount {name} -n {namespace}"
+        remedy = f"ask an administrator: kubectl create serviceaccount {name} -n {namespace}"
         return Reason(Cause.SERVICE_ACCOUNT, said, Passes.NEVER, remedy)
     if found := PRIORITY.search(message):
         said = f"there is no PriorityClass {found['name']}"

@@ -28,7 +28,9 @@ PASSING = (Barrier.INSUFFICIENT, Barrier.CORDONED, Barrier.NODE_LOST, Barrier.PR
 def explain_claims(facts: Facts, refusal: Refusal | None) -> Reason | None:
     """Say which claim is not bound, or bound to a volume that the pod's nodes do not reach."""
     barriers = {one.barrier for one in refusal.obstacles} if refusal else set()
-    for name, claim in facts.claims.items():
+    # First those that do not only wait for the pod.
+    claims = sorted(facts.claims.items(), key=lambda one: _waits_for_pod(one[0], one[1], facts))
+    for name, claim in claims:
         phase = claim.get("status", {}).get("phase")
         if phase == "Lost":
             said = f"PersistentVolumeClaim {name} has lost its volume"
@@ -46,39 +48,45 @@ def _explain_unbound(name: str, claim: Manifest, facts: Facts) -> Reason:
     assert facts.pod
     said = f"PersistentVolumeClaim {name} is not bound"
     wanted = claim.get("spec", {}).get("storageClassName") or ""
-    if Reference(STORAGE_CLASS, wanted) in facts.missing:
-        return _explain_no_class(said, wanted)
+    missing = Reference(STORAGE_CLASS, wanted) in facts.missing
     event = _find_news(name, claim, facts)
     lacked = NO_CLASS.search(event.message) if event else None
     if lacked and (wanted in facts.classes or wanted not in ("", lacked["name"])):
         event = None  # the class was made since, or the claim names another one
     elif event and lacked:
         # Said of this pod it holds; an older one is all that is known where classes are hidden.
-        if event.at >= facts.pod["metadata"]["creationTimestamp"]:
-            return _explain_no_class(said, lacked["name"])
+        if missing or event.at >= facts.pod["metadata"]["creationTimestamp"]:
+            remedy = f"ask an administrator for StorageClass {lacked['name']}"
+            said = f"{said}: there is no StorageClass {lacked['name']}"
+            return Reason(Cause.CLAIM_UNBOUND, said, Passes.NEVER, remedy)
         said = f"{said}: there was no StorageClass {lacked['name']}"
+        event = None
+    elif missing:
+        # Somebody's volumes may be of a class that is no object.
+        said = f"{said}: it waits for a volume of StorageClass {wanted}, which is not there"
         event = None
     if event:
         said = f"{said}: {event.message.strip()}"
     return Reason(Cause.CLAIM_UNBOUND, said, Passes.UNKNOWN, _look(name, facts))
 
 
-def _explain_no_class(said: str, name: str) -> Reason:
-    remedy = f"ask an administrator for StorageClass {name}"
-    said = f"{said}: there is no StorageClass {name}"
-    return Reason(Cause.CLAIM_UNBOUND, said, Passes.NEVER, remedy)
-
-
 def _find_news(name: str, claim: Manifest, facts: Facts) -> Event | None:
     """Return the newest event about a claim; if it is only tried again, why it failed before."""
     created = claim.get("metadata", {}).get("creationTimestamp", "")  # others had its name
     events = [one for one in facts.events if one.about == name and one.at >= created]
-    if not events or events[-1].reason in WAITS_FOR_POD:
+    if not events or _waits_for_pod(name, claim, facts):
         return None
     if events[-1].reason in TRIED_AGAIN:
         failures = [one for one in events if one.reason == FAILED]
         events += [one for one in failures if not NO_CLASS.search(one.message)]
     return events[-1]
+
+
+def _waits_for_pod(name: str, claim: Manifest, facts: Facts) -> bool:
+    """Tell whether a claim is bound once its pod has a node, by its newest event."""
+    created = claim.get("metadata", {}).get("creationTimestamp", "")
+    newest = facts.find_newest(name)
+    return bool(newest and newest.at >= created and newest.reason in WAITS_FOR_POD)
 
 
 def _explain_elsewhere(facts: Facts, passing: bool) -> Reason:
@@ -97,13 +105,15 @@ def _explain_elsewhere(facts: Facts, passing: bool) -> Reason:
 def _choose_place(name: str, place: str, facts: Facts) -> str:
     """Return the edit that chooses nodes which reach a volume, or what to ask for."""
     term = next(_list_terms(facts.volumes.get(name, {})), ())
-    chosen = [f'{one["key"]}: "{one["values"][0]}"' for one in term if one["operator"] == "In"]
+    chosen = {one["key"]: one["values"][0] for one in term if one["operator"] == "In"}
     if not chosen:
         volume = facts.claims.get(name, {}).get("spec", {}).get("volumeName", "")
         return f"ask an administrator: kubectl describe pv {volume}".strip()
-    if _is_reached(facts) is False:
+    edited = {**(facts.spec.get("nodeSelector") or {}), **chosen}
+    if _is_reached(facts, {**facts.spec, "nodeSelector": edited}) is False:
         return f"ask an administrator for a node with {place}"
-    return edit("kubernetes", f"node_selector: {{{', '.join(chosen)}}}")
+    pairs = ", ".join(f'{key}: "{value}"' for key, value in chosen.items())
+    return edit("kubernetes", f"node_selector: {{{pairs}}}")
 
 
 def _is_reached(facts: Facts, *specs: Manifest) -> bool | None:
