@@ -88,7 +88,7 @@ class Attempt:
     namespace: str
     context: str
     server: str
-    renewal: str = ""
+    renewal: str = "log in again"
 
     @property
     def words(self) -> str:
