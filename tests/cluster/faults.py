@@ -65,8 +65,15 @@ def thaw_node(cluster: Cluster, name: str) -> None:
 
 def _find_kubelet(cluster: Cluster, name: str) -> psutil.Process:
     below = psutil.Process(cluster.folder.get_pid(name)).children(recursive=True)
-    [kubelet] = [process for process in below if process.name() == "kubelet"]
+    [kubelet] = [process for process in below if _is_kubelet(process)]
     return kubelet
+
+
+def _is_kubelet(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "kubelet"
+    except psutil.NoSuchProcess:  # it has ended since it was listed
+        return False
 
 
 def read_node_logs(cluster: Cluster, name: str, namespace: str) -> str:

@@ -76,9 +76,10 @@ def test_the_timer_goes_off_and_a_new_cluster_shows_the_sweep(
     user.deployer("gke", "up")
     disk = cloud.estate.disks[ZONE, DISK]
     disk.users = ["projects/p/zones/z/instances/old-node"]
-    refused = user.try_deployer("results", sweep)
+    refused = user.try_deployer("backend", "up", "--on", "gke")
     assert f"disk {DISK} has the backend's results and is attached to old-node" in refused.stderr
     disk.users = []
+    user.deployer("backend", "up", "--on", "gke")
     shown = user.deployer("results", sweep, "-o", "json")
     bound = ("-n", namespace, "-o", "jsonpath={.spec.volumeName}")
     assert cluster.kubectl("get", "pvc", "sweep-backend", *bound) == DISK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,6 @@ from tests.images.workshop import BASE, Workshop, open_workshop
 
 pytestmark = [pytest.mark.slow, pytest.mark.kube, pytest.mark.full]
 MEBIBYTE = 1 << 20
-TOLD: list[str] = []
 
 
 @pytest.fixture(scope="module")
@@ -64,18 +64,23 @@ def pushed(project: Path, settings: ImageConfig, registry: RunningRegistry) -> s
 
 
 def test_second_push_does_nothing(
-    pushed: str, project: Path, settings: ImageConfig, registry: RunningRegistry
+    pushed: str,
+    project: Path,
+    settings: ImageConfig,
+    registry: RunningRegistry,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO)
     assert pushed.startswith(f"{settings.repository}@sha256:")
     assert find_pushed(settings, project, registry.environment) == pushed
     writes = registry.read_log().count('"PUT ') + registry.read_log().count('"POST ')
     assert push_image(settings, project, {**os.environ, **registry.environment}) == pushed
-    assert TOLD[-1].endswith("the registry has it already")
+    assert caplog.messages[-1].endswith("the registry has it already")
     log = registry.read_log()
     assert log.count('"PUT ') + log.count('"POST ') == writes
     reference, _ = build_image(settings, project, os.environ)
-    assert TOLD[-1] == f"{reference}: built already"
-    assert PASSWORD not in "".join(TOLD)
+    assert caplog.messages[-1] == f"{reference}: built already"
+    assert PASSWORD not in caplog.text
 
 
 def test_code_change_pushes_no_more_than_the_code(
