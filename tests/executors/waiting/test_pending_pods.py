@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,9 +19,10 @@ from deployer.executors.kubernetes.waiting.pending_pods import (
     PendingPods,
 )
 from deployer.findings import Finding, Severity
-from deployer.kube.client import Kube, open_kube
+from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, SERVICE_ACCOUNT
 from deployer.watch.status import POLL_SECONDS
+from tests.executors.refusing_server import Answering, serve_kube
 from tests.executors.test_agent_objects import NAME, build_object
 from tests.executors.waiting.bench import UNBOUND, unscheduled
 
@@ -51,7 +49,7 @@ SAID_BEFORE = {
 REFUSALS = {403: "Forbidden", 404: "NotFound"}
 
 
-class Cluster(BaseHTTPRequestHandler):
+class Cluster(Answering):
     """Has a claim that waits for its StorageClass; the rest may not be read."""
 
     storage_class = 200
@@ -81,15 +79,7 @@ class Cluster(BaseHTTPRequestHandler):
         if status in REFUSALS:
             details = {"name": self.path.rpartition("/")[2]}
             content = {"reason": REFUSALS[status], "message": self.path, "details": details}
-        body = json.dumps(content).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+        self.answer(status, content)
 
 
 class WithoutClass(Cluster):
@@ -106,20 +96,8 @@ class OfTenants(Cluster):
 
 @pytest.fixture
 def kube(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kube]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
-    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}"
-    config = {
-        "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": address}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "ns"}}],
-    }
-    file = tmp_path / "kubeconfig"
-    file.write_text(json.dumps(config))
-    yield open_kube(environment={"KUBECONFIG": str(file)})
-    server.shutdown()
-    server.server_close()
+    with serve_kube(tmp_path, request.param) as kube:
+        yield kube
 
 
 def build_pod(**spec: Any) -> dict[str, Any]:

@@ -82,11 +82,9 @@ def list_given(part: DataSet | Volume) -> dict[str, Any]:
     return {f.name: values[f.name] for f in fields(part) if values[f.name] != f.default}
 
 
-def write_list(parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return a list of deployer.yaml in one line, to be pasted as a whole; pure."""
-    return yaml.safe_dump(
-        [*parts], default_flow_style=True, width=math.inf, sort_keys=False
-    ).strip()
+def write_inline(value: object) -> str:
+    """Return a value of deployer.yaml in one line, to be pasted as a whole; pure."""
+    return yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False).strip()
 
 
 def list_own(manifests: Iterable[Manifest], plan: Plan, owner: Owner) -> Iterator[Reference]:

@@ -13,7 +13,7 @@ from deployer.executors.checks import Question
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
-from deployer.executors.kubernetes.examination.case import Case, list_given, write_list
+from deployer.executors.kubernetes.examination.case import Case, list_given, write_inline
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.missing_objects import HIDDEN
 from deployer.executors.kubernetes.waiting.placement import find_nearest
@@ -208,7 +208,7 @@ def _set_class(sets: Sequence[DataSet], one: DataSet) -> str:
     given = [
         {**list_given(each), **({"storage_class": "%s"} if each is one else {})} for each in sets
     ]
-    return f"data: {write_list(given)}".replace("%", "%%").replace("'%%s'", "%s")
+    return f"data: {write_inline(given)}".replace("%", "%%").replace("'%%s'", "%s")
 
 
 def _examine_classes(case: Case, wanted: Mapping[str, str | None]) -> Iterator[Finding]:

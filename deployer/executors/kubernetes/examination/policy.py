@@ -9,7 +9,7 @@ from typing import Any
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes_parts import Volume
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.examination.case import Case, list_given, write_list
+from deployer.executors.kubernetes.examination.case import Case, list_given, write_inline
 from deployer.executors.kubernetes.waiting.admission import advise, ask_admission, build_pod
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal, mend_violations
 from deployer.executors.kubernetes.waiting.room import check_room
@@ -97,9 +97,9 @@ def _claim_nfs(case: Case) -> str:
     own = [one for one in case.section.volumes if one.path not in paths]
     claimed = ""
     if any(one.nfs and one.nfs.inline for one in own):
-        claimed = edit("kubernetes", f"volumes: {write_list(map(_claim, own))}")
+        claimed = edit("kubernetes", f"volumes: {write_inline([*map(_claim, own)])}")
     elif data:
-        claimed = f"data: {write_list(map(_claim, case.data))} {EDIT}"
+        claimed = f"data: {write_inline([*map(_claim, case.data)])} {EDIT}"
     if claimed and not case.kube.is_allowed("create", VOLUME):
         return f"ask an administrator for a claim on the NFS folder; with one: {claimed}"
     return claimed

@@ -5,14 +5,11 @@ A tenant sees its LocalQueue alone, which names the resources that are counted a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.case import Case, write_inline
 from deployer.executors.kubernetes.examination.quota import ENOUGH, count_usage
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.waiting.queue_admission import advise_amount
@@ -126,5 +123,4 @@ def _choose_nodes(case: Case, labels: Mapping[str, str]) -> str:
     if gpu and gpu.product and gpu.product_label in labels:
         return edit("kubernetes", f"gpu: {{product: {labels[gpu.product_label]}}}")
     # Labels are text, such as 'true', which YAML must not read as something else.
-    pairs = yaml.safe_dump(dict(labels), default_flow_style=True, width=math.inf, sort_keys=False)
-    return edit("kubernetes", f"node_selector: {pairs.strip()}")
+    return edit("kubernetes", f"node_selector: {write_inline(dict(labels))}")

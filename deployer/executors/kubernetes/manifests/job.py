@@ -152,27 +152,11 @@ def _build_pod(
     grace = _count_seconds(cluster.grace_period)
     if grace is None:
         grace = pod.get("terminationGracePeriodSeconds", POD_GRACE_SECONDS)
+    keep = "" if outlives_pod(volumes, mounts) else KEPT_BY_WANDB
     # Where a name is there twice, the later one counts.
     environment = overlay(
         [*own_container["env"], *(container.get("env") or ())],
-        list_variables(
-            {
-                KEEP_VARIABLE: "" if outlives_pod(volumes, mounts) else KEPT_BY_WANDB,
-                **cluster.env,
-                **cluster.secrets,
-                **dict(task.environment),
-                "WANDB_BASE_URL": task.base_url,
-                "WANDB_API_KEY": SecretKey(name=task.secret_name, key=task.secret_key),
-                SWEEP_PATH_VARIABLE: task.sweep_path,
-                NAME_VARIABLE: task.name,
-                AGENTS_FOLDER_VARIABLE: f"{checkpoints}/agents/{sweep_id(task.sweep_path)}",
-                GRACE_VARIABLE: str(max(1, grace - CLEARING_SECONDS)),
-                CHECKPOINTS_VARIABLE: checkpoints,
-                OUTPUTS_VARIABLE: f"{checkpoints}/{OUTPUTS_FOLDER}",
-                **({NAMES_VARIABLE: _join_names(task)} if task.is_pack else {}),
-                **({REQUIREMENTS_VARIABLE: REQUIREMENTS_PATH} if cluster.install_wandb else {}),
-            }
-        ),
+        list_variables(_build_variables(task, cluster, checkpoints, keep, grace)),
         "env",
     )
     gpu = cluster.gpu
@@ -207,6 +191,28 @@ def _build_pod(
         },
         "tolerations": [without_none(asdict(one)) for one in cluster.tolerations],
         "affinity": _avoid(pod, task.avoided_nodes),
+    }
+
+
+def _build_variables(
+    task: AgentTask, cluster: ClusterConfig, checkpoints: str, keep: str, grace: int
+) -> dict[str, str | SecretKey | None]:
+    """Return the variables of an agent: the user's, and those that nobody else may set."""
+    return {
+        KEEP_VARIABLE: keep,
+        **cluster.env,
+        **cluster.secrets,
+        **dict(task.environment),
+        "WANDB_BASE_URL": task.base_url,
+        "WANDB_API_KEY": SecretKey(name=task.secret_name, key=task.secret_key),
+        SWEEP_PATH_VARIABLE: task.sweep_path,
+        NAME_VARIABLE: task.name,
+        AGENTS_FOLDER_VARIABLE: f"{checkpoints}/agents/{sweep_id(task.sweep_path)}",
+        GRACE_VARIABLE: str(max(1, grace - CLEARING_SECONDS)),
+        CHECKPOINTS_VARIABLE: checkpoints,
+        OUTPUTS_VARIABLE: f"{checkpoints}/{OUTPUTS_FOLDER}",
+        **({NAMES_VARIABLE: _join_names(task)} if task.is_pack else {}),
+        **({REQUIREMENTS_VARIABLE: REQUIREMENTS_PATH} if cluster.install_wandb else {}),
     }
 
 
