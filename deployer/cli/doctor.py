@@ -54,8 +54,8 @@ def doctor(
 ) -> None:
     """Check everything that `up` needs, and say how to mend it; without --fix it changes nothing.
 
-    Exit code 0 if nothing is wrong, 1 if something is. What one may not look at, and what passes
-    with time, is no fault.
+    Exit code 1 if something is wrong (✗), so that `up` stops; else 0. Doubtful (!) is what agents
+    would probably wait for.
     """
     COMMAND.begin_examination()
     config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)))

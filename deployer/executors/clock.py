@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.findings import Finding, right, wrong
+from deployer.findings import Finding, right, warning
 from deployer.text import format_seconds
 
 # A server writes its time in whole seconds. Tokens and signed addresses bear a few minutes, and
@@ -16,4 +16,4 @@ def judge_clock(subject: str, ahead_seconds: float) -> Finding:
         return right("clock", subject, "its clock is this machine's")
     way = "ahead of" if ahead_seconds > 0 else "behind"
     said = f"its clock is {format_seconds(abs(ahead_seconds))} {way} this machine's"
-    return wrong("clock", subject, said, "sudo timedatectl set-ntp true")
+    return warning("clock", subject, said, "sudo timedatectl set-ntp true")

@@ -16,7 +16,15 @@ from deployer.errors import KubeError
 from deployer.kube.access import Access, load_access, open_websocket
 from deployer.kube.answers import parse_answer, read_ahead_seconds
 from deployer.kube.failures import NOT_FOUND, Attempt, build_missing_kind
-from deployer.kube.kinds import ACCESS_REVIEW, POD, SELF_REVIEW, Kind, Manifest, kind_of
+from deployer.kube.kinds import (
+    ACCESS_REVIEW,
+    POD,
+    RULES_REVIEW,
+    SELF_REVIEW,
+    Kind,
+    Manifest,
+    kind_of,
+)
 from deployer.kube.names import read_owner, stamp_owner
 from deployer.kube.resending import Resender
 from deployer.waiting import COMMAND, TIMEOUTS_SECONDS
@@ -238,6 +246,20 @@ class Kube:
         body = {**_begin(ACCESS_REVIEW), "spec": {"resourceAttributes": attributes}}
         answer = self._send("create", ACCESS_REVIEW, method="POST", body=body)
         return bool(answer["status"].get("allowed"))
+
+    def read_rules(self) -> tuple[list[Manifest], bool]:
+        """Return the rules that grant us rights in our namespace, and whether they are complete.
+
+        Authorizers behind a webhook, such as GKE's, list none.
+        """
+        body = {**_begin(RULES_REVIEW), "spec": {"namespace": self.namespace}}
+        try:
+            status = self._send("create", RULES_REVIEW, method="POST", body=body)["status"]
+        except KubeError as error:
+            if error.status not in (403, 404):
+                raise
+            return [], False
+        return status.get("resourceRules") or [], not status.get("incomplete")
 
     def open_log(self, pod: str, query: Mapping[str, str]) -> Any:
         """Return a pod's log as an open HTTP response, to be read by `deployer.kube.logs`."""

@@ -64,6 +64,12 @@ ACCESS_REVIEW = Kind(
     "selfsubjectaccessreviews",
     namespaced=False,
 )
+RULES_REVIEW = Kind(
+    "authorization.k8s.io/v1",
+    "SelfSubjectRulesReview",
+    "selfsubjectrulesreviews",
+    namespaced=False,
+)
 SELF_REVIEW = Kind(
     "authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from deployer.executors.reason import Cause
+from deployer.config.causes import Cause
 from deployer.model import Agent, Ending
 from deployer.watch.status import AgentStatus, Status
 

@@ -18,11 +18,13 @@ from deployer.cli.output.views import (
     results_to_plain,
     show_results,
 )
+from deployer.config.causes import Cause
 from deployer.executors.base import Belongings
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.findings import PERMANENT, TRANSIENT
 from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.watch.status import summarise_status
+from tests.executors.pending import pending
 
 CONFIG = {
     "method": "grid",
@@ -191,11 +193,11 @@ def test_a_long_reason_pads_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:
-    busy = Reason(Cause.GPUS_BUSY, "all 4 are in use", Passes.WITH_TIME)
-    never = Reason(Cause.SECRET_MISSING, "Secret x is missing", Passes.NEVER)
+    busy = pending(Cause.GPUS_BUSY, "all 4 are in use", TRANSIENT)
+    never = pending(Cause.SECRET_MISSING, "Secret x is missing", PERMANENT)
     running = Agent("a1", "e/p/s", "running", 0.0)
-    waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy.finding())
-    hopeless = replace(waiting, reason=never.line, pending=never.finding())
+    waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy)
+    hopeless = replace(waiting, reason=never.line, pending=never)
     assert describe_agents([waiting, running, replace(waiting, name="a3")]) == (
         "1 running, 2 starting: all 4 are in use (passes with time); "
         "they start when they can, watched or not"

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from deployer.config.causes import Cause
 from deployer.config.project import Flags, Project
 from deployer.config.sections.kubernetes_parts import Amount
 from deployer.errors import ConfigError
-from deployer.executors.reason import Cause, Reason, add_hint
+from deployer.executors.kubernetes.diagnose.pending import add_hint
+from tests.executors.pending import pending
 from tests.project_files import read_project
 
 FILE = "kubernetes:\n  namespace: team\n  image: trainer:1\n"
@@ -53,10 +55,10 @@ def test_what_users_do_about_a_wait_is_said_by_its_cause(tmp_path: Path) -> None
     profile = load(tmp_path, FILE, Flags(profile="other.yaml")).profile
     assert profile
     assert profile.hints == {Cause.QUOTA_USED: "ask team@x"}
-    bare = Reason(Cause.QUOTA_USED, "a")
-    assert add_hint(bare, profile.hints).remedy == "ask team@x"
-    assert add_hint(replace(bare, remedy="b"), profile.hints).remedy == "b; ask team@x"
-    other = Reason(Cause.QUEUED, "a", remedy="b")
+    bare = pending(Cause.QUOTA_USED, "a")
+    assert add_hint(bare, profile.hints).fix == "ask team@x"
+    assert add_hint(replace(bare, fix="b"), profile.hints).fix == "b; ask team@x"
+    other = pending(Cause.QUEUED, "a", fix="b")
     assert add_hint(other, profile.hints) is other
 
 

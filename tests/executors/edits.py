@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
-from deployer.executors.reason import EDIT
+from deployer.findings import EDIT
 
 
 def follow(remedy: str, section: Mapping[str, Any]) -> ClusterConfig:

@@ -73,8 +73,10 @@ def serve_refusals(
                 self.answer(200, {"major": "1", "minor": "30"})
             elif path.endswith(tuple(there)):
                 self.answer(200, {"metadata": {"name": path.rpartition("/")[2]}})
-            elif path.rpartition("/")[2] in ("resourcequotas", "limitranges"):
-                self.answer(200, {"kind": "List", "items": []})
+            elif path.endswith("/resourcequotas"):
+                hard = dict.fromkeys(refusals, "10")
+                quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+                self.answer(200, {"kind": "List", "items": [quota] if hard else []})
             else:
                 self.answer(404, {"message": "no", "reason": "NotFound", "details": {"name": "x"}})
 
@@ -83,6 +85,9 @@ def serve_refusals(
             plural = self.path.partition("?")[0].rpartition("/")[2]
             if plural == "selfsubjectaccessreviews":
                 self.answer(201, {**sent, "status": {"allowed": True}})
+                return
+            if plural == "selfsubjectrulesreviews":  # as of an authorizer behind a webhook
+                self.answer(201, {**sent, "status": {"resourceRules": [], "incomplete": True}})
                 return
             assert "dryRun=All" in self.path
             if plural not in refusals:

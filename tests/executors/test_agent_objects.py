@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from deployer.config.causes import Cause
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
@@ -16,9 +17,8 @@ from deployer.executors.kubernetes.agents.agent_objects import (
 )
 from deployer.executors.kubernetes.agents.agent_removal import build_selectors
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
-from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal
-from deployer.executors.kubernetes.waiting.facts import read_events
-from deployer.executors.reason import Cause, Reason
+from deployer.executors.kubernetes.diagnose.admission import build_pod, is_refusal
+from deployer.executors.kubernetes.diagnose.facts import read_events
 from deployer.kube.names import (
     AGENT_LABEL,
     ASKED_ANNOTATION,
@@ -29,6 +29,7 @@ from deployer.kube.names import (
 )
 from deployer.launch.agents.scaling import stays
 from deployer.model import Ending
+from tests.executors.pending import pending
 
 SWEEP = "me/project/abc"
 NAME = "abc-1"
@@ -118,7 +119,7 @@ def test_state_and_reason(
     jobs = [build_object("Job", job)] if job is not None else []
     pods = [build_object("Pod", pod)] if pod is not None else []
     [objects] = group_objects(jobs, pods, SWEEP)
-    agent = build_agent(objects, NOW, Reason(Cause.OTHER, "it waits"))
+    agent = build_agent(objects, NOW, pending(Cause.OTHER, "it waits"))
     assert (agent.name, agent.state, agent.exit_code, agent.reason) == (
         NAME,
         state,
@@ -131,10 +132,10 @@ def test_state_and_reason(
 def test_the_names_of_pods_that_come_and_go_are_not_in_a_reason() -> None:
     [objects] = group_objects([build_object("Job", {})], [])
     reasons = {
-        build_agent(objects, NOW, Reason(Cause.OTHER, f"pod {NAME}-{end} waits")).pending
+        build_agent(objects, NOW, pending(Cause.OTHER, f"pod {NAME}-{end} waits")).pending
         for end in ("x7k2p", "9zzb4")
     }
-    assert reasons == {Reason(Cause.OTHER, f"pod {NAME} waits").finding()}
+    assert reasons == {pending(Cause.OTHER, f"pod {NAME} waits")}
 
 
 def test_only_what_waits_is_looked_at() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from deployer.config.causes import Cause
 from deployer.executors.kubernetes.backend.readiness import Absence, choose_hint, read_end
-from deployer.executors.reason import Cause, Passes, Reason
 from deployer.kube.client import open_kube
+from tests.executors.pending import pending
 from tests.executors.test_examination import kubeconfig
 
 __all__ = ["kubeconfig"]
@@ -33,8 +34,8 @@ def build_pod(exit_code: int, message: str = "", restarts: int = 1) -> dict[str,
         (Absence("Python 3.11 or newer is needed", exit_code=78), IMAGE),
         (Absence("no such file", exit_code=128), IMAGE),
         (Absence("cannot open PersistentVolumeClaim", exit_code=70), LOOK),
-        (Absence("a", Reason(Cause.CLAIM_UNBOUND, "a")), DISK),
-        (Absence("No module named", Reason(Cause.OTHER, "a")), LOOK),
+        (Absence("a", pending(Cause.CLAIM_UNBOUND, "a")), DISK),
+        (Absence("No module named", pending(Cause.OTHER, "a")), LOOK),
     ],
 )
 def test_the_hint_is_chosen_by_codes_and_causes(kubeconfig: Path, why: Absence, hint: str) -> None:
@@ -49,9 +50,9 @@ def test_what_ends_again_and_again_or_never_starts_is_hopeless() -> None:
     assert again
     assert (again.words, again.hopeless) == ("its server ended with 70", True)
     assert read_end(None) is read_end({"status": {}}) is None
-    for passes in Passes:
-        reason = Reason(Cause.IMAGE_UNREACHABLE, "a", passes)
-        assert Absence("a", reason).hopeless is (passes is Passes.NEVER)
+    for transient in (True, False, None):
+        reason = pending(Cause.IMAGE_UNREACHABLE, "a", transient)
+        assert Absence("a", reason).hopeless is (transient is False)
 
 
 def test_the_server_never_ends_as_an_image_without_it_does(tmp_path: Path) -> None:

@@ -7,18 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from deployer.config.sections.data import parse_data
 from deployer.config.sections.kubernetes import parse_cluster
-from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.examination.cluster import examine_access
-from deployer.executors.kubernetes.examination.policy import (
-    examine_admission,
-    examine_pod_security,
-)
-from deployer.executors.kubernetes.waiting.references import Reference
-from deployer.executors.kubernetes.waiting.refusals import explain_refusal
+from deployer.errors import KubeError
+from deployer.executors.checks import examine_all
+from deployer.executors.kubernetes.diagnose.admission import examine_admission
+from deployer.executors.kubernetes.diagnose.case import Case
+from deployer.executors.kubernetes.diagnose.doctor import check_agents, examine_access
+from deployer.executors.kubernetes.diagnose.needs import list_need_questions
+from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.executors.kubernetes.diagnose.refusals import explain_refusal
 from deployer.findings import Finding, Severity
 from deployer.kube.kinds import CONFIG_MAP
 from tests.executors.profiles import build_profile
@@ -79,10 +80,10 @@ def test_a_namespace_is_unknown_where_another_rule_refuses_config_maps(tmp_path:
 
 def find_forbidden(folder: Path, said: str, **section: Any) -> Finding:
     """Return what is found of Pod Security, in the sentence of an agent that waits."""
-    found = examine(folder, {"pods": said}, examine_pod_security, **section)["pod-security"]
+    found = examine(folder, {"pods": said}, examine_admission, **section)["pod-security"]
     assert found.is_error
     waits = explain_refusal(f'pods "abc-1-x7k2p" is forbidden: {said}', "ns")
-    assert f"Pod Security {found.message}" == waits.sentence
+    assert f"Pod Security {found.message}" == waits.message
     assert "label" not in found.fix
     return found
 
@@ -131,3 +132,23 @@ def test_an_nfs_folder_of_deployer_yaml_is_written_as_a_claim(tmp_path: Path) ->
         "kubernetes: {host_ipc: false} in deployer.yaml, and kubernetes: {volumes: [{name: d, "
         "mount_path: /d, nfs: {server: nas, path: /d}}]} in deployer.yaml"
     )
+
+
+def test_up_stops_at_what_is_refused_and_warns_of_what_is_missing(
+    tmp_path: Path, told: list[str]
+) -> None:
+    """The doctor has the same findings: an error and a warning."""
+    with serve_refusals(tmp_path, {"pods": HOST_IPC}) as kube:
+        job = build_profile("plain", "ns")[-1]
+        spec = job["spec"]["template"]["spec"]
+        [container], spec["volumes"] = spec["containers"], []
+        source = {"secretKeyRef": {"name": "hub", "key": "t"}}
+        container["env"] = [{"name": "TOKEN", "valueFrom": source}]
+        case = Case(kube, parse_cluster({"image": "trainer:1"}), job=job)
+        with pytest.raises(KubeError) as caught:
+            check_agents(case)
+        found = [*examine_all([*list_need_questions(case)]), *examine_admission(case)]
+    [missing, refused] = found
+    assert (missing.severity, refused.severity) == (Severity.WARNING, Severity.ERROR)
+    assert (caught.value.message, caught.value.hint) == (refused.text, refused.fix)
+    assert told == [f"warning: Secret hub is missing: {missing.fix}"]

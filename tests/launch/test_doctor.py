@@ -20,7 +20,7 @@ from deployer.executors.local.examination import (
 )
 from deployer.executors.local.run_environment import Interpreter
 from deployer.findings import Finding, Severity
-from deployer.launch.checks.doctor import judge_disk
+from deployer.launch.checks.check import judge_disk
 from deployer.launch.checks.server_examination import judge_port
 
 FINE = InstalledPython(Interpreter("/venv/bin/python", "VIRTUAL_ENV"), (3, 11, 7), "0.31.0")
@@ -40,10 +40,10 @@ def test_an_interpreter_is_judged_by_what_it_lacks() -> None:
     assert said() == []
     assert said(wandb="") == [f"error: /venv/bin/python has no wandb | {install} 'wandb>=0.22.3'"]
     assert said(wandb="0.21.4") == [
-        f"error: /venv/bin/python has wandb 0.21.4: too old | {install} 'wandb>=0.22.3'"
+        f"warning: /venv/bin/python has wandb 0.21.4: too old | {install} 'wandb>=0.22.3'"
     ]
     assert said(missing=("timm", "einops")) == [
-        "error: /venv/bin/python has no module timm, einops, which the script imports | "
+        "warning: /venv/bin/python has no module timm, einops, which the script imports | "
         f"{install} timm einops"
     ]
 
@@ -57,10 +57,10 @@ def test_torch_is_judged_by_the_gpus_that_it_sees() -> None:
     assert said(Torch("2.15.0"), 0).startswith("ok: this machine has no GPU")
     assert said(Torch(), 2).startswith("unknown: is not installed")
     assert said(Torch("2.15.0+cpu"), 2) == (
-        f"error: this machine has 2 GPUs, and torch sees none | {again}"
+        f"warning: this machine has 2 GPUs, and torch sees none | {again}"
     )
     assert said(Torch(failure="libcudart.so.13: no such file"), 2) == (
-        f"error: cannot be imported: libcudart.so.13: no such file | {again}"
+        f"warning: cannot be imported: libcudart.so.13: no such file | {again}"
     )
 
 
@@ -80,17 +80,20 @@ def test_only_what_is_not_beside_a_script_is_asked_of_the_interpreter(tmp_path: 
 def test_a_clock_may_be_a_minute_off() -> None:
     assert judge_clock("https://w.example", -59).severity is Severity.OK
     assert show(judge_clock("https://w.example", 300)) == (
-        "error: its clock is 5 min ahead of this machine's | sudo timedatectl set-ntp true"
+        "warning: its clock is 5 min ahead of this machine's | sudo timedatectl set-ntp true"
     )
 
 
-def test_a_full_disk_is_wrong() -> None:
+def test_a_full_disk_is_wrong_and_one_with_little_room_doubtful() -> None:
     home = Path("/home/carol/.local/share/deployer")
     assert judge_disk(home, "the state folder", 2 << 30).severity is Severity.OK
     assert show(judge_disk(home, "the state folder", 500_000_000)) == (
-        "error: 500 MB free for the state folder, which is less than 1 GiB | "
+        "warning: 500 MB free for the state folder, which is less than 1 GiB | "
         f"du -xh -d 2 {home} | sort -h | tail"
     )
+    full = judge_disk(home, "the state folder", 1_000_000)
+    assert full.is_error
+    assert full.message == "the disk is full: 1 MB free for the state folder"
 
 
 def test_a_port_that_somebody_else_has_is_named() -> None:
@@ -119,7 +122,7 @@ def test_this_machine_is_checked_and_two_faults_are_named_at_once(tmp_path: Path
 
     code, wrong = examine("--wandb", "http://127.0.0.1:9")
     assert code == 1
-    assert set(wrong) == {"modules", "script", "key"}  # the script's own start says it, too
+    assert set(wrong) == {"script", "key"}
     assert wrong["key"]["remedy"].startswith("wandb login --host http://127.0.0.1:9")
     (tmp_path / "train.py").write_text("import wandb\n")
     assert examine() == (0, {})

@@ -7,16 +7,18 @@ from dataclasses import replace
 import pytest
 
 from deployer.cli.output.agent_views import agent_to_plain
+from deployer.config.causes import Cause
 from deployer.errors import StartFailed
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.findings import PERMANENT
 from deployer.model import Agent
 from deployer.watch.pending_timeout import CONFIRM_SECONDS, PendingTimeout, list_waiting
 from deployer.watch.status import Status
+from tests.executors.pending import pending
 from tests.watch.test_restarts import BUSY, HOME, agent, status
 
 PENDING = agent("a", "starting", reason="Unschedulable: 0/3 nodes are available")
-MISSING = Reason(Cause.SECRET_MISSING, "Secret x is missing", Passes.NEVER)
-BLOCKED = replace(agent("b", "starting", reason=MISSING.line), pending=MISSING.finding())
+MISSING = pending(Cause.SECRET_MISSING, "Secret x is missing", PERMANENT)
+BLOCKED = replace(agent("b", "starting", reason=MISSING.line), pending=MISSING)
 
 
 def look(watch: PendingTimeout, seen: Status, seconds: float) -> None:
@@ -89,7 +91,7 @@ def test_the_limit_is_for_the_first_start() -> None:
 
 
 def test_an_agent_in_json_says_why_it_waits() -> None:
-    pending = MISSING.finding()
+    pending = MISSING
     found = agent_to_plain(Agent("a", "e/p/s", "starting", 0.0, pending=pending))["pending"]
     assert found == {
         "cause": "secret-missing",

@@ -8,7 +8,7 @@ import typer
 
 from deployer.cli.output.render import show
 from deployer.cli.shell.command_group import make_app
-from deployer.executors.kubernetes.roles import Role, load_role
+from deployer.executors.kubernetes.diagnose.rights import Role, load_role
 
 app = make_app()
 

@@ -9,8 +9,13 @@ from dataclasses import replace
 from deployer.cli.output.render import show
 from deployer.findings import Finding, Severity
 
-SIGNS = {Severity.OK: "✓", Severity.ERROR: "✗", Severity.UNKNOWN: "?"}
-VERDICTS = {Severity.OK: "right", Severity.ERROR: "wrong", Severity.UNKNOWN: "unknown"}
+SIGNS = {Severity.OK: "✓", Severity.ERROR: "✗", Severity.WARNING: "!", Severity.UNKNOWN: "?"}
+VERDICTS = {
+    Severity.OK: "right",
+    Severity.ERROR: "wrong",
+    Severity.WARNING: "doubtful",
+    Severity.UNKNOWN: "unknown",
+}
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -51,6 +56,6 @@ def _join(findings: Sequence[Finding]) -> list[Finding]:
 
 def summarise(findings: Sequence[Finding]) -> str:
     """Return the last line: whether agents can start, as far as it can be told."""
-    counts = Counter(one.severity for one in findings)
-    told = f"{counts[Severity.OK]} right, {counts[Severity.ERROR]} wrong"
-    return f"{told}, {counts[Severity.UNKNOWN]} unknown"
+    counts = Counter(VERDICTS[one.severity] for one in findings)
+    shown = [one for one in VERDICTS.values() if one != "doubtful" or counts[one]]
+    return ", ".join(f"{counts[one]} {one}" for one in shown)

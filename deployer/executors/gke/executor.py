@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deployer.config.causes import Cause
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.reason import NO_NODE, Cause
 from deployer.gke.api.client import Gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
@@ -21,6 +21,8 @@ from deployer.model import Agent
 
 # A new pool's first node takes minutes, and until then the old refusals are still to be read.
 PATIENCE_SECONDS = 600.0
+# The cloud has no node to give now: another kind of node may be had.
+NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
 
 
 class GkeExecutor(KubernetesExecutor):

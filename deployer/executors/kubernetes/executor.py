@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from deployer.config.causes import Cause
+from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import AgentError, KubeError, collect_refusals
@@ -39,15 +40,14 @@ from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.mounts import list_claims
-from deployer.executors.kubernetes.examination.case import Case, list_own
-from deployer.executors.kubernetes.examination.needed import list_checks
+from deployer.executors.kubernetes.diagnose.admission import check_admission
+from deployer.executors.kubernetes.diagnose.case import Case, list_own
+from deployer.executors.kubernetes.diagnose.doctor import list_checks
+from deployer.executors.kubernetes.diagnose.pending import PendingPods
+from deployer.executors.kubernetes.diagnose.references import Reference, list_references
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.manifests.build import pack_agents
-from deployer.executors.kubernetes.waiting.admission import check_admission
-from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
-from deployer.executors.kubernetes.waiting.references import Reference, list_references
-from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 from deployer.kube.names import build_selector, is_ours, stamp_owner
@@ -62,7 +62,7 @@ class KubernetesExecutor(Executor):
 
     `find_pushed` returns the image of new sweeps where the section names none. `grows` tells that
     nodes come which are not there yet. `hints` are what a site adds to reasons of a wait. `beside`
-    lists what is made for others than agents.
+    lists what is made for others than agents, `data` are the data sets of deployer.yaml.
     """
 
     grows = False
@@ -77,6 +77,7 @@ class KubernetesExecutor(Executor):
         find_pushed: Callable[[], str] | None = None,
         hints: Mapping[Cause, str] = MappingProxyType({}),
         beside: Callable[[], Collection[Reference]] = tuple,
+        data: Sequence[DataSet] = (),
     ) -> None:
         self.kube = kube
         self._products = GpuProducts(
@@ -85,21 +86,29 @@ class KubernetesExecutor(Executor):
         self._pending = PendingPods(kube, self.grows, hints=hints)
         self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
         self._list_beside = beside
+        self._data = tuple(data)
         self._data_claims = list_claims(cluster)
         self._sleep = sleep
         self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return what is asked of the cluster before anything is made; the last is a dry run."""
-        return list_checks(self.kube, self._data_claims, cache(lambda: self._build_case(plan)))
+        """Return what is asked of the cluster before anything is made."""
+        return list_checks(self.kube, self._data_claims, lambda: self._build_case(plan))
 
     def _build_case(self, plan: Plan) -> Case:
         """Return what the doctor would look at, as far as agents need it."""
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         job = next(one for one in manifests if kind_of(one) == JOB)
         own = frozenset((*list_own(manifests, plan, self.kube.owner), *self._list_beside()))
-        return Case(self.kube, self._builder.cluster, job=job, own=own, grows=self.grows)
+        return Case(
+            self.kube,
+            self._builder.cluster,
+            job=job,
+            own=own,
+            data=self._data,
+            grows=self.grows,
+        )
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from deployer.config.causes import Cause
 from deployer.config.owner import UNKNOWN_OWNER, Owner, build_owner
 from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
@@ -31,7 +32,6 @@ from deployer.executors.kubernetes.backend.manifests import (
     build_url,
     load_backend_templates,
 )
-from deployer.executors.kubernetes.backend.rights import check_rights
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.backend.users import note_user
 from deployer.executors.kubernetes.data.claims import delete_claim
@@ -39,10 +39,10 @@ from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
-from deployer.executors.kubernetes.examination.bayes import examine_bayes
-from deployer.executors.kubernetes.examination.case import Case, list_made, list_own
-from deployer.executors.kubernetes.examination.examination import examine_cluster
-from deployer.executors.kubernetes.examination.mending import mend
+from deployer.executors.kubernetes.diagnose.case import Case, list_made, list_own
+from deployer.executors.kubernetes.diagnose.doctor import examine_bayes, examine_cluster, mend
+from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.executors.kubernetes.diagnose.rights import MAKE_BACKEND, check_rights
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
@@ -55,8 +55,6 @@ from deployer.executors.kubernetes.manifests.templates import (
     warn_about_variables,
 )
 from deployer.executors.kubernetes.surroundings import read_surroundings
-from deployer.executors.kubernetes.waiting.references import Reference
-from deployer.executors.reason import Cause
 from deployer.executors.target import (
     Demand,
     HostedBackend,
@@ -111,7 +109,8 @@ class KubernetesTarget(Target):
             project.folder,
             find_pushed=self.pushed,
             hints=self.hints,
-            beside=lambda: self._list_beside(kube),
+            beside=lambda: self._list_beside(self._has_backend(kube)),
+            data=project.data,
         )
 
     @property
@@ -150,7 +149,7 @@ class KubernetesTarget(Target):
         kube = self.open_kube()
         if is_made(kube):
             return  # it says itself what it lacks
-        check_rights(kube, self.name)
+        check_rights(kube, MAKE_BACKEND, self.name)
         LOG.info(
             f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}"
         )
@@ -214,10 +213,12 @@ class KubernetesTarget(Target):
         section = replace(self.section, namespace=kube.namespace)
         manifests: Sequence[Manifest] = ()
         beside: Collection[Reference] = ()
+        made = False
         with contextlib.suppress(DeployerError):  # which `check` says
             image = self._with_image(NOT_BUILT).image
             manifests = self._build(demand.plan, replace(section, image=image), 0.0)
-            beside = self._list_beside(kube)
+            made = self._has_backend(kube)
+            beside = self._list_beside(made)
         return Case(
             kube=kube,
             section=section,
@@ -227,9 +228,11 @@ class KubernetesTarget(Target):
             own=frozenset((*list_own(manifests, demand.plan, self._owner), *beside)),
             data=project.data,
             backend=project.backend if project.embedded else None,
+            backend_made=made,
             image=project.image,
             environment=project.environment,
             grows=self.grows,
+            on=self.name,
         )
 
     def provision(self, limits: Limits) -> None:
@@ -357,9 +360,12 @@ class KubernetesTarget(Target):
         """Return the owner that is named; no server is asked for another."""
         return build_owner(self.project.owner) if self.project.owner else UNKNOWN_OWNER
 
-    def _list_beside(self, kube: Kube) -> Collection[Reference]:
+    def _has_backend(self, kube: Kube) -> bool:
+        return self.project.embedded and is_made(kube)
+
+    def _list_beside(self, made: bool) -> Collection[Reference]:
         """Return what is made for the embedded backend, if there is none yet."""
-        if not self.project.embedded or is_made(kube):
+        if not self.project.embedded or made:
             return ()
         return (
             *list_made(self._build_backend(self._with_image(NOT_BUILT))),

@@ -16,7 +16,7 @@ from typing import Any
 from deployer.executors.checks import Question
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
-from deployer.findings import Finding, right, unknown, wrong
+from deployer.findings import Finding, right, unknown, warning, wrong
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"
@@ -135,7 +135,7 @@ def judge_python(found: InstalledPython) -> Iterator[Finding]:
         names = ", ".join(found.missing)
         said = f"{path} has no module {names}, which the script imports"
         install = f"{path} -m pip install {' '.join(found.missing)}"
-        yield wrong("modules", "the script's modules", said, install)
+        yield warning("modules", "the script's modules", said, install)
 
 
 def _judge_python(found: InstalledPython) -> Finding:
@@ -144,14 +144,14 @@ def _judge_python(found: InstalledPython) -> Finding:
     subject = f"python {version}"
     if found.version[:2] < OLDEST_PYTHON:
         said = f"{path} is older than Python 3.8"
-        return wrong("python", subject, said, VENV)
+        return warning("python", subject, said, VENV)
     if not found.chosen.needs_wandb:
         return right("python", subject, f"{path} ({found.chosen.reason})")
     install = f"{path} -m pip install 'wandb>={'.'.join(map(str, OLDEST_WANDB))}'"
     if not found.wandb:
         return wrong("python", subject, f"{path} has no wandb", install)
     if _parse(found.wandb) < OLDEST_WANDB:
-        return wrong("python", subject, f"{path} has wandb {found.wandb}: too old", install)
+        return warning("python", subject, f"{path} has wandb {found.wandb}: too old", install)
     return right("python", subject, f"{path} ({found.chosen.reason}), wandb {found.wandb}")
 
 
@@ -160,12 +160,12 @@ def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
     subject = f"torch {found.version}".strip()
     again = f"{python} -m pip install --force-reinstall torch"
     if found.failure:
-        return wrong("torch", subject, f"cannot be imported: {found.failure}", again)
+        return warning("torch", subject, f"cannot be imported: {found.failure}", again)
     if not found.version:
         return unknown("torch", subject, "is not installed, which only matters to what imports it")
     if gpus and not found.gpus:
         here = format_count(gpus, "GPU")
-        return wrong("gpu", subject, f"this machine has {here}, and torch sees none", again)
+        return warning("gpu", subject, f"this machine has {here}, and torch sees none", again)
     if not gpus:
         return right("gpu", subject, "this machine has no GPU: runs share its cores")
     return right("gpu", subject, f"sees {format_count(found.gpus, 'GPU')} of {gpus}")

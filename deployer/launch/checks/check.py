@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from deployer.config import paths
 from deployer.config.code import Code
 from deployer.config.project import Project
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, DeployerError
 from deployer.executors.checks import Check, run_checks
 from deployer.executors.target import Limits, Target
+from deployer.findings import Finding, right, warning, wrong
 from deployer.images.code import SHORT
 from deployer.images.code_archive import list_left_out
 from deployer.launch.agents.one_run_per_job import count_agents
@@ -22,20 +25,41 @@ from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, check_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
 from deployer.sweeps.program import check_program, list_scripts
-from deployer.text import format_seconds
+from deployer.text import format_bytes, format_seconds
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.server import Inside, Server
 
 MANY_AGENTS = 20
+LEAST_FREE_BYTES = 1 << 30  # a few checkpoints, or the image that a builder unpacks
+FULL_BYTES = 16 << 20  # the records of a sweep, and the logs of its first minutes
 PORT = re.compile(r"--master[-_]port[= ][1-9]\d*|--rdzv[-_]endpoint[= ]\S*:[1-9]\d*")
 
 
 def check(project: Project, target: Target, request: Request, server: Server | None) -> None:
     """Refuse what cannot work, without changing anything; `server` is None if it is yet to be made.
 
-    Raises ConfigError.
+    Raises ConfigError, DeployerError.
     """
+    check_disk(paths.home())
     run_checks(list_checks(project, target, request, server))
+
+
+def check_disk(folder: Path) -> None:
+    """Refuse to fill a disk that is full; raises DeployerError."""
+    found = judge_disk(folder, "the state folder", shutil.disk_usage(folder).free)
+    if found.is_error:
+        raise DeployerError(found.text, found.fix)
+
+
+def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
+    """Say whether there is room in a folder; pure."""
+    said = f"{format_bytes(free_bytes)} free for {what}"
+    make_room = f"du -xh -d 2 {folder} | sort -h | tail"
+    if free_bytes < FULL_BYTES:
+        return wrong("disk", str(folder), f"the disk is full: {said}", make_room)
+    if free_bytes < LEAST_FREE_BYTES:
+        return warning("disk", str(folder), f"{said}, which is less than 1 GiB", make_room)
+    return right("disk", str(folder), said)
 
 
 def list_checks(

@@ -15,15 +15,12 @@ from deployer.config.project import Project
 from deployer.executors.checks import Question, examine_all
 from deployer.executors.registry import find_target
 from deployer.executors.target import Demand, Limits, Target
-from deployer.findings import Finding, right, wrong
+from deployer.findings import Finding
 from deployer.launch.agents.planning import build_draft
-from deployer.launch.checks.check import list_checks, list_target_checks
+from deployer.launch.checks.check import judge_disk, list_checks, list_target_checks
 from deployer.launch.checks.script import ask_about_script
 from deployer.launch.checks.server_examination import examine_server
 from deployer.launch.request import Request
-from deployer.text import format_bytes
-
-LEAST_FREE_BYTES = 1 << 30  # a few checkpoints, or the image that a builder unpacks
 
 
 def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
@@ -78,12 +75,3 @@ def _list_disks(project: Project) -> Sequence[Question]:
 
 def _examine_disk(folder: Path, what: str) -> Iterable[Finding]:
     return (judge_disk(folder, what, shutil.disk_usage(folder).free),)
-
-
-def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
-    """Say whether there is room in a folder; pure."""
-    said = f"{format_bytes(free_bytes)} free for {what}"
-    if free_bytes >= LEAST_FREE_BYTES:
-        return right("disk", str(folder), said)
-    make_room = f"du -xh -d 2 {folder} | sort -h | tail"
-    return wrong("disk", str(folder), f"{said}, which is less than 1 GiB", make_room)

@@ -16,7 +16,7 @@ from deployer.errors import ConfigError
 from deployer.executors.checks import Question
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target
-from deployer.findings import Finding, right, unknown
+from deployer.findings import Finding, right, unknown, warning
 from deployer.launch.request import Request
 from deployer.scripts.script_check import OF_WANDB, Report, Surroundings, check_script
 from deployer.sweeps.examination import Finding as Complaint
@@ -120,7 +120,7 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
         if errors := list_errors(report, request):
             raise ConfigError.join(errors)
         for one in list_findings(report, request, "warning"):
-            yield unknown("script", one.place, one.message, one.hint)
+            yield warning("script", one.place, one.message, one.hint)
         if report.not_checked:
             yield unknown("script", place, f"the script is not checked: {report.not_checked}")
         elif report.script and not report.raised:

@@ -285,11 +285,12 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
     done = shell.try_deployer("up", "grid.yaml", "--on", "kubernetes")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2:] == [
-        f"error: the embedded backend cannot be made in namespace {namespace}: you may not "
+        f"error: rights in {namespace}: you may not "
         "list statefulsets.apps, create statefulsets.apps, patch statefulsets.apps, "
-        "create services, patch services, get pods/portforward",
-        "hint: an administrator grants these: deployer rights backend | kubectl apply "
-        f"-n {namespace} -f -; or somebody who has them types: "
+        "create services, patch services, get pods/portforward: "
+        "the embedded backend cannot be made there",
+        "hint: ask an administrator: deployer rights backend | kubectl apply "
+        f"-n {namespace} --context test -f -; or somebody who has them types: "
         "deployer backend up --on kubernetes; or use --wandb ADDRESS",
     ]
     assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.waiting.admission import check_admission
+from deployer.executors.kubernetes.diagnose.admission import check_admission
 from tests.cluster.bed import open_client
 from tests.cluster.client.test_client import (
     kube,

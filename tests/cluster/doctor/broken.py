@@ -95,21 +95,21 @@ class Broken:
 
 CASES = {
     "quota-cpu": Broken(
-        {"quota": "allows 100m requests.cpu, and an agent asks for 200m"},
+        {"quota": "allows 100m requests.cpu, and a pod asks for 200m"},
         objects=[quota(requests_cpu="100m")],
     ),
     "limit-range-most": Broken(
-        {"limits": "a container may have 100m cpu at most"},
+        {"limits": "allows a container cpu of at most 100m"},
         objects=[limit_range(max={"cpu": "100m"})],
     ),
     "limit-range-least": Broken(
-        {"limits": "a container must have 1Gi memory at least"},
+        {"limits": "allows a container memory of at least 1Gi"},
         objects=[limit_range(min={"memory": "1Gi"})],
     ),
     "quota-and-limit-range": Broken(
         {
-            "quota": "allows 256Mi limits.memory, and an agent asks for 512Mi",
-            "limits": "a container may have 100m cpu at most",
+            "quota": "allows 256Mi limits.memory, and a pod asks for 512Mi",
+            "limits": "allows a container cpu of at most 100m",
         },
         objects=[quota(limits_memory="256Mi"), limit_range(max={"cpu": "100m"})],
     ),
@@ -123,7 +123,7 @@ CASES = {
         pasted=False,  # it is made, and nobody here gives it a volume
     ),
     "claim-unbound": Broken(
-        {"claim": "is not bound: there is no StorageClass gold, and no volume fits"},
+        {"claim": "is not bound: it waits for a volume of StorageClass gold, which is not there"},
         {"volumes": [{"name": "checkpoints", "pvc": "waits"}]},
         [claim("waits", "gold")],
         pasted=False,
@@ -193,7 +193,7 @@ CASES = {
     "account-and-quota-and-policy": Broken(
         {
             "service-account": "is missing",
-            "quota": "allows 100m requests.cpu, and an agent asks for 200m",
+            "quota": "allows 100m requests.cpu, and a pod asks for 200m",
             "pod-security": "forbids it: host namespaces (hostIPC=true)",
         },
         {"service_account": "trainer", "host_ipc": True},
@@ -204,7 +204,7 @@ CASES = {
 # In the cluster of doctor_bench.py, with nodes that have GPUs and a PriorityClass.
 GPU_CASES = {
     "quota-gpu": Broken(
-        {"quota": "allows 1 requests.nvidia.com/gpu, and an agent asks for 2"},
+        {"quota": "allows 1 requests.nvidia.com/gpu, and a pod asks for 2"},
         {"gpu": {"count": 2}},
         [quota(requests_nvidia_com__gpu="1")],
     ),

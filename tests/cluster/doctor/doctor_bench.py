@@ -42,7 +42,9 @@ class Bench:
         return list(diagnose(project, None))
 
     def list_wrong(self) -> dict[str, Finding]:
-        return {one.code: one for one in self.examine() if one.severity is Severity.ERROR}
+        """Return what stops `up`, and what agents would wait for."""
+        wrong = (Severity.ERROR, Severity.WARNING)
+        return {one.code: one for one in self.examine() if one.severity in wrong}
 
     def paste(self, remedy: str) -> None:
         """Do what a remedy says, to the letter: type it, or write it into deployer.yaml."""

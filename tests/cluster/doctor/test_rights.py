@@ -40,11 +40,14 @@ def test_all_rights_that_are_missing_are_named_at_once(
     with pytest.raises(KubeError) as caught:
         _check(bed)
     assert caught.value.message == (
-        f"agents cannot run in namespace {namespace}: you may not create jobs.batch, "
-        "patch configmaps, list configmaps, list events"
+        f"rights in {namespace}: you may not create jobs.batch, "
+        "patch configmaps, list configmaps: agents cannot start, or cannot be ended"
     )
-    role = f"deployer rights agents | kubectl apply -n {namespace} -f -"
-    assert caught.value.hint == f"an administrator grants these: {role}"
+    where = f"-n {namespace} --context {bed.kube.context}"
+    assert (
+        caught.value.hint
+        == f"ask an administrator: deployer rights agents | kubectl apply {where} -f -"
+    )
 
 
 @pytest.mark.full

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.config.sections.kubernetes import parse_cluster
-from deployer.executors.gke.executor import GkeExecutor
-from deployer.executors.reason import NO_NODE
+from deployer.executors.gke.executor import NO_NODE, GkeExecutor
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.pricing.estimate import load_prices
 from deployer.kube.kinds import POD

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployer.executors.reason import Cause, Passes
+from deployer.config.causes import Cause
+from deployer.findings import PERMANENT, TRANSIENT
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT
 
-NEVER, TIME, UNKNOWN = Passes.NEVER, Passes.WITH_TIME, Passes.UNKNOWN
+NEVER, TIME, UNKNOWN = PERMANENT, TRANSIENT, None
 HOST = "kubernetes.io/hostname"
 ANY = [{"key": GPU, "operator": "Exists"}]
 NEAR_NOBODY = {
@@ -33,7 +34,7 @@ class Case:
 
     name: str
     cause: Cause
-    passes: Passes
+    transient: bool | None
     said: str
     spec: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)

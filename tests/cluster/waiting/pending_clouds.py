@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.executors.reason import Cause
+from deployer.config.causes import Cause
 from tests.cluster.waiting.pending_cases import TIME, UNKNOWN, Case, on
 
 SCALER, KARPENTER = "cluster-autoscaler", "karpenter"

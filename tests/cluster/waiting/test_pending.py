@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.reason import TRANSIENT
 from deployer.findings import Finding
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
@@ -284,7 +283,7 @@ def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
 
     def is_said() -> bool:
         found = look()
-        wanted = (case.cause, TRANSIENT[case.passes])
+        wanted = (case.cause, case.transient)
         if found is None or (found.code, found.transient) != wanted:
             return False
         if case.said not in found.message:

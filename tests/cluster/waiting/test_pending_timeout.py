@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deployer.config.causes import Cause
 from deployer.errors import KubeError, StartFailed
-from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
+from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.plan import build_plan
-from deployer.executors.reason import Cause
 from deployer.findings import Finding
 from deployer.kube.kinds import JOB, POD, SECRET
 from deployer.kube.names import build_labels, build_selector
@@ -28,6 +28,10 @@ LIMITS = {
     "kind": "LimitRange",
     "metadata": {"name": "small"},
     "spec": {"limits": [{"type": "Container", "max": {"cpu": "100m"}}]},
+}
+REFUSED = {
+    "priority_class": "PriorityClass gold: is missing",
+    "service_account": "ServiceAccount gold: is missing",
 }
 NOTHING = {"TOKEN": {"name": "nothing", "key": "t"}}
 HERE, ELSEWHERE = ({"kubernetes.io/hostname": name} for name in ("node-0", "nowhere"))
@@ -144,12 +148,17 @@ def test_agents_of_a_full_cluster_start_unwatched_and_leave_a_sweep_that_has_end
     end_agents(full.executor, str(path))
 
 
-def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed) -> None:
+def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed, told: list[str]) -> None:
+    """What is missing may yet be made: it is named, and nobody is stopped."""
     draft = build_plan("e/p/draft", bed.server.url, str(bed.folder), 1)
-    with pytest.raises(KubeError, match="Secret nothing is missing") as caught:
-        bed.with_section(secrets=NOTHING).executor.check(draft)
-    assert caught.value.hint.startswith("kubectl create secret generic nothing -n ")
+    bed.with_section(secrets=NOTHING).executor.check(draft)
+    [said] = told
+    assert "Secret nothing is missing: kubectl create secret generic nothing -n " in said
     bed.executor.check(draft)
+    assert told == [said]
+    for section, refused in REFUSED.items():
+        with pytest.raises(KubeError, match=refused):
+            bed.with_section(**{section: "gold"}).executor.check(draft)
     path = bed.create_sweep([0.1])
     with pytest.raises(KubeError, match="there is no PriorityClass gold"):
         bed.with_section(priority_class="gold").start(path, 1)
@@ -173,7 +182,7 @@ def test_what_was_written_since_the_last_look_is_there(cluster: Cluster, namespa
     pods = PendingPods(kube)
 
     found = pods.explain([(job, pod)])["a1"]
-    assert (found.cause, found.hopeless) == (Cause.KEY_MISSING, True)
+    assert (found.code, found.is_permanent) == (Cause.KEY_MISSING, True)
     kube.patch(SECRET, "keys", {"data": {"a1": ""}})
     found = pods.explain([(job, pod)])["a1"]
-    assert (found.cause, found.hopeless) == (Cause.OTHER, False)
+    assert (found.code, found.is_permanent) == (Cause.OTHER, False)

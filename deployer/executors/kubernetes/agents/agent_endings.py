@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.executors.kubernetes.waiting.missing_program import explain_missing_program
+from deployer.executors.kubernetes.diagnose.containers import explain_missing_program
 from deployer.kube.objects import find_condition, find_container_state
 
 Manifest = Mapping[str, Any]
@@ -27,7 +27,7 @@ def explain_ending(job: Manifest, pod: Manifest | None) -> str:
 def explain_pod_end(pod: Manifest) -> str:
     """Say why a pod has ended: evicted, killed for its memory, or what its supervisor said last."""
     if never_started := explain_missing_program(pod):
-        return f"{never_started.sentence}: {never_started.remedy}"
+        return f"{never_started.message}: {never_started.fix}"
     status = pod["status"]
     terminated = find_container_state(pod, "terminated") or {}
     # With exit code 0 it was a run that was killed: the supervisor saw to it.

@@ -17,7 +17,7 @@ from deployer.executors.kubernetes.agents.packs import (
     list_names,
     list_views,
 )
-from deployer.executors.reason import Reason
+from deployer.findings import Finding
 from deployer.kube.names import (
     AGENT_LABEL,
     ASKED_ANNOTATION,
@@ -148,7 +148,7 @@ def group_objects(
 def build_agent(
     objects: AgentObjects,
     now: float,
-    pending: Reason | None = None,
+    pending: Finding | None = None,
     products: Mapping[str, str] | None = None,
     owner: Owner | None = None,
 ) -> Agent:
@@ -175,7 +175,7 @@ def build_agent(
         exit_code=_exit_code(objects) if ended else None,
         reason=_explain(objects, state, reason),
         ending=Ending.DRAINED if ended and _was_drained(objects) else None,
-        pending=reason.finding() if reason else None,
+        pending=reason,
         gpu=_describe_gpu(newest, (products or {}).get(node, "")),
         node=node,
         pod=pod["metadata"]["name"] if pod else "",
@@ -306,7 +306,7 @@ def _was_drained(objects: AgentObjects) -> bool:
     return objects.draining and _exit_code(objects) == 0
 
 
-def _without_pod_names(reason: Reason, objects: AgentObjects) -> Reason:
+def _without_pod_names(reason: Finding, objects: AgentObjects) -> Finding:
     """Return a reason with the names of a Job's pods shortened to the Job's.
 
     Each pod is called otherwise, and what is wrong with them is the same.
@@ -315,10 +315,10 @@ def _without_pod_names(reason: Reason, objects: AgentObjects) -> Reason:
         return reason
     job = objects.job["metadata"]["name"]
     pod = re.compile(rf"\b{re.escape(job)}-[a-z0-9]{{5}}\b")
-    return replace(reason, sentence=pod.sub(job, reason.sentence))
+    return replace(reason, message=pod.sub(job, reason.message))
 
 
-def _explain(objects: AgentObjects, state: AgentState, pending: Reason | None) -> str:
+def _explain(objects: AgentObjects, state: AgentState, pending: Finding | None) -> str:
     job, pod = objects.job, objects.pod
     if state == "lost" and pod is not None:
         return f"node {node_of(pod)} does not answer"
@@ -330,7 +330,7 @@ def _explain(objects: AgentObjects, state: AgentState, pending: Reason | None) -
         again = ended or (pod is not None and bool(pod["metadata"].get("deletionTimestamp")))
         said = pending.line if pending else "is started again" if again else ""
         of_pod = explain_pod_end(pod) if pod and ended else ""
-        if pending and pending.sentence in of_pod:
+        if pending and pending.message in of_pod:
             return said
         return "; ".join(filter(None, (of_pod, said)))
     if state in ("running", "draining") and pod is not None:

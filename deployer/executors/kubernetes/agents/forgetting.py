@@ -8,8 +8,8 @@ from deployer.config.owner import Owner
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.diagnose.references import Reference
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
-from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, VOLUME, Kind, Manifest, kind_of
 from deployer.kube.names import (

@@ -19,10 +19,15 @@ from deployer.executors.kubernetes.backend.manifests import (
     load_backend_templates,
 )
 from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
-from deployer.executors.kubernetes.backend.rights import OF_POLICY, check_rights
+from deployer.executors.kubernetes.diagnose.rights import (
+    GUARD_BACKEND,
+    MAKE_BACKEND,
+    check_rights,
+    describe_rights,
+    find_missing,
+)
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.executors.kubernetes.manifests.templates import find_template_image
-from deployer.executors.kubernetes.rights import describe_rights, find_missing
 from deployer.images.backend_archive import build_backend_archive
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
@@ -31,7 +36,7 @@ from deployer.kube.names import BACKEND, NO_OWNER, build_labels, build_selector,
 
 LOG = logging.getLogger(__name__)
 
-SELECTOR = build_selector(component=BACKEND)
+SELECTOR: str = build_selector(component=BACKEND)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False)
     """
     found = None if anew else _find_allowed(kube, on)
     if found is None:
-        check_rights(kube, on)
+        check_rights(kube, MAKE_BACKEND, on)
         _check_owner(kube)
         _make(kube, project)
         LOG.info(f"the embedded backend is made in namespace {kube.namespace}")
@@ -111,7 +116,7 @@ def _find_allowed(kube: Kube, on: str) -> ClusterBackend | None:
         return find_backend(kube)
     except KubeError as error:
         if error.forbidden:
-            check_rights(kube, on)  # names all that is missing
+            check_rights(kube, MAKE_BACKEND, on)  # names all that is missing
         raise
 
 
@@ -141,7 +146,7 @@ def _make(kube: Kube, project: Project) -> None:
     pod = f"{stateful_set['metadata']['name']}-0"
     if kube.create_once(_build_key_secret(kube, cluster)) and kube.get(POD, pod):
         kube.delete(POD, pod)  # a server reads its key when it starts
-    if missing := find_missing(kube, OF_POLICY):
+    if missing := find_missing(kube, GUARD_BACKEND):
         said = (
             f"no NetworkPolicy guards the embedded backend: you may not {describe_rights(missing)}"
         )

@@ -8,7 +8,7 @@ from deployer.config.project import Project
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.backend.deployment import find_image
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
-from deployer.executors.kubernetes.probe import build_probe, run_probe
+from deployer.executors.kubernetes.diagnose.run_once import build_probe, run_probe
 from deployer.images.bayes_modules import build_question, has_modules
 from deployer.kube.client import Kube
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 
+from deployer.config.causes import Cause
 from deployer.errors import BackendError
-from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
-from deployer.executors.reason import Cause, Reason, edit
+from deployer.executors.kubernetes.diagnose.pending import Patience, PendingPods
+from deployer.findings import Finding, edit
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, STATEFUL_SET, Manifest
 from deployer.kube.objects import find_condition
-
-LOG = logging.getLogger(__name__)
 
 START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
 POLL_SECONDS = 1.0
@@ -43,14 +41,14 @@ class Absence:
     """
 
     words: str = ""
-    reason: Reason | None = None
+    reason: Finding | None = None
     exit_code: int | None = None
     restarts: int = 0
 
     @property
     def hopeless(self) -> bool:
         """Tell whether no waiting mends it."""
-        return self.restarts >= HOPELESS_RESTARTS or bool(self.reason and self.reason.hopeless)
+        return self.restarts >= HOPELESS_RESTARTS or bool(self.reason and self.reason.is_permanent)
 
 
 def wait_until_up(kube: Kube, name: str) -> None:
@@ -58,19 +56,16 @@ def wait_until_up(kube: Kube, name: str) -> None:
 
     Raises KubeError, and BackendError if it does not come up.
     """
-    deadline, told = time.monotonic() + START_SECONDS, {""}
-    pending = PendingPods(kube)
+    deadline, pending = time.monotonic() + START_SECONDS, PendingPods(kube)
+    patience = Patience("the embedded backend")
     while True:
         stateful_set = kube.get(STATEFUL_SET, name)
         if stateful_set is not None and is_up(stateful_set):
             return
         why = _explain(pending, name, kube.get(POD, f"{name}-0"))
-        if why.hopeless or time.monotonic() > deadline:
+        if patience.is_over(why.words, why.hopeless) or time.monotonic() > deadline:
             said = f"the embedded backend in namespace {kube.namespace} does not come up"
             raise BackendError(f"{said}: {why.words}", choose_hint(kube, name, why))
-        if why.words not in told:
-            told.add(why.words)
-            LOG.info(f"waiting for the embedded backend: {why.words}")
         time.sleep(POLL_SECONDS)
 
 
@@ -83,7 +78,7 @@ def choose_hint(kube: Kube, name: str, why: Absence) -> str:
     """Return what to do about a backend that does not come up."""
     if why.exit_code in NO_SUCH_PYTHON:
         return f"{edit('backend', 'image: …')}: an image with Python 3.11 or newer"
-    if why.reason and why.reason.cause in OF_CLAIMS:
+    if why.reason and why.reason.code in OF_CLAIMS:
         return f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
     return f"kubectl describe pod {name}-0 -n {kube.namespace}"
 

@@ -6,9 +6,8 @@ import hashlib
 
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.backend.manifests import PORT
-from deployer.executors.kubernetes.backend.rights import build_refusal
+from deployer.executors.kubernetes.diagnose.rights import REACH_BACKEND, check_rights
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD
 from deployer.kube.port_forward import Forward
 
 # Each address of a page stays the same as long as the port is free: below what systems deal out.
@@ -20,9 +19,7 @@ def open_forward(kube: Kube, backend: ClusterBackend, *, patient: bool = True) -
 
     Raises KubeError if we may not.
     """
-    if not kube.is_allowed("get", POD, "portforward"):
-        missing = (POD, "portforward", "get")
-        raise build_refusal(kube, "reached", [missing], "or name a W&B server: --wandb ADDRESS")
+    check_rights(kube, REACH_BACKEND)
     return Forward(kube, backend.pod, PORT, choose_port(kube), patient=patient)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import secrets
 import socket
@@ -26,16 +25,14 @@ from deployer.executors.kubernetes.data.loader_manifests import (
     build_loader,
     load_loader_templates,
 )
-from deployer.executors.kubernetes.data.rights import check_rights
-from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
+from deployer.executors.kubernetes.diagnose.pending import Patience, PendingPods
+from deployer.executors.kubernetes.diagnose.rights import RUN_LOADER, check_rights
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest
 from deployer.kube.names import LOADER, LOADER_LABEL, MADE_BY_ANNOTATION, build_selector
 from deployer.kube.objects import ENDED_PHASES, find_condition
 from deployer.kube.port_forward import Forward
-
-LOG = logging.getLogger(__name__)
 
 START_SECONDS = 600.0  # pulling an image and getting a disk; a node may have to be made
 POLL_SECONDS = 0.3
@@ -54,7 +51,7 @@ def open_loader(
     Loaders of commands that were killed on this machine are removed first. Raises ConfigError,
     KubeError, DataError.
     """
-    check_rights(kube)
+    check_rights(kube, RUN_LOADER)
     remove_abandoned(kube)
     mark, token = secrets.token_hex(4), secrets.token_urlsafe(32)
     token_hash = hashlib.sha256(token.encode()).hexdigest()
@@ -152,8 +149,8 @@ def _prolong(kube: Kube, name: str, age_seconds: float) -> None:
 
 def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
     """Return the loader's pod once it runs; tell why it does not yet. Raises DataError."""
-    began, told, pending = time.monotonic(), {""}, PendingPods(kube)
-    beat = began
+    began = beat = time.monotonic()
+    pending, patience = PendingPods(kube), Patience(f"the data loader of {where}")
     while True:
         job = next(iter(kube.list_objects(JOB, _select(mark))), None)
         pod = next(iter(kube.list_objects(POD, _select(mark))), None)
@@ -163,10 +160,12 @@ def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
         if job is None or _has_ended(job, pod):
             raise _build_ending(pod, where)
         if now - began > TELL_SECONDS:
-            why = _explain(kube, job, pod, pending, where, now - began > START_SECONDS)
-            if why not in told:
-                told.add(why)
-                LOG.info(f"waiting for the data loader of {where}: {why}")
+            found = pending.explain([(job, pod)]).get(job["metadata"]["name"])
+            line, permanent = (found.line, found.is_permanent) if found else ("", False)
+            if patience.is_over(line, permanent) or now - began > START_SECONDS:
+                look = f"kubectl describe pods -n {kube.namespace} -l {_select(mark)}"
+                said = f"{where}: the data loader does not start: {line or 'nothing says why'}"
+                raise DataError(said, look)
         if now - beat > BEAT_SECONDS:
             beat = now
             _prolong(kube, job["metadata"]["name"], now - began)
@@ -188,24 +187,6 @@ def _build_ending(pod: Manifest | None, where: str) -> DataError:
 def _has_ended(job: Manifest, pod: Manifest | None) -> bool:
     over = pod is not None and pod["status"].get("phase") in ENDED_PHASES
     return over or find_condition(job, "Failed") is not None
-
-
-def _explain(
-    kube: Kube, job: Manifest, pod: Manifest | None, pending: PendingPods, where: str, late: bool
-) -> str:
-    """Return what a loader waits for; raises DataError where waiting is in vain, or too long."""
-    reason = pending.explain([(job, pod)]).get(job["metadata"]["name"])
-    why = reason.line if reason else ""
-    if late or (reason and reason.hopeless):
-        look = f"kubectl describe pods -n {kube.namespace} -l {_select(_mark_of(job))}"
-        said = f"{where}: the data loader does not start: {why or 'nothing says why'}"
-        raise DataError(said, look)
-    return why
-
-
-def _mark_of(job: Manifest) -> str:
-    """Return what tells a loader's Job from others."""
-    return str(job["metadata"]["labels"][LOADER_LABEL])
 
 
 def _select(mark: str) -> str:

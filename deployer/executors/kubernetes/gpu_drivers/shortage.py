@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
+from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
-
-Manifest = Mapping[str, Any]
-INSTALL = "deployer drivers install"
+from deployer.findings import Finding
 
 
-def find_gap(node: NodeGpus) -> tuple[str, str]:
-    """Return what a node lacks that counts no GPU, and what brings it; empty if it counts one."""
+def find_gap(node: NodeGpus) -> Finding | None:
+    """Return what a node lacks that counts no GPU; None if it counts one."""
     if node.allocatable:
-        return "", ""
-    on = f"on node {node.name}"
+        return None
     if node.reason:
-        return f"{node.reason} {on}", ""
-    if node.driver == "installing":
-        return f"the driver is being installed {on}", ""
-    if node.driver == "missing":
-        return f"the driver is missing {on}", INSTALL
-    if node.driver == "managed":
-        return f"GKE is installing the driver {on}", ""
-    if node.plugin == "missing" and node.gke:
-        return f"GKE's device plugin has not come yet {on}", ""
-    if node.plugin == "missing":
-        said = ", and whether there is a driver cannot be told" if node.driver == "unknown" else ""
-        remedy = f"NVIDIA's GPU Operator, or {INSTALL} --device-plugin"
-        return f"the device plugin is missing {on}{said}", remedy
-    return f"the device plugin has counted no GPU yet {on}", ""
+        return rules.DRIVER_TROUBLE.found(trouble=node.reason, node=node.name)
+    rule = {
+        "installing": rules.DRIVER_COMES,
+        "missing": rules.NO_DRIVER,
+        "managed": rules.GKE_DRIVER_COMES,
+    }.get(node.driver)
+    if rule is None and node.plugin == "missing":
+        rule = rules.NO_PLUGIN if node.driver != "unknown" else rules.NO_PLUGIN_OR_DRIVER
+        rule = rules.NO_GKE_PLUGIN if node.gke else rule
+    found = (rule or rules.PLUGIN_STARTS).found(node=node.name)
+    # A plugin is sent to nodes on which somebody brings the driver.
+    waits = found.is_permanent and node.plugin != "missing"
+    return replace(found, transient=None) if waits else found
 
 
 def describe_gap(node: NodeGpus) -> str:
-    """Return the same in one line."""
-    return ": ".join(filter(None, find_gap(node)))
+    """Return the same in one line, with the fix."""
+    found = find_gap(node)
+    return ": ".join(filter(None, (found.message, found.fix))) if found else ""

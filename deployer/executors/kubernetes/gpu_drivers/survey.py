@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError
@@ -53,6 +53,11 @@ def survey_cluster(kube: Kube) -> Survey:
         pods = _try_list(kube, POD)[0]
         said = f"nodes may not be listed here, so only the pods of namespace {kube.namespace} tell"
         return Survey(summarise_own_pods(pods), False, (said,), _list_quotas(kube))
+    return survey_gpus(kube, nodes)
+
+
+def survey_gpus(kube: Kube, nodes: Sequence[Manifest]) -> Survey:
+    """Look at who uses the GPUs of nodes. Raises KubeError."""
     gpu_nodes = [node for node in nodes if has_gpus(node)]
     if not gpu_nodes:
         return Survey((), all_nodes=tuple(nodes))

@@ -1,0 +1,1 @@
+"""Why agents cannot run in a cluster: what `up` refuses, what the doctor says."""

@@ -1,0 +1,46 @@
+"""What those who bring nodes say of a pod, the cluster autoscaler and Karpenter; pure."""
+
+from __future__ import annotations
+
+import re
+
+from deployer.config.causes import Cause
+from deployer.executors.kubernetes.diagnose import rules
+from deployer.executors.kubernetes.diagnose.facts import Event, Facts
+from deployer.findings import Finding
+
+SOURCES = ("cluster-autoscaler", "karpenter")
+TRIGGERED = "TriggeredScaleUp"
+NOT_TRIGGERED = "NotTriggerScaleUp"
+FAILED = "FailedScaleUp"
+NOMINATED = "Nominated"  # Karpenter: a node is on its way for it
+UNPLACED = "FailedScheduling"  # Karpenter's, which the scheduler's is told from by its source
+OF_PLACING = (TRIGGERED, NOT_TRIGGERED, FAILED, NOMINATED, UNPLACED)  # over once it has a node
+FAILURES = (rules.SOLD_OUT, rules.CLOUD_QUOTA)
+LIMITS = (rules.NODES_AT_MOST, rules.BACKOFF, rules.CLOUD_QUOTA, rules.NO_GROUP)
+
+
+def explain_autoscaling(facts: Facts) -> Finding | None:
+    """Return what was said last by those who bring nodes; None if nobody said anything."""
+    said = [event for event in facts.events if event.source in SOURCES]
+    if not said:
+        # A cloud's own autoscaler may have another name; these reasons are no one else's.
+        said = [event for event in facts.events if event.reason in (FAILED, NOT_TRIGGERED)]
+    return _explain(said[-1]) if said else None
+
+
+def is_refused_for_good(found: Finding | None) -> bool:
+    """Tell whether no group of nodes that could grow would take the pod."""
+    return found is not None and found.code == Cause.AUTOSCALER_REFUSED
+
+
+def _explain(event: Event) -> Finding | None:
+    words = event.message.strip()
+    if event.reason in (TRIGGERED, NOMINATED):
+        return rules.NODE_COMES.found()
+    sold_out = event.reason == UNPLACED and re.search(rules.SOLD_OUT.pattern, words)
+    if event.reason == FAILED or sold_out:
+        return rules.match_first(FAILURES, words) or rules.SOLD_OUT.found(words=words)
+    if event.reason in (NOT_TRIGGERED, UNPLACED):
+        return rules.match_first(LIMITS, words)
+    return None

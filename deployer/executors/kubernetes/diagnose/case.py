@@ -1,0 +1,111 @@
+"""What is examined: a cluster, and the agents that shall run in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deployer.config.owner import Owner
+from deployer.config.sections.backend import BackendConfig
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.image import ImageConfig
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import Volume
+from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.executors.kubernetes.diagnose.rights import Right, find_missing, list_rights
+from deployer.executors.kubernetes.diagnose.view import View
+from deployer.executors.kubernetes.keys.agent_keys import name_keys
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of
+from deployer.model import Plan
+
+MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`folder` is the project's. `job` is the first of `pods` Jobs, None if none can be built.
+
+    `own` are objects that are made with them. `backend` is that of the cluster, if it is meant, and
+    `backend_made` tells whether it is there.
+    `grows` tells that nodes come which are not there yet. `on` is the target's name.
+    """
+
+    kube: Kube
+    section: ClusterConfig
+    folder: Path = Path()
+    job: Manifest | None = None
+    pods: int = 1
+    own: frozenset[Reference] = frozenset()
+    data: tuple[DataSet, ...] = ()
+    backend: BackendConfig | None = None
+    backend_made: bool = False
+    image: ImageConfig = field(default_factory=ImageConfig)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    grows: bool = False
+    on: str = ""
+
+    @cached_property
+    def view(self) -> View:
+        """What may be seen of the cluster; each thing is asked for once."""
+        return View(self.kube)
+
+    @cached_property
+    def missing_rights(self) -> Collection[Right]:
+        """The rights of `list_rights` that we lack; the server is asked once. Raises KubeError."""
+        return find_missing(self.kube, list_rights(self))
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the agents."""
+        return self.kube.namespace
+
+    @property
+    def pod(self) -> Manifest | None:
+        """Return the pod of the Job."""
+        return self.job["spec"]["template"] if self.job else None
+
+    @property
+    def several(self) -> str:
+        """Return what pods are called."""
+        return "pods" if self.section.agents_per_pod > 1 else "agents"
+
+    @property
+    def where(self) -> str:
+        """Return the flags with which kubectl finds the namespace."""
+        return f"-n {self.namespace}{self.cluster}"
+
+    @property
+    def cluster(self) -> str:
+        """Return the flag with which kubectl finds the cluster, after a blank; or nothing."""
+        return f" --context {self.kube.context}" if self.kube.context else ""
+
+
+def list_given(part: DataSet | Volume) -> dict[str, Any]:
+    """Return what deployer.yaml has of a part, without what is as by default; pure."""
+    values = asdict(part)
+    return {f.name: values[f.name] for f in fields(part) if values[f.name] != f.default}
+
+
+def write_inline(value: object) -> str:
+    """Return a value of deployer.yaml in one line, to be pasted as a whole; pure."""
+    return yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False).strip()
+
+
+def list_own(manifests: Iterable[Manifest], plan: Plan, owner: Owner) -> Iterator[Reference]:
+    """Yield what `up` makes for its agents: their ConfigMaps, claims and keys; pure."""
+    yield Reference(SECRET, name_keys(plan, [agent.name for agent in plan.agents], owner)[0])
+    yield from list_made(manifests)
+
+
+def list_made(manifests: Iterable[Manifest]) -> Iterator[Reference]:
+    """Yield the objects among some manifests that pods may refer to; pure."""
+    for one in manifests:
+        if (kind := kind_of(one)).kind in MADE:
+            yield Reference(MADE[kind.kind], one["metadata"]["name"])

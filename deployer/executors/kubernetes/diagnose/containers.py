@@ -1,0 +1,187 @@
+"""Why the containers of a pod that has its node do not run; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from deployer.executors.kubernetes.diagnose import rules
+from deployer.executors.kubernetes.diagnose.facts import Facts
+from deployer.executors.kubernetes.diagnose.references import list_pull_secrets
+from deployer.findings import Finding
+from deployer.kube.names import BACKEND
+from deployer.kube.objects import find_condition, find_trouble, list_statuses
+
+Manifest = Mapping[str, Any]
+NOT_CREATED = ("CreateContainerError", "RunContainerError", "StartError", "PreStartHookError")
+VOLUME_EVENTS = ("FailedAttachVolume", "FailedMount", "FailedMapVolume")
+SANDBOX = "FailedCreatePodSandBox"
+# The kubelet's reasons about images, pkg/kubelet/images/types.go.
+WRONG_NAME = "InvalidImageName"
+NEVER_PULLED = "ErrImageNeverPull"
+IMAGES = (
+    WRONG_NAME,
+    NEVER_PULLED,
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
+PULL_FAILED = "Failed to pull image"  # of an event with reason `Failed`
+LOGIN_WANTED = re.compile(
+    r"\b(401|403)\b|pull access denied|authorization failed|unauthorized|"
+    r"authentication required|no basic auth credentials|access forbidden",
+    re.IGNORECASE,
+)
+# Of a container that it could not start, containerd leaves `StartError` and exit code 128, Docker
+# `ContainerCannotRun` and 127; CRI-O does not create it.
+NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
+OURS = "/deployer/"  # where our programs are mounted, which run in `kubernetes: {python: …}`
+USUAL = "python3"
+QUOTED = r"\\*[`'\"]{}\\*[`'\"]"  # CRI-O passes on a line of runc's log, with escaped quotes
+# runc: `exec: "x": executable file not found in $PATH`, of a path `exec: "/x": stat /x: no such
+# file or directory`; crun: "executable file `x` not found"; gVisor: `finding executable "x" in`.
+NO_PROGRAM = (
+    r"exec: {}:? (?:executable file not found|stat \S+: no such file)",
+    r"executable file {} not found",
+    r"finding executable {} in PATH",
+)
+
+
+def explain_containers(facts: Facts) -> Finding | None:
+    """Return why a pod on a node does not run; None while its node is at work on it."""
+    assert facts.pod
+    return (
+        explain_missing_program(facts.pod)
+        or _explain_waiting(facts.pod, facts)
+        or _explain_node(facts)
+        or _explain_events(facts)
+    )
+
+
+def explain_missing_program(pod: Manifest) -> Finding | None:
+    """Say that the image of a container lacks its program; None if none is known to."""
+    statuses = list_statuses(pod)
+    if any(_has_run(status) for status in statuses):
+        return None  # what it did then counts, also beside a sidecar that has not started
+    for status in statuses:
+        container = _find_container(pod, status["name"])
+        command = container.get("command") or ("",)
+        if command[0] and _lacks(command[0], status):
+            return _explain_program(container, *command)
+    return None
+
+
+def _explain_waiting(pod: Manifest, facts: Facts) -> Finding | None:
+    found = find_trouble(pod)
+    if not found:
+        return None
+    waiting = found["state"]["waiting"]
+    reason, message = waiting["reason"], (waiting.get("message") or "").strip()
+    if reason in IMAGES:
+        image = str(_find_container(pod, found["name"]).get("image") or found.get("image", ""))
+        return _explain_image(reason, message, image, facts)
+    node = pod["spec"].get("nodeName", "")
+    if reason in NOT_CREATED and (broken := rules.DRIVER_BROKEN.match(message, node=node)):
+        return broken
+    return rules.OTHER.found(words=f"{reason}: {message}" if message else reason)
+
+
+def _explain_node(facts: Facts) -> Finding | None:
+    """Say that a pod's node does not answer."""
+    assert facts.pod
+    name = facts.pod["spec"].get("nodeName")
+    there = facts.nodes.all if facts.nodes else ()
+    node = next((one for one in there if one["metadata"]["name"] == name), None)
+    if node is None or find_condition(node, "Ready"):
+        return None
+    return rules.NO_ANSWER.found(node=name)
+
+
+def _explain_events(facts: Facts) -> Finding | None:
+    assert facts.pod
+    pod, node = facts.pod["metadata"]["name"], facts.pod["spec"].get("nodeName", "")
+    event = facts.find_event(*VOLUME_EVENTS, SANDBOX, about=pod) or facts.find_newest(pod)
+    if event is None:
+        return None
+    found = None
+    if event.reason == SANDBOX:
+        runtimes = (rules.NVIDIA_RUNTIME, rules.RUNTIME)
+        found = rules.match_first(runtimes, event.message, node=node)
+    elif event.reason in VOLUME_EVENTS:
+        volumes, words = (rules.VOLUME_BUSY, rules.VOLUME), event.message.strip()
+        found = rules.match_first(volumes, words, pod=pod, namespace=facts.namespace)
+    return found or rules.OTHER.found(words=f"{event.reason}: {event.message}")
+
+
+def _explain_image(reason: str, message: str, image: str, facts: Facts) -> Finding:
+    if reason == WRONG_NAME:
+        return rules.IMAGE_NAME.found(image=image)
+    if reason == NEVER_PULLED:
+        return rules.NEVER_PULLED.found(image=image)
+    answer = _find_answer(message, facts)
+    if found := rules.NO_IMAGE.match(answer, image=image):
+        return found
+    if not LOGIN_WANTED.search(answer):
+        return rules.NOT_PULLED.found(image=image, words=answer or reason)
+    host = image.partition("/")[0]
+    registry = host if "." in host else "docker.io"
+    secrets = list_pull_secrets(facts.spec)
+    gone = [one.name for one in secrets if one in facts.missing]
+    names = [one.name for one in secrets]
+    rule = rules.NO_PULL_SECRET if gone else rules.LOGIN_REFUSED if names else rules.NO_LOGIN
+    return rule.found(
+        image=image,
+        registry=registry,
+        secret=next(iter((*gone, *names)), "NAME"),
+        secrets=", ".join(names),
+        namespace=facts.namespace,
+    )
+
+
+def _find_answer(message: str, facts: Facts) -> str:
+    """Return what the registry answered; before 1.30 a back-off does not repeat it."""
+    if "Back-off" not in message or "ErrImagePull: " in message:
+        return message.rpartition("ErrImagePull: ")[2].strip()
+    failed = [e for e in facts.events if e.reason == "Failed" and PULL_FAILED in e.message]
+    return failed[-1].message.strip() if failed else ""
+
+
+def _find_container(pod: Manifest, name: str) -> Manifest:
+    spec = pod["spec"]
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return next((one for one in containers if one["name"] == name), {})
+
+
+def _has_run(status: Manifest) -> bool:
+    ended = status["state"].get("terminated")
+    return bool(ended and ended.get("reason") not in NOT_STARTED)
+
+
+def _lacks(program: str, status: Manifest) -> bool:
+    """Tell whether a runtime did not find a program; a node may lack its own, such as NVIDIA's."""
+    states = [*status["state"].values(), *(status.get("lastState") or {}).values()]
+    failed = [one for one in states if one and one.get("reason") in NOT_STARTED]
+    said = "\n".join(one.get("message") or "" for one in failed)
+    quoted = QUOTED.format(re.escape(program))
+    return any(re.search(words.format(quoted), said) for words in NO_PROGRAM)
+
+
+def _explain_program(container: Manifest, program: str, *rest: str) -> Finding:
+    mounts = container.get("volumeMounts") or ()
+    below = (one["name"] for one in mounts if program.startswith(f"{one['mountPath']}/"))
+    volume = next(below, None)
+    if rest and rest[0].startswith(OURS):
+        rule = rules.NO_PYTHON_IN_VOLUME if volume else rules.NO_PYTHON
+    else:
+        rule = rules.NO_PROGRAM_IN_VOLUME if volume else rules.NO_PROGRAM
+    return rule.found(
+        image=container.get("image", ""),
+        volume=volume,
+        program=program,
+        container=container["name"],
+        section=BACKEND if container["name"] == BACKEND else "kubernetes",
+        python="PATH" if program == USUAL else USUAL,
+    )

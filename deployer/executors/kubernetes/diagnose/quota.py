@@ -1,0 +1,127 @@
+"""How many of the agents' pods the quotas of a namespace have room for, now and at all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.executors.kubernetes.diagnose.case import Case
+from deployer.executors.kubernetes.diagnose.refusals import explain_small
+from deployer.findings import Finding, right, unknown, warning
+from deployer.kube.kinds import QUOTA
+from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
+
+Manifest = Mapping[str, Any]
+ENOUGH = 1e-9  # of what floating point loses
+
+
+@dataclass(frozen=True)
+class Room:
+    """A resource of a quota: what a pod asks for, and how many pods fit, at all and now."""
+
+    resource: str
+    asked: float
+    hard: str
+    used: str
+
+    @property
+    def ever(self) -> int:
+        """Return how many pods fit if nobody else uses anything."""
+        return int(read_quantity(self.hard) / self.asked + ENOUGH)
+
+    @property
+    def now(self) -> int:
+        """Return how many pods fit beside what is used."""
+        left = read_quantity(self.hard) - read_quantity(self.used)
+        return max(0, int(left / self.asked + ENOUGH))
+
+
+def examine_quota(case: Case) -> Iterator[Finding]:
+    """Compare the quotas with the agents. Raises KubeError."""
+    for quota in case.view.list(QUOTA) or ():
+        if case.job and _is_about(quota, case.job):
+            yield judge_quota(case, quota)
+
+
+def judge_quota(case: Case, quota: Manifest) -> Finding:
+    """Say how many of the pods fit into a quota; pure."""
+    assert case.job
+    name = quota["metadata"]["name"]
+    subject = f"quota {name}"
+    rooms = list_rooms(case.job, quota)
+    if not rooms:
+        return right("quota", subject, "limits nothing that pods use")
+    least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
+    look = f"kubectl get resourcequota {case.where}"
+    if least.ever < 1:
+        asked = format_quantity(least.asked)
+        small = explain_small(name, case.where, least.resource, least.hard, asked)
+        return warning("quota", subject, small.message.removeprefix(f"{subject} "), small.fix)
+    if least.ever < case.pods:
+        fit = f"{least.ever} of {case.pods} {case.several} fit at a time"
+        said = f"{fit} ({rewrite_quantity(least.hard)} {least.resource})"
+        return unknown("quota-small", subject, f"{said}; the others wait for them", look)
+    if fewest.now < case.pods:
+        amounts = f"{rewrite_quantity(fewest.used)} of {rewrite_quantity(fewest.hard)}"
+        used = f"{amounts} {fewest.resource} are used"
+        said = f"{fewest.now} of {case.pods} {case.several} fit now: {used}; the others wait"
+        return unknown("quota-used", subject, said, look)
+    return right("quota", subject, f"has room for {fewest.now} {case.several} now")
+
+
+def list_rooms(job: Manifest, quota: Manifest) -> list[Room]:
+    """Return the resources of a quota that a pod uses."""
+    status = quota.get("status") or {}
+    hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
+    asked, used = count_usage(job), status.get("used") or {}
+    return [
+        Room(name, asked[name], str(limit), str(used.get(name, "0")))
+        for name, limit in hard.items()
+        if asked.get(name)
+    ]
+
+
+def count_usage(job: Manifest) -> dict[str, float]:
+    """Return what a pod takes of each resource that a quota may limit."""
+    asked: Counter[str] = Counter()
+    for container in job["spec"]["template"]["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        limits = resources.get("limits") or {}
+        requests = {**limits, **(resources.get("requests") or {})}
+        for prefix, amounts in (("requests.", requests), ("limits.", limits)):
+            for name, amount in amounts.items():
+                asked[f"{prefix}{name}"] += read_quantity(amount)  # type: ignore[assignment]
+    usage: dict[str, float] = dict(asked)
+    plain = {n.removeprefix("requests."): v for n, v in usage.items() if n.startswith("requests.")}
+    usage |= {name: plain[name] for name in ("cpu", "memory", "ephemeral-storage") if name in plain}
+    return usage | {"pods": 1.0, "count/pods": 1.0, "count/jobs.batch": 1.0}
+
+
+def _is_about(quota: Manifest, job: Manifest) -> bool:
+    """Tell whether a quota counts the Job's pod: its scopes may leave it out."""
+    spec, pod = quota.get("spec") or {}, job["spec"]["template"]["spec"]
+    ends = pod.get("activeDeadlineSeconds") is not None
+    facts = {"Terminating": ends, "NotTerminating": not ends, "BestEffort": _is_best_effort(pod)}
+    facts["NotBestEffort"] = not facts["BestEffort"]
+    if not all(facts.get(scope, True) for scope in spec.get("scopes") or ()):
+        return False
+    wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_is_in_scope(one, pod, facts) for one in wanted)
+
+
+def _is_in_scope(wanted: Manifest, pod: Manifest, facts: Mapping[str, bool]) -> bool:
+    if wanted["scopeName"] != "PriorityClass":
+        return facts.get(wanted["scopeName"], True)
+    name, values = pod.get("priorityClassName") or "", wanted.get("values") or ()
+    return {
+        "In": name in values,
+        "NotIn": name not in values,
+        "Exists": bool(name),
+        "DoesNotExist": not name,
+    }.get(wanted["operator"], True)
+
+
+def _is_best_effort(pod: Manifest) -> bool:
+    return not any((c.get("resources") or {}).get("limits") for c in pod["containers"])

@@ -1,0 +1,261 @@
+"""Rights in a namespace: the Roles that grant them, what needs which, and which are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from deployer.config.paths import find_packaged
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.findings import Finding, Severity, right, unknown
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    EVENT,
+    JOB,
+    NETWORK_POLICY,
+    POD,
+    QUOTA,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+)
+from deployer.kube.names import build_name
+
+if TYPE_CHECKING:  # `deployer rights` only prints a Role, without the Kubernetes client
+    from deployer.executors.kubernetes.diagnose.case import Case
+    from deployer.kube.client import Kube
+
+RBAC = "rbac.authorization.k8s.io"
+Right = tuple[Kind, str, str]  # kind, subresource, verb
+
+
+class Role(StrEnum):
+    """A Role of infra/rbac, which an administrator grants."""
+
+    AGENTS = "agents"
+    BACKEND = "backend"
+    DATA = "data"
+    ADMINISTRATOR = "administrator"
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """Rights that are all required; `role` grants them, `without` is the effect of a missing one.
+
+    `alternative` is what else the user can do. Without those of which the severity is a warning,
+    `up` goes on.
+    """
+
+    rights: tuple[Right, ...]
+    role: Role
+    without: str
+    alternative: str = ""
+    severity: Severity = Severity.ERROR
+
+
+RUN_AGENTS = Purpose(
+    (
+        *((JOB, "", verb) for verb in ("create", "list", "deletecollection")),
+        *((POD, "", verb) for verb in ("list", "delete")),
+        *((CONFIG_MAP, "", verb) for verb in ("create", "patch", "list")),
+        *((SECRET, "", verb) for verb in ("create", "patch")),
+    ),
+    Role.AGENTS,
+    "agents cannot start, or cannot be ended",
+)
+MAKE_BACKEND = Purpose(
+    (
+        *((STATEFUL_SET, "", verb) for verb in ("list", "create", "patch")),
+        *((SERVICE, "", verb) for verb in ("create", "patch")),
+        *((SECRET, "", verb) for verb in ("get", "create")),
+        *((one, "", "create") for one in (CLAIM, CONFIG_MAP)),
+        (POD, "portforward", "get"),
+    ),
+    Role.BACKEND,
+    "the embedded backend cannot be made there",
+    "or somebody who has them types: deployer backend up --on {on}; or use --wandb ADDRESS",
+)
+REACH_BACKEND = Purpose(
+    ((POD, "portforward", "get"),),
+    Role.BACKEND,
+    "the embedded backend cannot be reached",
+    "or name a W&B server: --wandb ADDRESS",
+)
+RUN_LOADER = Purpose(
+    (
+        *((JOB, "", verb) for verb in ("create", "list", "patch", "delete")),
+        *((POD, "", verb) for verb in ("get", "list")),
+        (CONFIG_MAP, "", "create"),
+        (POD, "portforward", "get"),
+    ),
+    Role.DATA,
+    "data sets cannot be brought",
+)
+# A loader of an NFS server's data set needs no claim.
+BRING_DATA = replace(
+    RUN_LOADER,
+    rights=(*RUN_LOADER.rights, *((CLAIM, "", verb) for verb in ("create", "get"))),
+    severity=Severity.WARNING,  # those that are there need not be brought
+)
+# Without these the backend runs as well, and whoever reaches its pod reaches its port.
+GUARD_BACKEND: tuple[Right, ...] = tuple((NETWORK_POLICY, "", verb) for verb in ("create", "patch"))
+# Agents run without these; the text is the effect of a missing one.
+WITHOUT: dict[Right, str] = {
+    (JOB, "", "patch"): "agents cannot be drained",
+    (JOB, "", "delete"): "single agents cannot be ended",
+    (POD, "", "create"): "what Pod Security refuses shows only once agents wait",
+    (POD, "", "get"): "logs cannot be followed to their end",
+    (POD, "", "patch"): "agents cannot be drained",
+    (POD, "log", "get"): "logs cannot be read",
+    (CONFIG_MAP, "", "get"): "ConfigMaps that are missing show only once agents wait",
+    (CONFIG_MAP, "", "delete"): "ConfigMaps stay behind",
+    (SECRET, "", "get"): "a rotated key does not reach agents",
+    (SECRET, "", "list"): "Secrets are found by their names alone",
+    (SECRET, "", "delete"): "Secrets with agents' keys stay behind",
+    (EVENT, "", "list"): "why an agent does not start is not said",
+    (CLAIM, "", "get"): "claims that are missing show only once agents wait",
+    (QUOTA, "", "list"): "whether the quota has room is not said",
+}
+
+
+def check_rights(kube: Kube, purpose: Purpose, on: str = "") -> None:
+    """Raise KubeError naming every right of a purpose that we lack, as the doctor does."""
+    if found := _judge(kube, purpose, find_missing(kube, purpose.rights), on):
+        raise KubeError(found.text, found.fix, status=HTTPStatus.FORBIDDEN, reason="Forbidden")
+
+
+def examine_rights(case: Case) -> Iterator[Finding]:
+    """Yield what the missing rights prevent. Raises KubeError."""
+    return judge_rights(case, case.missing_rights)
+
+
+def list_purposes(case: Case) -> Iterator[Purpose]:
+    """Yield what `up` does in this case."""
+    yield RUN_AGENTS
+    if case.backend:
+        yield REACH_BACKEND if case.backend_made else MAKE_BACKEND
+    if case.data:
+        yield BRING_DATA
+
+
+def list_rights(case: Case) -> tuple[Right, ...]:
+    """Return all rights that the doctor looks for."""
+    needed = (one for purpose in list_purposes(case) for one in purpose.rights)
+    return tuple(dict.fromkeys((*needed, *WITHOUT)))
+
+
+def judge_rights(case: Case, missing: Collection[Right]) -> Iterator[Finding]:
+    """Call an error what `up` cannot do at all, and unknown what it can do in part; pure."""
+    needed = set[Right]()
+    for purpose in list_purposes(case):
+        needed.update(purpose.rights)
+        if found := _judge(case.kube, purpose, missing, case.on):
+            yield found
+    subject = _name_subject(case.kube)
+    for one, cost in WITHOUT.items():
+        if one in missing and one not in needed:
+            said = f"you may not {describe_right(one)}: {cost}"
+            yield unknown("rights-useful", subject, said, ask_for_grant(Role.AGENTS, case.kube))
+    if not missing:
+        yield right("rights", subject, "all that is needed")
+
+
+def _judge(kube: Kube, purpose: Purpose, missing: Collection[Right], on: str) -> Finding | None:
+    lacking = [one for one in purpose.rights if one in missing]
+    if not lacking:
+        return None
+    said = f"you may not {describe_rights(lacking)}: {purpose.without}"
+    fixes = (ask_for_grant(purpose.role, kube), purpose.alternative.format(on=on))
+    fix = "; ".join(filter(None, fixes))
+    return Finding("rights", _name_subject(kube), said, fix, purpose.severity)
+
+
+def _name_subject(kube: Kube) -> str:
+    return f"rights in {kube.namespace}"
+
+
+def find_missing(kube: Kube, rights: Iterable[Right]) -> list[Right]:
+    """Return those of the rights that we do not have, in order; raises KubeError."""
+    rules, complete = kube.read_rules()
+    missing = [one for one in rights if not any(is_granted(one, rule) for rule in rules)]
+    allowed: dict[Right, bool] = {}
+
+    def ask(right: Right) -> None:
+        kind, subresource, verb = right
+        allowed[right] = kube.is_allowed(verb, kind, subresource)
+
+    # Some rights are in no list, such as those of system:masters: one tells for all.
+    do_all(ask, missing[:1])
+    if not complete or any(allowed.values()):
+        do_all(ask, missing[1:])
+    return [one for one in missing if not allowed.get(one)]
+
+
+def is_granted(right: Right, rule: Manifest) -> bool:
+    """Return True if a rule that a server lists grants a right, on objects of any name; pure."""
+    kind, subresource, verb = right
+    resource = f"{kind.plural}/{subresource}".rstrip("/")
+    granting = {
+        "verbs": {"*", verb},
+        "apiGroups": {"*", kind.group},
+        "resources": {"*", resource, f"*/{subresource}"},
+    }
+    return not rule.get("resourceNames") and all(
+        names.intersection(rule.get(field) or ()) for field, names in granting.items()
+    )
+
+
+def describe_rights(rights: Iterable[Right]) -> str:
+    """Return rights as `kubectl auth can-i` takes them."""
+    return ", ".join(map(describe_right, rights))
+
+
+def describe_right(right: Right) -> str:
+    """Return a right as `kubectl auth can-i` takes it."""
+    kind, subresource, verb = right
+    plural = f"{kind.plural}.{kind.group}".rstrip(".")
+    return f"{verb} {'/'.join(filter(None, (plural, subresource)))}"
+
+
+def describe_grant(role: Role, kube: Kube) -> str:
+    """Return the command with which an administrator grants a Role.
+
+    The Role is printed, since an administrator elsewhere cannot read a path of this machine.
+    """
+    context = f" --context {kube.context}" if kube.context else ""
+    return f"deployer rights {role} | kubectl apply -n {kube.namespace}{context} -f -"
+
+
+def ask_for_grant(role: Role, kube: Kube) -> str:
+    """Return the same as a fix for those who lack the rights."""
+    return f"ask an administrator: {describe_grant(role, kube)}"
+
+
+def load_role(role: Role, user: str = "") -> str:
+    """Return a Role as YAML; with the name of a user, also what gives it to that user."""
+    text = (find_packaged("infra/rbac") / f"{role}.yaml").read_text(encoding="utf-8")
+    if not user:
+        return text
+    documents = list(_build_bindings(list(yaml.safe_load_all(text)), user))
+    return f"{text}---\n{yaml.safe_dump_all(documents, sort_keys=False)}"
+
+
+def _build_bindings(roles: list[dict[str, Any]], user: str) -> Iterator[dict[str, Any]]:
+    for one in roles:
+        name = one["metadata"]["name"]
+        yield {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": f"{one['kind']}Binding",
+            "metadata": {**one["metadata"], "name": build_name(f"{name}-{user}")},
+            "roleRef": {"apiGroup": RBAC, "kind": one["kind"], "name": name},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+        }

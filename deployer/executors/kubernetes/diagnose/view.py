@@ -1,0 +1,143 @@
+"""What we may see of a cluster, remembered for some seconds: nothing is asked twice at a time.
+
+What may not be read (403) is HIDDEN, or None as a list, and asked for again after a minute.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue
+from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_gpus
+from deployer.kube.client import Kube
+from deployer.kube.kinds import NODE, SECRET, Kind, Manifest
+from deployer.kube.names import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+
+LIFE_SECONDS = 4.0
+REFUSED_SECONDS = 60.0
+SURVEY_SHARE = 20  # of the time goes to looks at all nodes, whose pods are many in large clusters
+KUEUE_VERSION = "v1beta1"  # taken to be there where it may not be asked for
+HIDDEN: Manifest = {}  # an object that may not be read
+EVER = float("-inf")
+
+
+class View:
+    """Reads a cluster; `now` is a clock in seconds. Everything raises KubeError but for a 403."""
+
+    def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
+        self.kube = kube
+        self._now = now
+        self._locks: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
+        self._known: dict[Hashable, Any] = {}
+        self._asked_at: dict[Hashable, float] = {}
+        self._old_at: dict[Hashable, float] = {}
+
+    def get(self, kind: Kind, name: str, since: float = EVER) -> Manifest | None:
+        """Return an object, of a Secret only the names of its keys; None if it is missing.
+
+        An object may be written after a look: only a look after `since` shows that it is missing.
+        """
+        found: Manifest | None = self._remember(
+            (kind, name), lambda: self._get(kind, name), HIDDEN, since
+        )
+        return found
+
+    def list(self, kind: Kind | None) -> list[Manifest] | None:
+        """Return all objects of a kind in the namespace, or in the cluster."""
+        if kind is None:
+            return None
+        found: list[Manifest] | None
+        found = self._remember(kind, lambda: self.kube.list_objects(kind), None)
+        return found
+
+    def find_kueue(self, name: str) -> Kind | None:
+        """Return a kind of Kueue's in the cluster's own version of it; None without Kueue."""
+        version = self._remember(KUEUE, lambda: self.kube.find_version(KUEUE), KUEUE_VERSION)
+        plural = f"{name.lower()}{'es' if name.endswith('s') else 's'}"
+        namespaced = name in ("LocalQueue", "Workload")
+        return Kind(f"{KUEUE}/{version}", name, plural, namespaced=namespaced) if version else None
+
+    def find_missing(self, references: Iterable[Reference], since: float) -> frozenset[Reference]:
+        """Return those that are missing; no key of an object that is missing itself."""
+        found = (one for one in references if self._is_missing(one))
+        return frozenset(one for one in found if self._is_missing(one, since))
+
+    def survey(self) -> Survey | None:
+        """Return the nodes and who uses their GPUs; None where nodes may not be listed."""
+        found: Survey | None
+        found = self._remember("survey", self._survey, None, share=SURVEY_SHARE)
+        return found
+
+    def read_nodes(self, grows: bool) -> Nodes | None:
+        """Return all nodes, if they may be listed; `grows` tells that others may come."""
+        found = self.survey()
+        return Nodes(found.all_nodes, found.nodes, grows, found.held) if found else None
+
+    def find_queue(self, job: Manifest) -> Queue | None:
+        """Return the queue of a Job; None for one that is in none."""
+        labels = job["metadata"].get("labels") or {}
+        name = labels.get(QUEUE_LABEL)
+        if not name:
+            return None
+        queues = self.list(self.find_kueue("LocalQueue"))
+        workloads = self.list(self.find_kueue("Workload"))
+        if queues is None or workloads is None:
+            return Queue(name, known=False)
+        found = {one["metadata"]["name"]: one for one in queues}
+        classes = self.list_priorities() if labels.get(QUEUE_PRIORITY_LABEL) else None
+        return Queue(name, found.get(name), tuple(workloads), tuple(found), classes)
+
+    def list_priorities(self) -> frozenset[str] | None:
+        """Return the names of Kueue's priority classes, None where they may not be read."""
+        classes = self.list(self.find_kueue("WorkloadPriorityClass"))
+        names = (str(one["metadata"]["name"]) for one in classes or ())
+        return None if classes is None else frozenset(names)
+
+    def _is_missing(self, one: Reference, since: float = EVER) -> bool:
+        found = self.get(one.kind, one.name, since)
+        if not one.key:
+            return found is None
+        if not found:
+            return False
+        return one.key not in {**(found.get("data") or {}), **(found.get("binaryData") or {})}
+
+    def _survey(self) -> Survey:
+        return survey_gpus(self.kube, self.kube.list_objects(NODE))
+
+    def _get(self, kind: Kind, name: str) -> Manifest | None:
+        found = self.kube.get(kind, name)
+        if found and kind == SECRET:
+            return {**found, "data": dict.fromkeys(found.get("data") or {}, "")}
+        return found
+
+    def _remember(
+        self,
+        key: Hashable,
+        ask: Callable[[], Any],
+        hidden: object,
+        since: float = EVER,
+        share: float = 0.0,
+    ) -> Any:
+        """Return what was found out before, or ask again; `hidden` stays where it is refused."""
+        with self._locks[key]:
+            began = self._now()
+            if self._asked_at.get(key, EVER) >= since and self._old_at.get(key, EVER) > began:
+                return self._known[key]
+            try:
+                self._known[key] = ask()
+            except KubeError as error:
+                if not error.forbidden:
+                    raise
+                self._known[key] = hidden
+                self._asked_at[key], self._old_at[key] = float("inf"), began + REFUSED_SECONDS
+                return hidden
+            ended = self._now()
+            self._asked_at[key] = began
+            self._old_at[key] = max(began + LIFE_SECONDS, ended + share * (ended - began))
+            return self._known[key]
