@@ -39,9 +39,13 @@ class Room:
 
 
 def examine_quota(case: Case) -> Iterator[Finding]:
-    """Compare the quotas with the agents. Raises KubeError."""
+    """Compare the quotas with the agents. Raises KubeError.
+
+    Whether one with scopes is about them only the server says.
+    """
     for quota in case.view.list(QUOTA) or ():
-        if case.job and _is_about(quota, case.job):
+        spec = quota.get("spec") or {}
+        if case.job and not (spec.get("scopes") or spec.get("scopeSelector")):
             yield judge_quota(case, quota)
 
 
@@ -97,31 +101,3 @@ def count_usage(job: Manifest) -> dict[str, float]:
     plain = {n.removeprefix("requests."): v for n, v in usage.items() if n.startswith("requests.")}
     usage |= {name: plain[name] for name in ("cpu", "memory", "ephemeral-storage") if name in plain}
     return usage | {"pods": 1.0, "count/pods": 1.0, "count/jobs.batch": 1.0}
-
-
-def _is_about(quota: Manifest, job: Manifest) -> bool:
-    """Tell whether a quota counts the Job's pod: its scopes may leave it out."""
-    spec, pod = quota.get("spec") or {}, job["spec"]["template"]["spec"]
-    ends = pod.get("activeDeadlineSeconds") is not None
-    facts = {"Terminating": ends, "NotTerminating": not ends, "BestEffort": _is_best_effort(pod)}
-    facts["NotBestEffort"] = not facts["BestEffort"]
-    if not all(facts.get(scope, True) for scope in spec.get("scopes") or ()):
-        return False
-    wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
-    return all(_is_in_scope(one, pod, facts) for one in wanted)
-
-
-def _is_in_scope(wanted: Manifest, pod: Manifest, facts: Mapping[str, bool]) -> bool:
-    if wanted["scopeName"] != "PriorityClass":
-        return facts.get(wanted["scopeName"], True)
-    name, values = pod.get("priorityClassName") or "", wanted.get("values") or ()
-    return {
-        "In": name in values,
-        "NotIn": name not in values,
-        "Exists": bool(name),
-        "DoesNotExist": not name,
-    }.get(wanted["operator"], True)
-
-
-def _is_best_effort(pod: Manifest) -> bool:
-    return not any((c.get("resources") or {}).get("limits") for c in pod["containers"])
