@@ -10,7 +10,7 @@ from deployer.executors.kubernetes.diagnose.admission import advise
 from deployer.executors.kubernetes.diagnose.refusals import (
     ALLOWED_FIELDS,
     explain_refusal,
-    mend_violations,
+    fix_violations,
 )
 from deployer.findings import PERMANENT, TRANSIENT
 from tests.docs.pending_table import is_listed
@@ -226,12 +226,12 @@ def test_several_violations_are_mended_at_once_and_each_edit_is_named_once() -> 
         "hostNetwork: false, allowPrivilegeEscalation: false, a claim instead of hostPath, "
         "runAsUser: 1000 in your template"
     )
-    assert mend_violations(said) == (
+    assert fix_violations(said) == (
         "kubernetes: {host_ipc: false, run_as_user: 1000} in deployer.yaml, and nfs: {…, inline: "
         f"false}} in deployer.yaml, or ask an administrator for a claim, and {in_template}"
     )
     # What deployer.yaml is known not to ask for comes from the template.
-    assert mend_violations(said, claimed="", host_ipc=False) == (
+    assert fix_violations(said, claimed="", host_ipc=False) == (
         "kubernetes: {run_as_user: 1000} in deployer.yaml, and hostNetwork: false, hostIPC: false, "
         "allowPrivilegeEscalation: false, a claim instead of hostPath, a claim instead of nfs, "
         "runAsUser: 1000 in your template"

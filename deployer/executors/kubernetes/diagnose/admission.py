@@ -20,7 +20,7 @@ from deployer.executors.kubernetes.diagnose.refusals import (
     advise,
     explain_full,
     explain_refusal,
-    mend_violations,
+    fix_violations,
 )
 from deployer.executors.kubernetes.diagnose.view import View
 from deployer.findings import EDIT, Finding, edit, right, unknown, wrong
@@ -44,7 +44,7 @@ ADMISSION = "admission"  # the subject where the server names no object
 DRY_RUN = "deployer-dry-run"  # the name of what is never made
 POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
 COUNTED = (CLAIM, CONFIG_MAP, SECRET)
-QUOTAS = (Cause.QUOTA_SMALL, Cause.QUOTA_USED)  # nobody makes these again when there is room
+QUOTAS = (Cause.QUOTA_SMALL, Cause.QUOTA_USED)  # objects that these refuse are not retried
 # The code of the doctor's finding, and what it is about.
 SUBJECTS = {
     Cause.QUOTA_USED: ("quota", "quota "),
@@ -54,7 +54,7 @@ SUBJECTS = {
     Cause.SERVICE_ACCOUNT: ("service-account", "ServiceAccount "),
     Cause.PRIORITY_CLASS: ("priority-class", "there is no "),
 }
-# What of a pod a rule is about, so that the rules behind it are heard of, too.
+# The field of a pod that a plugin refuses; without it, the plugins behind it are asked, too.
 STRIPPED = {
     Cause.SERVICE_ACCOUNT: "serviceAccountName",
     Cause.PRIORITY_CLASS: "priorityClassName",
@@ -69,10 +69,10 @@ def check_admission(kube: Kube, job: Manifest) -> None:
 
 
 def list_refusals(kube: Kube, job: Manifest) -> tuple[list[KubeError], bool]:
-    """Return the refusals of a Job and of the pod that it would make, and whether it was judged.
+    """Return the refusals of a Job and of its pod, and whether the pod was judged.
 
-    A Job may be accepted whose pods are refused later. A quota that others use up now is no reason
-    to refuse: it passes. Who may not make pods learns nothing of what is in one.
+    The server may accept a Job and refuse its pods later. A quota that others use up now is left
+    out: it is transient. Without the right to create pods, the pod cannot be judged.
     """
     assert kind_of(job) == JOB
     refusals = []
@@ -145,7 +145,7 @@ def judge_refusal(case: Case, error: KubeError) -> Finding:
         return wrong("admission-other", ADMISSION, told.message, told.hint)
     code, start = SUBJECTS[cause]
     if cause is Cause.POD_SECURITY:
-        fix = mend_violations(error.message, _claim_nfs(case), case.section.host_ipc)
+        fix = fix_violations(error.message, _claim_nfs(case), case.section.host_ipc)
         said = told.message.removeprefix(start)
         return wrong(code, f"Pod Security of {case.namespace}", said, fix)
     if cause is Cause.SERVICE_ACCOUNT:
@@ -169,14 +169,14 @@ def judge_refusal(case: Case, error: KubeError) -> Finding:
 
 
 def check_room(view: View, own: Iterable[Reference]) -> None:
-    """Raise KubeError if quotas refuse the objects that are missing; other answers tell nothing.
+    """Raise KubeError if quotas refuse the objects that are missing; other answers do not count.
 
-    A dry run is asked alone, so that several of a kind are counted as well.
+    Dry runs do not add up, so several objects of a kind are compared with the quotas as well.
     """
     quotas = view.list(QUOTA)
     if quotas is not None and not any(map(_counts_objects, quotas)):
         return
-    # Of what may not be read the server says whether it can be made.
+    # What may not be read is tried as a dry run, too.
     missing = [one for one in set(own) if one.kind in COUNTED and not _is_there(view, one)]
     for one in missing:
         if one.kind in (CONFIG_MAP, SECRET):
@@ -201,14 +201,15 @@ def judge_room(quota: Manifest, counts: Mapping[str, int], namespace: str) -> Fi
 
 
 def is_full(error: KubeError) -> bool:
-    """Tell whether it is a quota that refuses; pure."""
+    """Return True if a quota refuses; pure."""
     return explain_refusal(error.message, "").code in QUOTAS
 
 
 def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
-    """Tell whether a pod is refused for good, not only now, nor only to us instead of to a Job.
+    """Return True if the server refuses a pod permanently, and also from the Job controller.
 
-    `may_create` asks whether we may create pods: who may not learns nothing of what is in one.
+    `may_create` asks whether we may create pods: without that right, a refusal says nothing of the
+    pod itself.
     """
     if not error.forbidden:
         return True
@@ -217,7 +218,7 @@ def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
 
 
 def _strip(pod: Manifest, cause: str) -> Manifest | None:
-    """Return the pod without what a rule has refused; None if it cannot do without."""
+    """Return the pod without the refused field; None if it needs it."""
     spec = copy.deepcopy(pod["spec"])
     if cause in STRIPPED:
         spec.pop(STRIPPED[Cause(cause)], None)

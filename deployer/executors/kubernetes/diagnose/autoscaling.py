@@ -1,4 +1,4 @@
-"""What those who bring nodes say of a pod, the cluster autoscaler and Karpenter; pure."""
+"""What autoscalers say of a pod: the cluster autoscaler and Karpenter; pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ TRIGGERED = "TriggeredScaleUp"
 NOT_TRIGGERED = "NotTriggerScaleUp"
 FAILED = "FailedScaleUp"
 NOMINATED = "Nominated"  # Karpenter: a node is on its way for it
-UNPLACED = "FailedScheduling"  # Karpenter's, which the scheduler's is told from by its source
+UNPLACED = "FailedScheduling"  # Karpenter's; the scheduler's has another source
 OF_PLACING = (TRIGGERED, NOT_TRIGGERED, FAILED, NOMINATED, UNPLACED)  # over once it has a node
 FAILURES = (rules.SOLD_OUT, rules.CLOUD_QUOTA)
 LIMITS = (rules.NODES_AT_MOST, rules.BACKOFF, rules.CLOUD_QUOTA, rules.NO_GROUP)
 
 
 def explain_autoscaling(facts: Facts) -> Finding | None:
-    """Return what was said last by those who bring nodes; None if nobody said anything."""
+    """Explain a pod by the newest event of an autoscaler; None if there is none."""
     said = [event for event in facts.events if event.source in SOURCES]
     if not said:
-        # A cloud's own autoscaler may have another name; these reasons are no one else's.
+        # A cloud's own autoscaler may have another name; only autoscalers use these reasons.
         said = [event for event in facts.events if event.reason in (FAILED, NOT_TRIGGERED)]
     return _explain(said[-1]) if said else None
 
 
 def is_refused_for_good(found: Finding | None) -> bool:
-    """Tell whether no group of nodes that could grow would take the pod."""
+    """Return True if no node group that could grow would take the pod."""
     return found is not None and found.code == Cause.AUTOSCALER_REFUSED
 
 

@@ -1,4 +1,4 @@
-"""What is examined: a cluster, and the agents that shall run in it."""
+"""What is examined: a cluster, and the agents that are to run in it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}
 class Case:
     """`folder` is the project's. `job` is the first of `pods` Jobs, None if none can be built.
 
-    `own` are objects that are made with them. `backend` is that of the cluster, if it is meant, and
-    `backend_made` tells whether it is there.
-    `grows` tells that nodes come which are not there yet. `on` is the target's name.
+    `own` are objects that are made with them. `backend` is the embedded backend, if it is used, and
+    `backend_made` is True if it exists. `grows` is True if nodes are added on demand. `on` is the
+    target's name.
     """
 
     kube: Kube

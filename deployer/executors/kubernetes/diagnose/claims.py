@@ -84,7 +84,7 @@ def _find_news(name: str, claim: Manifest, facts: Facts) -> Event | None:
 
 
 def _waits_for_pod(name: str, claim: Manifest, facts: Facts) -> bool:
-    """Tell whether a claim is bound once its pod has a node, by its newest event."""
+    """Return True if a claim is bound once its pod has a node, by its newest event."""
     created = claim.get("metadata", {}).get("creationTimestamp", "")
     newest = facts.find_newest(name)
     return bool(newest and newest.at >= created and newest.reason in WAITS_FOR_POD)
@@ -117,7 +117,7 @@ def _choose_place(name: str, values: Mapping[str, str], facts: Facts) -> Finding
 
 
 def _is_reached(facts: Facts, *specs: Manifest) -> bool | None:
-    """Tell whether a node that such pods may go to reaches the volumes; None if it is unknown."""
+    """Return True if a node that fits such pods reaches the volumes; None if it is unknown."""
     terms = [
         {"affinity": {"nodeAffinity": {REQUIRED: affinity["required"]}}}
         for one in facts.volumes.values()

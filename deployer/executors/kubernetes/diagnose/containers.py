@@ -51,7 +51,7 @@ NO_PROGRAM = (
 
 
 def explain_containers(facts: Facts) -> Finding | None:
-    """Return why a pod on a node does not run; None while its node is at work on it."""
+    """Return why a pod on a node does not run; None while its node is starting it."""
     assert facts.pod
     return (
         explain_missing_program(facts.pod)
@@ -161,7 +161,7 @@ def _has_run(status: Manifest) -> bool:
 
 
 def _lacks(program: str, status: Manifest) -> bool:
-    """Tell whether a runtime did not find a program; a node may lack its own, such as NVIDIA's."""
+    """Return True if a runtime did not find this program, rather than one of its own."""
     states = [*status["state"].values(), *(status.get("lastState") or {}).values()]
     failed = [one for one in states if one and one.get("reason") in NOT_STARTED]
     said = "\n".join(one.get("message") or "" for one in failed)

@@ -1,6 +1,6 @@
-"""What a cluster has and lacks for agents: all of it for `doctor`, what stops `up` for `up`.
+"""Checks of a cluster: all of them for `doctor`, those of the agents for `up`.
 
-Leaves nothing behind: reads, reviews of access, and dry runs.
+They only read, review access and send dry runs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def list_checks(
 
 
 def check_agents(case: Case) -> None:
-    """Raise what the server or Kueue refuses, and log what is missing: somebody may yet make it."""
+    """Raise what the server or Kueue refuses, and log warnings about what is missing."""
     found = examine_all(_list_agent_questions(case))
     for one in found:
         if one.severity is Severity.WARNING:
@@ -88,8 +88,8 @@ def _describe(found: Finding) -> str:
 def examine_cluster(kube: Kube, build_case: Callable[[], Case]) -> tuple[Finding, ...]:
     """Return what there is to say of a cluster.
 
-    Of one that does not answer, and of a namespace that is not there, only what can be told:
-    `build_case`, which asks the cluster too, is called once it has answered.
+    If the cluster does not answer, or the namespace is missing, the checks that need them are left
+    out. `build_case` asks the cluster, too, and is called once it has answered.
     """
     first = Question("cluster", f"context {kube.context}", lambda: examine_server(kube)).examine()
     if any(one.code == "cluster" for one in first):
@@ -152,7 +152,7 @@ def judge_version(subject: str, version: str) -> Finding:
 
 
 def examine_access(case: Case) -> Iterator[Finding]:
-    """Look for the namespace; one without any right in it is as good as none. Raises KubeError."""
+    """Look for the namespace, and for any right in it. Raises KubeError."""
     found = _examine_namespace(case)
     hidden = found.severity is Severity.UNKNOWN
     shut = hidden and set(RUN_AGENTS.rights) <= set(case.missing_rights)
@@ -160,7 +160,7 @@ def examine_access(case: Case) -> Iterator[Finding]:
 
 
 def judge_shut(case: Case) -> Finding:
-    """Say that whoever asks may do nothing there, as where a namespace is missing; pure."""
+    """Say that the user has no right there, or that the namespace is missing; pure."""
     said = "is missing, or you have no rights in it"
     fix = f"{edit('kubernetes', 'namespace: NAME')}, one that is yours; "
     fix += f"or an administrator makes it, then: {describe_grant(Role.AGENTS, case.kube)}"
@@ -180,7 +180,7 @@ def judge_namespace(case: Case, found: Manifest | None) -> Finding:
 
 
 def _examine_namespace(case: Case) -> Finding:
-    """Look for the namespace; who may not read it is told by a dry run in it."""
+    """Look for the namespace; without the right to read it, by a dry run in it."""
     subject = f"namespace {case.namespace}"
     try:
         return judge_namespace(case, case.kube.get(NAMESPACE, case.namespace))
@@ -210,9 +210,9 @@ def examine_nodes(case: Case) -> Iterator[Finding]:
 
 
 def read_pod(case: Case, job: Manifest) -> Manifest:
-    """Return the agents' pod as the server would complete it: many tolerate GPUs' own taints.
+    """Return the agents' pod as the server completes it: many add tolerations of GPU taints.
 
-    If it is refused, it is taken to do so.
+    If the dry run is refused, the pod is assumed to tolerate them.
     """
     pod = build_pod(job)
     try:

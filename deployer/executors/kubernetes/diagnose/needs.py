@@ -33,9 +33,9 @@ CODES = {SECRET: "secret", CONFIG_MAP: "config-map", CLAIM: "claim"}  # of the d
 
 
 def list_need_questions(case: Case) -> Iterator[Question]:
-    """Yield whether each object that a pod needs is there; those made with it are left out.
+    """Yield a check of each object that a pod needs and `up` does not create.
 
-    What is missing somebody may yet make, which is no error.
+    A missing object is a warning: another process may create it.
     """
     if case.pod is None:
         return

@@ -1,7 +1,6 @@
-"""Why pods do not run: what stands in the way first is said.
+"""Why pods do not run: the first obstacle is reported.
 
-Asks the cluster only while some wait, and each thing again after a while. What may not be read
-(403) is taken to be unknown.
+The cluster is asked only while pods wait. What may not be read (403) is unknown.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, EVENT, NODE, STORAGE_CLASS, VOLUME, Kind, Manifest
 from deployer.kube.objects import ENDED_PHASES, created_at, find_condition
 
-# Most pods have started by then, and cost nothing more than the look at the events.
+# Most pods have started by then; until then only events are read.
 LOOK_AFTER_SECONDS = 3.0
 NOT_CREATED = "FailedCreate"  # the Job controller's word for a pod that the server refuses
-# An autoscaler that nothing gives away has looked at a pod by then: it scans every 10 s.
+# An autoscaler without a known label has looked at a pod by then: it scans every 10 s.
 PLAIN_SECONDS = 10.0
 MANAGED_SECONDS = 60.0  # as the clouds' own do
 MANAGED_LABELS = (
@@ -58,7 +57,7 @@ MANAGED_LABELS = (
     "karpenter.sh/nodepool",
 )
 LOG = logging.getLogger(__name__)
-CONFIRM_SECONDS = 3.0  # a look between two writes is not the last word
+CONFIRM_SECONDS = 3.0  # an object may be written between two reads
 SCHEDULER = "default-scheduler"
 UNSEEN_SECONDS = 30.0
 Object = Mapping[str, Any]
@@ -66,29 +65,29 @@ Waiting = tuple[Manifest, Manifest | None]  # a Job and its newest pod
 
 
 class Patience:
-    """Logs each reason of a wait once. Gives up once no waiting has helped for some seconds."""
+    """Logs each reason of a wait once, and is over once a permanent one has lasted 3 s."""
 
     def __init__(self, what: str, now: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._now = now
         self._told = {""}
-        self._hopeless_at: float | None = None
+        self._permanent_at: float | None = None
 
     def is_over(self, line: str, permanent: bool) -> bool:
-        """Log a line that is new, and return True once it has been permanent for a while."""
+        """Log a new line, and return True once the reason has been permanent for long enough."""
         if line not in self._told:
             self._told.add(line)
             LOG.info(f"waiting for {self._what}: {line}")
         if not permanent:
-            self._hopeless_at = None
+            self._permanent_at = None
             return False
-        if self._hopeless_at is None:
-            self._hopeless_at = self._now()
-        return self._now() - self._hopeless_at >= CONFIRM_SECONDS
+        if self._permanent_at is None:
+            self._permanent_at = self._now()
+        return self._now() - self._permanent_at >= CONFIRM_SECONDS
 
 
 class PendingPods:
-    """Explains pods that wait. `grows` tells that nodes come which are not there yet.
+    """Explains pods that wait. `grows` is True if nodes are added on demand.
 
     `hints` are what a site adds to the fixes.
     """
@@ -189,7 +188,7 @@ class PendingPods:
 
 
 def explain(facts: Facts) -> Finding | None:
-    """Return why an agent's pod does not run; None while nothing speaks against it; pure."""
+    """Return why an agent's pod does not run; None if no obstacle is known; pure."""
     if is_suspended(facts.job):
         return explain_suspension(facts)
     pod, path = facts.pod, path_of(facts.job)
@@ -240,7 +239,7 @@ def _explain_unscheduled(pod: Object, facts: Facts) -> Finding | None:
     claims = explain_claims(facts, refusal)
     if claims and claims.code == Cause.CLAIM_ELSEWHERE:
         claims = _wait_for_nodes(claims, facts, scaling)
-    # What no node has may still come with another one.
+    # A node that is added may have what no node has.
     placed = explain_placement(facts.nodes, pod) if facts.nodes else None
     found = (
         claims
@@ -264,7 +263,7 @@ def _explain_unseen(pod: Object, facts: Facts) -> Finding | None:
 
 
 def _wait_for_nodes(found: Finding, facts: Facts, scaling: Finding | None) -> Finding:
-    """Return that it is unknown whether a cause passes while another node may still come."""
+    """Return a permanent finding as unknown while another node may still be added."""
     if facts.nodes and found.is_permanent and not is_refused_for_good(scaling):
         patience = MANAGED_SECONDS if _is_managed(facts.nodes) else PLAIN_SECONDS
         if facts.nodes.autoscaled or facts.age_seconds < patience:
@@ -278,7 +277,7 @@ def _is_managed(nodes: Nodes) -> bool:
 
 
 def _note_priority(pod: Object, found: Finding) -> Finding:
-    """Add that a pod waits for others to end since its priority class pushes nobody out."""
+    """Add that a pod waits for others because its priority class never preempts."""
     spec = pod["spec"]
     busy = found.code in (Cause.GPUS_BUSY, Cause.NODES_FULL)
     if not busy or not spec.get("priority") or spec.get("preemptionPolicy") != "Never":

@@ -136,7 +136,7 @@ def find_nearest(wanted: str, there: Iterable[str]) -> str:
 
 
 def is_selected(name: str, labels: Mapping[str, str], spec: Manifest) -> bool:
-    """Tell whether a pod's node selector and required affinity allow a node."""
+    """Return True if a pod's node selector and required affinity allow a node."""
     selector = spec.get("nodeSelector") or {}
     if not selector.items() <= labels.items():
         return False

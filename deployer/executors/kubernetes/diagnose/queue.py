@@ -1,4 +1,4 @@
-"""Why a Job is not let in: it is suspended, by Kueue or by somebody; is its queue there?"""
+"""Why a Job is suspended, by Kueue or by a user, and what is wrong with its queue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PASSING = (
 
 
 def is_suspended(job: Manifest) -> bool:
-    """Tell whether a Job makes no pods because it may not."""
+    """Return True if a Job is suspended and makes no pods."""
     return bool(find_condition(job, "Suspended") or job.get("spec", {}).get("suspend"))
 
 
@@ -76,8 +76,8 @@ def explain_local_queue(
 ) -> Finding | None:
     """Return why a LocalQueue admits nothing; `where` is kubectl's flags.
 
-    Who stops a queue starts it again, some day; a ClusterQueue that is missing is nobody's plan.
-    Only in a namespace without any queue is leaving the queue advised.
+    A stopped queue may be started again; a missing ClusterQueue is permanent. The fix leaves the
+    queue only if the namespace has no other.
     """
     there = set(queue.names)
     if queue.local_queue is None:
@@ -138,7 +138,7 @@ def examine_priority(case: Case) -> Iterator[Finding]:
 def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
     """Say whether the agents' queue takes them; pure.
 
-    What Kueue's own condition says no waiting mends is an error, what we infer a warning.
+    A permanent condition of Kueue's own is an error; what we infer is a warning.
     """
     found = {one["metadata"]["name"]: one for one in queues}
     name, names = case.section.queue, tuple(sorted(found))
@@ -206,7 +206,7 @@ def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Findi
 
 
 def _is_passing(message: str, workload: Manifest) -> bool:
-    """Return True if it is known that what keeps a Workload waiting goes away by itself."""
+    """Return True if what keeps a Workload waiting is known to be transient."""
     # A flavor that has too little of one resource in all is of no use with more of another.
     needed = {(resource, flavor) for resource, flavor, _ in NEEDED.findall(message)}
     found = re.findall(rules.QUEUE_SMALL.pattern, message)
@@ -220,9 +220,9 @@ def _is_passing(message: str, workload: Manifest) -> bool:
 
 
 def _explain_never(message: str, queue: str) -> Finding | None:
-    """Return what no waiting mends: the queue has not what the Job asks for, or not as much.
+    """Return what is permanent: the queue lacks what the Job asks for, or has too little of it.
 
-    With a flavor of which it says something else the Job may yet be admitted.
+    None if Kueue says something else of another flavor, which may still admit the Job.
     """
     if NEVER.sub("", message).strip(" ,;"):
         return None

@@ -56,7 +56,7 @@ def explain_missing(facts: Facts, path: str) -> Finding | None:
     if not gone:
         return None
     said = "; ".join(one.sentence() for one in gone)
-    # Those of the user first, whom nobody else helps.
+    # First those that the user has to create.
     first = next((one for one in gone if not _is_made(one, path)), None)
     if first is None:
         return rules.MADE.found(objects=said, path=path)
@@ -116,5 +116,5 @@ def _needed(kind: Kind, source: Manifest | None, field: str) -> Iterator[Referen
 
 
 def _is_made(one: Reference, path: str) -> bool:
-    """Tell whether `up` makes an object for a sweep's agents."""
+    """Return True if `up` creates an object for a sweep's agents."""
     return bool(path) and (one.name == WANDB_SECRET or one.name.startswith(f"{sweep_id(path)}-"))

@@ -1,7 +1,7 @@
 """Why the API server refuses a pod, from its own sentences; pure.
 
-A refusal is a Status with reason Forbidden whoever refuses, so that the words are all that tells
-a quota from a policy. They are those of the admission plugins of Kubernetes 1.24 to 1.34:
+Every plugin refuses with reason Forbidden: only the message distinguishes a quota from a policy.
+The messages are those of the admission plugins of Kubernetes 1.24 to 1.34:
 `tests/executors/diagnose/test_refusals.py` has a sentence of each.
 """
 
@@ -65,7 +65,7 @@ def explain_refusal(message: str, namespace: str) -> Finding:
     return (
         _explain_quota(message, namespace)
         or _explain_limit(message, namespace)
-        or rules.POD_SECURITY.match(message, edits=mend_violations(message))
+        or rules.POD_SECURITY.match(message, edits=fix_violations(message))
         or rules.match_first(MATCHED, message, namespace=namespace)
         or rules.REFUSED.match(message)
         or rules.NOT_MADE.found(words=message.strip())
@@ -140,7 +140,7 @@ def _explain_limit(message: str, namespace: str) -> Finding | None:
     )
 
 
-def mend_violations(message: str, claimed: str = CLAIMED, host_ipc: bool = True) -> str:
+def fix_violations(message: str, claimed: str = CLAIMED, host_ipc: bool = True) -> str:
     """Return the edits after which Pod Security allows a pod that it has refused.
 
     `claimed` is the edit for NFS folders of deployer.yaml; empty if it mounts none. `host_ipc`

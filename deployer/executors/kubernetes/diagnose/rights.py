@@ -106,7 +106,7 @@ BRING_DATA = replace(
     rights=(*RUN_LOADER.rights, *((CLAIM, "", verb) for verb in ("create", "get"))),
     severity=Severity.WARNING,  # those that are there need not be brought
 )
-# Without these the backend runs as well, and whoever reaches its pod reaches its port.
+# The backend runs without these, and its port is open to every pod that reaches it.
 GUARD_BACKEND: tuple[Right, ...] = tuple((NETWORK_POLICY, "", verb) for verb in ("create", "patch"))
 # Agents run without these; the text is the effect of a missing one.
 WITHOUT: dict[Right, str] = {

@@ -1,4 +1,4 @@
-"""A short-lived Job that asks one thing in a pod; it deletes itself if nobody does."""
+"""A short-lived Job that runs one command in a pod, and deletes itself if we cannot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deployer.kube.objects import find_container_state
 from deployer.waiting import waiting_for
 
 COMPONENT = "image-check"
-TTL_SECONDS = 60  # then it deletes itself, whoever has died meanwhile
+TTL_SECONDS = 60  # then it deletes itself
 POLL_SECONDS = 0.5
 RESOURCES = {"cpu": "100m", "memory": "128Mi"}
 

@@ -75,7 +75,7 @@ class View:
         return found
 
     def read_nodes(self, grows: bool) -> Nodes | None:
-        """Return all nodes, if they may be listed; `grows` tells that others may come."""
+        """Return all nodes, if they may be listed; `grows` is True if others may be added."""
         found = self.survey()
         return Nodes(found.all_nodes, found.nodes, grows, found.held) if found else None
 
