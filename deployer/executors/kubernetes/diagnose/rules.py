@@ -203,12 +203,12 @@ LIMIT = permanent(Cause.LIMIT_RANGE, "the limit range allows a $part $resource o
 LIMIT_FIXED = permanent(
     Cause.LIMIT_RANGE,
     "the limit range allows a $part $resource of $bound",
-    "ask an administrator: kubectl get limitrange -n $namespace -o yaml",
+    "kubectl get limitrange -n $namespace -o yaml",
 )
 LIMIT_RATIO = permanent(
     Cause.LIMIT_RANGE,
     "the limit range allows $resource limits of at most $ratio requests",
-    "ask an administrator: kubectl get limitrange -n $namespace -o yaml",
+    "kubectl get limitrange -n $namespace -o yaml",
     r"(?P<resource>\S+) max limit to request ratio per \w+ is (?P<ratio>[^\s,]+)",
 )
 # staging/src/k8s.io/pod-security-admission, `EvaluatePod`.
