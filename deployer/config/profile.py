@@ -6,23 +6,22 @@ profile's defaults; nothing counts more than its demands.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from deployer.config.causes import Cause
-from deployer.config.deployer_yaml import FILE_NAME, list_values
-from deployer.config.document.problems import Shape, list_problems, write_json
+from deployer.config.check import read
+from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.document.yaml_document import Document, parse_document
+from deployer.config.field_types import STRICT, Text, Value
 from deployer.config.paths import find_named
 from deployer.config.sections.kubernetes_parts import Quantity
-from deployer.config.sections.section import STRICT, Text, Value
+from deployer.config.settings import Settings, check_settings, read_settings
 from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError
 
@@ -51,13 +50,9 @@ class Profile:
     """
 
     site: Text
-    defaults: Mapping[str, Any] = Field(default_factory=dict)
+    defaults: Mapping[str, Any] | None = None
     demands: tuple[Demand, ...] = ()
     hints: Mapping[Cause, Text] = Field(default_factory=dict)
-
-
-ADAPTER = TypeAdapter(Profile)
-SHAPE = Shape(Profile, {"demands": Demand}, {})
 
 
 def load_profile(named: str, source: str, folder: Path, namespace: str | None) -> Profile:
@@ -74,49 +69,27 @@ def load_profile(named: str, source: str, folder: Path, namespace: str | None) -
         said = f"is missing, and the profile {named} needs it"
         hint = f"in {FILE_NAME}, kubernetes: {{namespace: YOURS}}"
         raise ConfigError(f"{FILE_NAME}: kubernetes.namespace", said, hint)
-    filled = Template(text).safe_substitute(namespace=namespace or "")
-    return _parse(parse_document(filled, named))
-
-
-def merge_defaults(profile: Profile, document: Document | None) -> Document:
-    """Return deployer.yaml with the profile's defaults where it says nothing itself."""
-    known = document or Document(FILE_NAME, None, {}, {}, (), ())
-    given: Mapping[Any, Any] = known.value or {}
-    given = {"on" if key is True else key: one for key, one in given.items()}  # as YAML 1.1 has it
-    return replace(known, value=_merge(profile.defaults, given))
-
-
-def _parse(document: Document) -> Profile:
-    value = json.loads(write_json(document))
-    problems = [
-        ConfigError(document.place_of(one.path), one.message, one.hint)
-        for one in document.duplicates
-    ]
-    if not isinstance(value, dict):
-        hint = "write `site:` and its name"
-        raise ConfigError(document.place, "is not a mapping", hint)
-    try:
-        value["defaults"] = dict(list_values(_take_part(document, "defaults")))
-    except ConfigError as error:
-        problems.append(error)
-    try:
-        profile = ADAPTER.validate_json(json.dumps(value))
-    except ValidationError as error:
-        problems += list_problems(error, SHAPE, document.place_of)
-    if problems:
+    document = parse_document(Template(text).safe_substitute(namespace=namespace or ""), named)
+    if not isinstance(document.value, dict):
+        raise ConfigError(named, "is not a mapping", "write `site:` and its name")
+    profile, problems = read(Profile, document, document.value)
+    defaults = document.value.get("defaults")
+    if isinstance(defaults, dict):
+        problems += read_settings(document, defaults, ("defaults",))[1]
+    if profile is None or problems:
         raise ConfigError.join(problems)
     return profile
 
 
-def _take_part(document: Document, key: str) -> Document:
-    """Return the part of a document below a key as one of its own, with its lines."""
-    return replace(
-        document,
-        value=document.value.get(key),
-        lines={path[1:]: line for path, line in document.lines.items() if path[0] == key},
-        typed={path[1:]: name for path, name in document.typed.items() if path[0] == key},
-        duplicates=(),
-    )
+def merge_defaults(profile: Profile, document: Document) -> Settings:
+    """Return deployer.yaml with the profile's defaults where it says nothing itself."""
+    lower, upper = _name_on(profile.defaults or {}), _name_on(document.value or {})
+    return check_settings(document, _merge(lower, upper))
+
+
+def _name_on(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Name the key `on`, which YAML 1.1 reads as true, and JSON writes so."""
+    return {"on" if str(key).lower() == "true" else key: one for key, one in value.items()}
 
 
 def _merge(lower: Mapping[Any, Any], upper: Mapping[Any, Any]) -> dict[Any, Any]:

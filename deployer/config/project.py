@@ -18,12 +18,11 @@ from deployer.config.credentials import Credentials, load_credentials
 from deployer.config.deployer_yaml import (
     FILE_NAME,
     find_too_many,
-    list_values,
     place_of_flag,
     place_of_key,
     read_document,
 )
-from deployer.config.document.yaml_document import Document
+from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.project_name import derive_project
 from deployer.errors import ConfigError
 
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
     from deployer.config.sections.image import ImageConfig
     from deployer.config.sections.kubernetes import ClusterConfig
-    from deployer.config.sections.local import LocalConfig
     from deployer.config.sections.metrics import MetricsConfig
     from deployer.config.sections.outputs import OutputsConfig
+    from deployer.config.settings import LocalConfig, Settings
 
 EMBEDDED = "embedded"
 LOCAL = "local"  # where agents run if nobody says where
@@ -63,13 +62,12 @@ class Project:
     which matters only to what contacts the server. `given_replicas` is None where nobody named a
     number and `replicas` is the default; `explicit_on` tells whether it was given.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
-    environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
-    `polls` is how agents wait for their runs, None as the server bears it; `warm` ones fork them,
-    and preload `warm_packages` besides their own list; with `isolate`, each run has its own folder.
+    environment's, as W&B has it.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
-    `document` is deployer.yaml as it was when the command began, with the defaults of the site's
-    `profile`. `resolved_code` is a commit, once it is checked out for the section `code:`.
+    `given_settings` is deployer.yaml as it was when the command began, with the defaults of the
+    site's `profile`; None without either. `resolved_code` is a commit, once it is checked out for
+    the section `code:`.
     `owner` names the owner of created objects; None: as the API server or the cloud names the user.
     With `exit_code_alone`, a run that ends with 0 has succeeded even if it logs nothing.
     """
@@ -89,15 +87,10 @@ class Project:
     credentials: Credentials = field(repr=False)
     given_replicas: int | None = None
     explicit_on: bool = False
-    gke: str | None = None
-    polls: str | None = None
-    warm: bool = True
-    warm_packages: tuple[str, ...] = ()
-    isolate: bool = False
     known_backend_on: str | None = None
     known_data: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    document: Document | None = field(default=None, repr=False)
+    given_settings: Settings | None = field(default=None, repr=False)
     resolved_code: Code | None = None
     profile: Profile | None = None
     owner: str | None = None
@@ -124,72 +117,54 @@ class Project:
         return "" if self.on == LOCAL else f" --on {self.on}"
 
     @cached_property
+    def settings(self) -> Settings:
+        """What deployer.yaml and the site's profile say, and the defaults of the rest."""
+        if self.given_settings is not None:
+            return self.given_settings
+        from deployer.config.settings import check_settings  # pydantic, as below
+
+        return check_settings(parse_document("", FILE_NAME))
+
+    @property
     def kubernetes(self) -> ClusterConfig:
-        """The section `kubernetes:`; the defaults without one."""
-        from deployer.config.sections.kubernetes import SECTION
+        return self.settings.kubernetes
 
-        return SECTION.read(self.document)
-
-    @cached_property
+    @property
     def code_config(self) -> CodeConfig:
-        """The section `code:`; the defaults without one."""
-        from deployer.config.sections.code import SECTION
+        return self.settings.code
 
-        return SECTION.read(self.document)
-
-    @cached_property
+    @property
     def image(self) -> ImageConfig:
-        """The section `image:`; the defaults without one."""
-        from deployer.config.sections.image import SECTION
+        return self.settings.image
 
-        return SECTION.read(self.document)
-
-    @cached_property
+    @property
     def backend(self) -> BackendConfig:
-        """The section `backend:`; the defaults without one."""
-        from deployer.config.sections.backend import SECTION
+        return self.settings.backend
 
-        return SECTION.read(self.document)
-
-    @cached_property
+    @property
     def data(self) -> tuple[DataSet, ...]:
-        """The section `data:`; nothing without one."""
-        from deployer.config.sections.data import SECTION
+        return self.settings.data
 
-        return SECTION.read(self.document)
-
-    @cached_property
+    @property
     def outputs(self) -> OutputsConfig:
-        """The section `outputs:`; the defaults without one."""
-        from deployer.config.sections.outputs import SECTION
+        return self.settings.outputs
 
-        return SECTION.read(self.document)
-
-    @cached_property
-    def local(self) -> LocalConfig:
-        """The section `local:`; the defaults without one."""
-        from deployer.config.sections.local import SECTION
-
-        return SECTION.read(self.document)
-
-    @cached_property
+    @property
     def metrics(self) -> MetricsConfig:
-        """The section `metrics:`; the defaults without one."""
-        from deployer.config.sections.metrics import SECTION
+        return self.settings.metrics
 
-        return SECTION.read(self.document)
+    @property
+    def local(self) -> LocalConfig:
+        return self.settings.local
 
-    @cached_property
+    @property
     def metrics_variable(self) -> str:
         """Return what agents are told of metrics; empty for scripts that log them.
 
         If it is not, a wrapper opens each run, and exit code 0 is success.
         """
-        value = self.document.value if self.document else None
-        if isinstance(value, dict) and value.get("metrics"):
+        if self.metrics.variable or not self.exit_code_alone:
             return self.metrics.variable
-        if not self.exit_code_alone:
-            return ""
         from deployer.config.sections.metrics import EXIT_CODE_ALONE
 
         return EXIT_CODE_ALONE
@@ -200,10 +175,11 @@ class Project:
 
     def with_kubernetes(self, **values: Any) -> Project:
         """Return the same config with other values in its section `kubernetes:`."""
-        document = self.document or Document(FILE_NAME, None, {}, {}, (), ())
-        value = document.value or {}
-        value = {**value, "kubernetes": {**(value.get("kubernetes") or {}), **values}}
-        return replace(self, document=replace(document, value=value))
+        return self.with_settings(kubernetes=replace(self.kubernetes, **values))
+
+    def with_settings(self, **values: Any) -> Project:
+        """Return the same config with other settings."""
+        return replace(self, given_settings=replace(self.settings, **values))
 
     def for_server(self, wandb: str, source: str) -> Project:
         """Return the same config for another server: the one where a sweep was made."""
@@ -240,12 +216,8 @@ def load_project(
     complaint about the file.
     """
     document = read_document(folder)
-    profile = _find_profile(flags.profile, environment, document, folder)
-    if profile:
-        from deployer.config.profile import merge_defaults
-
-        document = merge_defaults(profile, document)
-    values = list_values(document)
+    settings, profile = _read_settings(flags.profile, environment, document, folder)
+    values: Mapping[str, Any] = {} if settings is None else vars(settings)
     if flags.replicas is not None:
         place = place_of_flag("--replicas", str(flags.replicas), environment)
         if error := find_too_many(place, flags.replicas):
@@ -268,18 +240,13 @@ def load_project(
         file_entity=values.get("entity"),
         file_project=values.get("project"),
         replicas=1 if given is None else given,
-        on=_choose_executor(on, document, executors, values.get("on", LOCAL)),
+        on=_choose_executor(on, document, executors, values.get("on") or LOCAL),
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
-        explicit_on=bool(flags.on or "on" in values),
-        gke=values.get("gke"),
-        polls=values.get("polls"),
-        warm=values.get("warm") is not False,
-        warm_packages=tuple(warm) if isinstance(warm := values.get("warm"), list) else (),
-        isolate=bool(values.get("isolate")),
+        explicit_on=bool(flags.on or values.get("on")),
         environment=environment,
-        document=document,
+        given_settings=settings,
         profile=profile,
         owner=flags.owner or environment.get("DEPLOYER_OWNER") or values.get("owner"),
     )
@@ -312,23 +279,28 @@ def _choose_server(
     return EMBEDDED, "default", False
 
 
-def _find_profile(
+def _read_settings(
     flag: str | None, environment: Mapping[str, str], document: Document | None, folder: Path
-) -> Profile | None:
-    """Read the site's profile, as flag, environment or file name it."""
-    values = list_values(document)
+) -> tuple[Settings | None, Profile | None]:
+    """Read deployer.yaml and the site's profile, as flag, environment or file name it."""
+    settings = None
+    if document is not None:
+        from deployer.config.settings import check_settings  # pydantic: 50 ms, for who has a file
+
+        settings = check_settings(document)
     sources = (
         (flag, "--profile"),
         (environment.get("DEPLOYER_PROFILE"), "DEPLOYER_PROFILE"),
-        (values.get("profile"), place_of_key(document, "profile")),
+        (settings.profile if settings else None, place_of_key(document, "profile")),
     )
     named, source = next((one for one in sources if one[0]), (None, ""))
     if named is None:
-        return None
-    from deployer.config.profile import load_profile  # pydantic: 0.1 s, for who has one
+        return settings, None
+    from deployer.config.profile import load_profile, merge_defaults
 
-    section = values.get("kubernetes") or {}
-    return load_profile(named, source, folder, section.get("namespace"))
+    namespace = settings.kubernetes.namespace if settings else None
+    profile = load_profile(named, source, folder, namespace)
+    return merge_defaults(profile, document or parse_document("", FILE_NAME)), profile
 
 
 def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:

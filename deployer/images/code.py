@@ -7,7 +7,8 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.code import Code
-from deployer.config.sections.code import SECTION, CodeConfig
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.sections.code import CodeConfig
 from deployer.errors import ConfigError
 from deployer.images.git import (
     FETCHED_HEAD,
@@ -46,15 +47,15 @@ def resolve_code(
         asked = commit or config.revision
         if asked == "HEAD":
             said, hint = f"nothing is committed in {local or config.git}", "git add, git commit"
-            raise ConfigError(SECTION.place_of(("git",)), said, hint)
+            raise ConfigError(f"{FILE_NAME}: code.git", said, hint)
         said = f"'{asked}' is no revision of {config.git}"
-        raise ConfigError(SECTION.place_of(("revision",)), said, "a branch, a tag or a commit")
+        raise ConfigError(f"{FILE_NAME}: code.revision", said, "a branch, a tag or a commit")
     target = paths.code_folder() / f"{name_checkouts(str(repository))}-{found[:SHORT]}"
     ensure_checkout(repository, found, target, origin or str(repository), environment)
     inside = target / _find_folder(config, folder, local)
     if not inside.is_dir():
         said = f"there is no folder {inside.relative_to(target)} at {found[:SHORT]}"
-        raise ConfigError(SECTION.place_of(("folder",)), said, "git add it, and commit")
+        raise ConfigError(f"{FILE_NAME}: code.folder", said, "git add it, and commit")
     return Code(inside, found, origin)
 
 
@@ -81,7 +82,7 @@ def _find_local(config: CodeConfig, folder: Path, environment: Mapping[str, str]
         return path  # a bare one
     if root is None:
         said = f"{path} is not in a git repository"
-        raise ConfigError(SECTION.place_of(("git",)), said, "git init, git add, git commit")
+        raise ConfigError(f"{FILE_NAME}: code.git", said, "git init, git add, git commit")
     return root
 
 

@@ -13,7 +13,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployer.config.sections.image import SECTION, ImageConfig
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.sections.image import ImageConfig
 from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError
 from deployer.images.code_archive import list_files, warn_about_left_out
@@ -66,15 +67,15 @@ def copy_context(inputs: Inputs, target: Path) -> None:
 
 def _check(settings: ImageConfig, dockerfile: Path, context: Path) -> None:
     if not context.is_dir():
-        raise ConfigError(SECTION.place_of(("context",)), f"there is no folder {context}")
+        raise ConfigError(f"{FILE_NAME}: image.context", f"there is no folder {context}")
     if not dockerfile.is_file():
-        hint = f"write one, or name another in deployer.yaml: {SECTION.name}: {{dockerfile: …}}"
+        hint = "write one, or name another in deployer.yaml: image: {dockerfile: …}"
         raise ConfigError(f"{dockerfile}", "there is no such file", hint)
     text = read_user_text(dockerfile)
     if settings.variant and not any(line.startswith("ARG VARIANT") for line in text.splitlines()):
         hint = f"write `ARG VARIANT=cuda` into {settings.dockerfile}, or leave `variant` out"
         said = f"{settings.dockerfile} has no argument VARIANT"
-        raise ConfigError(SECTION.place_of(("variant",)), said, hint)
+        raise ConfigError(f"{FILE_NAME}: image.variant", said, hint)
 
 
 def _list_left(ignore: Path, context: Path) -> list[str]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from deployer.config.sections.image import SECTION, ImageConfig
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.image_reference import (
     Repository,
     parse_repository,
@@ -233,7 +234,7 @@ def find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
         return ""
     path = Path(named).expanduser().resolve()
     if not path.is_file():
-        place = CA if environment.get(CA) else SECTION.place_of(("ca",))
+        place = CA if environment.get(CA) else f"{FILE_NAME}: image.ca"
         raise ConfigError(place, f"there is no file {path}", "name the authority's PEM file")
     return str(path)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Project
-from deployer.config.sections.code import SECTION
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_target
 from deployer.images.code import resolve_code, warn_about_changes
@@ -26,7 +26,7 @@ def settle_code(project: Project, sweep_path: str = "") -> Project:
         return project
     if not find_target(project).has_folder:
         said = "`kubernetes.code: image` runs the code in the image, not that of git"
-        raise ConfigError(SECTION.place_of(()), said, "remove one of them")
+        raise ConfigError(f"{FILE_NAME}: code", said, "remove one of them")
     made = Records.load().of(sweep_path) if sweep_path else ()
     known = next((record.commit for record in made if record.commit), "")
     code = resolve_code(config, project.folder, project.environment, known)

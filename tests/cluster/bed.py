@@ -19,7 +19,7 @@ import yaml
 from deployer.backend.data_folder import read_key
 from deployer.config.code import Code
 from deployer.config.project import EMBEDDED
-from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
@@ -32,6 +32,7 @@ from deployer.wandb_api.operations import create_sweep, get_snapshot, get_viewer
 from deployer.wandb_api.server import Server
 from tests.cluster.cluster import IMAGE, Cluster
 from tests.cluster.control_plane.node import ENVIRONMENT
+from tests.sections import parse_cluster
 
 PATIENCE_SECONDS = 180.0
 OURS = (JOB, POD, SECRET, CONFIG_MAP)

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.sections.data import DataSet, list_variables, parse_data
+from deployer.config.sections.data import DataSet, list_variables
 from deployer.config.sections.kubernetes_parts import NfsFolder
 from deployer.errors import ConfigError
 from tests.project_files import read_project
+from tests.sections import parse_data
 
 EVERYTHING = """
 - {path: /data/cifar10, claim: cifar10, size: 2Gi, storage_class: fast,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deployer.config.field_types import PATTERN_HINTS
 from deployer.config.json_schema import PATH, build_schema, format_schema
 from deployer.config.sections.image_reference import IMAGE_HINT
-from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import (
     LABEL_KEY,
     LABEL_LETTERS,
-    PATTERN_HINTS,
     Amount,
     EmptyDir,
     Gpu,
@@ -28,6 +28,7 @@ from deployer.executors.registry import list_names
 from deployer.text import DURATION_HINT
 from tests.golden_files import UPDATE
 from tests.project_files import read_project
+from tests.sections import parse_cluster
 
 EVERYTHING = """
 image: registry.example/team/trainer:1
@@ -133,7 +134,7 @@ PLACE = "deployer.yaml: kubernetes"
             "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb",
         ),
         ("{gpu: {product: [A100, H100]}}", "gpu: a list, and agents get one product", None),
-        ("{gpu: -1}", "gpu.count: input should be greater than or equal to 0", ""),
+        ("{gpu: -1}", "gpu: -1 is below 0", "write 0 or more"),
         ("{image: 3}", "image: 3 is not text", "put it in quotes"),
         ("{image: Team/Trainer:1}", "image: 'Team/Trainer:1' is not valid", IMAGE_HINT),
         ("{image: 'a:b:c'}", "image: 'a:b:c' is not valid", IMAGE_HINT),
@@ -254,5 +255,5 @@ def test_schema_for_editors_is_that_of_the_classes() -> None:
     if UPDATE:
         PATH.write_text(format_schema(list_names()))
     assert PATH.read_text() == format_schema(list_names())
-    cluster = build_schema(list_names())["properties"]["kubernetes"]
+    cluster = build_schema(list_names())["$defs"]["ClusterConfig"]
     assert set(cluster["properties"]) == set(ClusterConfig.__dataclass_fields__)

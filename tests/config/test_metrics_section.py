@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from deployer.agent.metrics.spec import TENSORBOARD_STEP, Spec, add_metric, parse_spec
-from deployer.config.sections.metrics import EXIT_CODE_ALONE, SECTION
+from deployer.config.sections.metrics import EXIT_CODE_ALONE
 from deployer.errors import ConfigError
+from tests.sections import parse_metrics
 
 LOSS = frozenset(("loss",))
 PATTERN = r"(?P<epoch>\d+): (?P<acc>\S+)"
@@ -29,19 +30,19 @@ TOLD: list[tuple[dict[str, Any], Spec]] = [
 
 @pytest.mark.parametrize(("section", "spec"), TOLD)
 def test_what_agents_are_told(section: dict[str, Any], spec: Spec) -> None:
-    assert parse_spec(add_metric(SECTION.parse(section).variable, "loss")) == spec
+    assert parse_spec(add_metric(parse_metrics(section).variable, "loss")) == spec
 
 
 def test_without_a_metric_all_names_count() -> None:
-    told = SECTION.parse({"from": "stdout"}).variable
+    told = parse_metrics({"from": "stdout"}).variable
     assert parse_spec(add_metric(told, "")) == Spec("stdout", None)
-    told = SECTION.parse({"from": "stdout", "names": "acc"}).variable
+    told = parse_metrics({"from": "stdout", "names": "acc"}).variable
     assert parse_spec(add_metric(told, "")) == Spec("stdout", frozenset(("acc",)))
 
 
 def test_an_exit_code_alone_needs_no_metric() -> None:
     assert parse_spec(add_metric(EXIT_CODE_ALONE, "loss")) == Spec("none", frozenset())
-    assert SECTION.parse({}).variable == ""
+    assert parse_metrics({}).variable == ""
 
 
 REFUSED = [
@@ -59,6 +60,6 @@ REFUSED = [
 @pytest.mark.parametrize(("section", "said"), REFUSED)
 def test_what_is_refused(section: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        SECTION.parse(section)
+        parse_metrics(section)
     [found] = raised.value.findings
     assert said in found.text

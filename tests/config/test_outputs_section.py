@@ -6,13 +6,13 @@ import pytest
 
 from deployer.agent.settings import ENDPOINT_VARIABLE, KEEP_VARIABLE
 from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.outputs import SECTION
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.data.outputs import add_outputs
+from tests.sections import parse_outputs
 
 
 def test_agents_are_told_the_address_and_get_the_credentials_from_a_secret() -> None:
-    found = SECTION.parse(
+    found = parse_outputs(
         {"url": "s3://models/sweeps/", "endpoint_url": "http://minio:9000", "secret": "store"}
     )
     cluster = add_outputs(ClusterConfig(image="x", env={"A": "1"}), found)
@@ -29,7 +29,7 @@ def test_agents_are_told_the_address_and_get_the_credentials_from_a_secret() -> 
 
 def test_nothing_is_told_without_a_section() -> None:
     cluster = ClusterConfig(image="x")
-    assert add_outputs(cluster, SECTION.parse(None)) == cluster
+    assert add_outputs(cluster, parse_outputs(None)) == cluster
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_nothing_is_told_without_a_section() -> None:
 )
 def test_complaints(section: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        SECTION.parse(section)
+        parse_outputs(section)
     assert said in caught.value.message

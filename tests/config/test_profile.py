@@ -105,8 +105,8 @@ def test_an_unknown_name_has_the_nearest_known(tmp_path: Path) -> None:
         (
             "site: x\ndefaults:\n  kubernetes: {quee: a}\n  replicas: 0",
             [
-                ("bad.yaml:4: replicas: 0 is below 1", "write 1 or more"),
-                ("bad.yaml:3: kubernetes.quee: unknown key", "did you mean `queue`?"),
+                ("bad.yaml:3: defaults.kubernetes.quee: unknown key", "did you mean `queue`?"),
+                ("bad.yaml:4: defaults.replicas: 0 is below 1", "write 1 or more"),
             ],
         ),
         (

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.deployer_yaml import HINTS, KEYS
+from deployer.config.check import HINTS
 from deployer.config.project import Flags, Project
 from deployer.config.project_name import derive_project
+from deployer.config.settings import Settings
 from deployer.errors import ConfigError
 from tests.project_files import read_project
 
@@ -131,9 +132,9 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
         load(tmp_path)
     assert [(e.text, e.fix) for e in caught.value.findings] == [
         ("deployer.yaml:1: replica: unknown key", "did you mean `replicas`?"),
-        ("deployer.yaml:2: replicas: 'two' is not a whole number", HINTS[int]),
-        ("deployer.yaml:3: entity: 3 is not text", HINTS[str]),
-        ("deployer.yaml:4: hue: unknown key", f"known: {', '.join(KEYS)}"),
+        ("deployer.yaml:2: replicas: 'two' is not a whole number", HINTS["a whole number"]),
+        ("deployer.yaml:3: entity: 3 is not text", HINTS["text"]),
+        ("deployer.yaml:4: hue: unknown key", f"known: {', '.join(Settings.__dataclass_fields__)}"),
     ]
 
 

@@ -119,6 +119,8 @@ def _name_kind(one: Mapping[str, Any]) -> str:
 
 
 def _name_choice(choice: Mapping[str, Any]) -> str:
+    if "const" in choice:
+        return f"`{choice['const']}`"
     if "enum" in choice:
         return ", ".join(f"`{value}`" for value in choice["enum"])
     if "$ref" in choice or choice["type"] == "object":

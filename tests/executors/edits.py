@@ -7,8 +7,9 @@ from typing import Any
 
 import yaml
 
-from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.findings import EDIT
+from tests.sections import parse_cluster
 
 
 def follow(remedy: str, section: Mapping[str, Any]) -> ClusterConfig:

@@ -9,12 +9,13 @@ from typing import Any
 import yaml
 
 from deployer.config.owner import build_owner
-from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
 from deployer.executors.plan import build_plan
 from tests.golden_files import FOLDER
+from tests.sections import parse_cluster
 
 OWNER = build_owner("me")
 AVOIDED = ("node-7", "node-9")

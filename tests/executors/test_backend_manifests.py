@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.sections.backend import BackendConfig, parse_backend
-from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.backend import BackendConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.backend.manifests import (
     build_backend,
@@ -17,6 +17,7 @@ from deployer.executors.kubernetes.backend.manifests import (
 from deployer.executors.kubernetes.manifests.templates import find_folder
 from tests.executors.test_owned_fields import find_differences, find_marks, find_owner
 from tests.golden_files import check_golden
+from tests.sections import parse_backend, parse_cluster
 
 KINDS = ("PersistentVolumeClaim", "Service", "NetworkPolicy", "ConfigMap", "StatefulSet")
 BACKEND = """

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.sections.data import parse_data
-from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.data.claims import build_claim, count_size
 from deployer.executors.kubernetes.data.loader_manifests import (
@@ -23,6 +22,7 @@ from deployer.executors.kubernetes.manifests.templates import find_folder, load_
 from tests.executors.profiles import PROFILES, build
 from tests.executors.test_owned_fields import find_differences, find_marks, find_owner
 from tests.golden_files import check_golden
+from tests.sections import parse_cluster, parse_data
 
 FOLDER = Path("/home/me/project")
 DATA = """

@@ -11,8 +11,6 @@ import pytest
 import yaml
 
 from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.data import parse_data
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.doctor import judge_namespace, judge_version
 from deployer.executors.kubernetes.diagnose.facts import Queue
@@ -48,6 +46,7 @@ from deployer.kube.names import QUEUE_PRIORITY_LABEL
 from deployer.kube.quantities import format_quantity, parse_quantity, read_quantity
 from tests.executors.edits import follow
 from tests.executors.profiles import build_profile
+from tests.sections import parse_cluster, parse_data
 
 KUBECONFIG = """
 apiVersion: v1

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from deployer.config.owner import UNKNOWN_OWNER
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,
     build_agent,
@@ -21,6 +20,7 @@ from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import build_plan
 from deployer.kube.names import AGENT_LABEL
 from deployer.model import Agent, Ending, Plan
+from tests.sections import parse_cluster
 
 SWEEP = "me/proj/ab12"
 NOW = 1767226000.0

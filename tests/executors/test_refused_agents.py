@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.sections.data import parse_data
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.errors import KubeError
 from deployer.executors.checks import examine_all
 from deployer.executors.kubernetes.diagnose.admission import examine_admission
@@ -24,6 +22,7 @@ from deployer.findings import Finding, Severity
 from deployer.kube.kinds import CONFIG_MAP
 from tests.executors.profiles import build_profile
 from tests.executors.refusing_server import serve_refusals
+from tests.sections import parse_cluster, parse_data
 
 HIDDEN = "namespaces/ns"  # a tenant may not read it
 FULL = "exceeded quota: team, requested: {0}=1, used: {0}=10, limited: {0}=10"

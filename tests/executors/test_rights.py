@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.rights import (
@@ -42,6 +41,7 @@ from deployer.kube.kinds import (
 )
 from deployer.kube.names import KUEUE
 from tests.executors.refusing_server import Answering, serve_kube
+from tests.sections import parse_cluster
 
 
 def load_grants(name: str) -> set[tuple[str, str, str]]:

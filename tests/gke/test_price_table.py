@@ -74,8 +74,8 @@ def row(text: str) -> str:
         ),
         (
             f"usd_per_hour: -1, {REST}",
-            "[0].usd_per_hour: input should be greater than or equal to 0",
-            "",
+            "[0].usd_per_hour: -1 is below 0",
+            "write 0 or more",
         ),
         (
             f"region: us-east1-b, {REST}",

@@ -113,7 +113,7 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
             "1: project: 'My Project' is not valid",
             "the project's id, not its title: gcloud projects list",
         ),
-        ("location: us-central", "1: location[0]: 'us-central' is not valid", PLACE_HINT),
+        ("location: us-central", "1: location: 'us-central' is not valid", PLACE_HINT),
         ("location: [3]", "1: location[0]: 3 is not text", "put it in quotes"),
         ("location: 3", "1: location: 3 is not a list", LIST_HINT),
         ("location: []", "1: location: is empty", "such as us-central1-a"),
@@ -169,13 +169,13 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ("system_pool: {node: 1}", "1: system_pool.node: unknown key", "did you mean `nodes`?"),
         (
             "system_pool: {nodes: 0}",
-            "1: system_pool.nodes: input should be greater than or equal to 1",
-            "",
+            "1: system_pool.nodes: 0 is below 1",
+            "write 1 or more",
         ),
         (
             "system_pool: {disk_gb: 5}",
-            "1: system_pool.disk_gb: input should be greater than or equal to 10",
-            "",
+            "1: system_pool.disk_gb: 5 is below 10",
+            "write 10 or more",
         ),
         (
             "system_pool: {machine_type: small}",

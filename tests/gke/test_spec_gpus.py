@@ -22,8 +22,8 @@ L4 = "accelerator: nvidia-l4"
         (f"{T4}, cont: 1", "cont: unknown key", "did you mean `count`?"),
         (f"{T4}, count: two", "count: 'two' is not a whole number", INT_HINT),
         (f"{T4}, spot: 'yes'", "spot: 'yes' is not true or false", BOOL_HINT),
-        (f"{T4}, max_nodes: 0", "max_nodes: input should be greater than or equal to 1", ""),
-        (f"{T4}, max_nodes: 1001", "max_nodes: input should be less than or equal to 1000", ""),
+        (f"{T4}, max_nodes: 0", "max_nodes: 0 is below 1", "write 1 or more"),
+        (f"{T4}, max_nodes: 1001", "max_nodes: 1,001 is above 1,000", "write 1000 or less"),
         (
             f"{T4}, driver_version: new",
             "driver_version: 'new' is not known",
@@ -37,8 +37,8 @@ L4 = "accelerator: nvidia-l4"
         ),
         (
             f"{T4}, sharing: {{strategy: mps, clients: 49}}",
-            "sharing.clients: input should be less than or equal to 48",
-            "",
+            "sharing.clients: 49 is above 48",
+            "write 48 or less",
         ),
         (
             f"{T4}, sharing: {{strategy: mps, client: 4, clients: 4}}",

@@ -12,11 +12,12 @@ import pytest
 
 from deployer.config import paths
 from deployer.config.code import Code
-from deployer.config.sections.code import SECTION, CodeConfig
+from deployer.config.sections.code import CodeConfig
 from deployer.errors import ConfigError, DeployerError
 from deployer.images.code import resolve_code, warn_about_changes
 from deployer.images.code_archive import build_code_archive
 from tests.git import commit_all, git
+from tests.sections import parse_code
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ def test_a_repository_without_a_commit_says_so(tmp_path: Path) -> None:
 )
 def test_odd_sections_are_refused_without_their_token(section: object, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        SECTION.parse(section)
+        parse_code(section)
     assert raised.value.message == f"deployer.yaml: {said}"
     assert ("did you mean `git`?" in raised.value.hint) == (section == "svn")
     assert "token" not in raised.value.message
@@ -159,6 +160,6 @@ def test_a_token_of_gits_own_settings_is_in_no_message(tmp_path: Path) -> None:
 
 
 def test_one_word_is_the_own_repository() -> None:
-    assert SECTION.parse("git") == CodeConfig(git=".")
-    assert SECTION.parse(None) == CodeConfig()
+    assert parse_code("git") == CodeConfig(git=".")
+    assert parse_code(None) == CodeConfig()
     assert CodeConfig(git="git@github.com:team/x.git").git

@@ -195,7 +195,7 @@ def _load(spec: str | None, config: Project) -> ClusterSpec:
     from deployer.gke.specification.spec import load_spec
 
     # A path on the command line is relative to where it was typed.
-    return load_spec(spec, Path.cwd()) if spec else load_spec(config.gke, config.folder)
+    return load_spec(spec, Path.cwd()) if spec else load_spec(config.settings.gke, config.folder)
 
 
 def _open(spec: ClusterSpec, config: Project) -> Gke:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def run(
     words = context.meta[WORDS]
     file = Path(PLACE)
     config = read_config(Flags(wandb, entity, project, 1, on, profile))
-    config = replace(config, warm=False)  # nothing is forked for a single run
+    config = config.with_settings(warm=False)  # nothing is forked for a single run
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,

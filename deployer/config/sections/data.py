@@ -1,27 +1,19 @@
 """The section `data:` of deployer.yaml: where data sets are kept, where trainers see them; pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass as plain_dataclass
-from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
-from deployer.config.document.problems import PlaceOf
-from deployer.config.document.yaml_document import Document
+from deployer.config.field_types import STRICT, Text, refuse, refuse_twice
 from deployer.config.sections.kubernetes_parts import (
-    PATTERN_HINTS,
     AbsolutePath,
     NfsFolder,
     ObjectName,
     Quantity,
 )
-from deployer.config.sections.section import STRICT, Section, Text
 
 SOURCES = ("claim", "nfs", "url", "folder")
 BROUGHT = ("claim", "url", "folder")  # what runs in a cluster see in a claim
@@ -43,9 +35,9 @@ def check_url(value: str) -> str:
     """Refuse what is no address, without repeating what may hold a key."""
     if not URL.fullmatch(value):
         hint = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys never stand in a file"
-        raise PydanticCustomError("url", "is no address of an object store", {"hint": hint})
+        refuse("is no address of an object store", hint)
     if any(part in ("", ".", "..") for part in value.rstrip("/").split("/")[2:]):
-        raise PydanticCustomError("url", "has an empty, . or .. part", {"hint": "remove it"})
+        refuse("has an empty, . or .. part", "remove it")
     return value.rstrip("/")
 
 
@@ -53,7 +45,7 @@ def check_endpoint(value: str) -> str:
     """Refuse what is no address of a server, without repeating what may hold a key."""
     if not ENDPOINT.fullmatch(value):
         hint = "write it such as http://minio.example:9000; keys never stand in a file"
-        raise PydanticCustomError("url", "is no address of a server", {"hint": hint})
+        refuse("is no address of a server", hint)
     return value.rstrip("/")
 
 
@@ -61,51 +53,53 @@ def check_endpoint(value: str) -> str:
 class DataSet:
     """A data set, kept in exactly one place: claim, nfs, url or folder."""
 
-    name: Annotated[
-        ObjectName, Field(description="Its name on the command line; no two have the same.")
-    ] = "data"
-    path: Annotated[
-        AbsolutePath, Field(description="Where pods see it; in none of deployer's own folders.")
-    ]
-    claim: Annotated[ObjectName | None, Field(description="In a PersistentVolumeClaim.")] = None
-    nfs: Annotated[NfsFolder | None, Field(description="In a folder of an NFS server.")] = None
-    url: Annotated[
-        Annotated[Text, AfterValidator(check_url)] | None,
-        Field(
-            description="In an object store: s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, "
-            "or the address of one archive."
-        ),
-    ] = None
-    folder: Annotated[
-        Text | None, Field(description="In a folder of this machine, relative to deployer.yaml.")
-    ] = None
-    size: Annotated[
-        Quantity | None,
-        Field(description="How large the claim is, if it is to be made; left out: as needed."),
-    ] = None
-    storage_class: Annotated[
-        Text | None, Field(description="The claim's StorageClass; left out: the default.")
-    ] = None
-    access_mode: Annotated[
-        Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"] | None,
-        Field(description="The claim's access mode, if it is to be made; left out: ReadWriteMany."),
-    ] = None
-    sub_path: Annotated[Text | None, Field(description="A folder inside the claim.")] = None
-    endpoint_url: Annotated[
-        Annotated[Text, AfterValidator(check_endpoint)] | None,
-        Field(description="The object store's server; left out: Amazon's, Google's."),
-    ] = None
-    secret: Annotated[
-        ObjectName | None,
-        Field(
-            description="The Secret in the cluster with the object store's credentials, "
-            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or for gs:// a service account's JSON."
-        ),
-    ] = None
-    read_only: Annotated[bool, Field(description="Trainers may only read it.")] = True
-    unpack: Annotated[bool, Field(description="An archive is unpacked; false: kept as a file.")] = (
-        True
-    )
+    name: ObjectName = "data"
+    """Its name on the command line; no two have the same."""
+
+    path: AbsolutePath
+    """Where pods see it; in none of deployer's own folders."""
+
+    claim: ObjectName | None = None
+    """In a PersistentVolumeClaim."""
+
+    nfs: NfsFolder | None = None
+    """In a folder of an NFS server."""
+
+    url: Annotated[Text, AfterValidator(check_url)] | None = None
+    """In an object store: s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, or the address of one
+    archive.
+    """
+
+    folder: Text | None = None
+    """In a folder of this machine, relative to deployer.yaml."""
+
+    size: Quantity | None = None
+    """How large the claim is, if it is to be made; left out: as needed."""
+
+    storage_class: Text | None = None
+    """The claim's StorageClass; left out: the default."""
+
+    access_mode: (
+        Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"] | None
+    ) = None
+    """The claim's access mode, if it is to be made; left out: ReadWriteMany."""
+
+    sub_path: Text | None = None
+    """A folder inside the claim."""
+
+    endpoint_url: Annotated[Text, AfterValidator(check_endpoint)] | None = None
+    """The object store's server; left out: Amazon's, Google's."""
+
+    secret: ObjectName | None = None
+    """The Secret in the cluster with the object store's credentials, AWS_ACCESS_KEY_ID and
+    AWS_SECRET_ACCESS_KEY, or for gs:// a service account's JSON.
+    """
+
+    read_only: bool = True
+    """Trainers may only read it."""
+
+    unpack: bool = True
+    """An archive is unpacked; false: kept as a file."""
 
     @property
     def source(self) -> str:
@@ -113,41 +107,35 @@ class DataSet:
         return next(source for source in SOURCES if getattr(self, source) is not None)
 
     @model_validator(mode="after")
-    def _check(self) -> DataSet:
+    def _check(self) -> Self:
         given = [source for source in SOURCES if getattr(self, source) is not None]
         if len(given) != 1:
             said = f"is in {' and '.join(given)}" if given else "has no place"
-            _refuse(said, f"give exactly one of {', '.join(SOURCES)}")
+            refuse(said, f"give exactly one of {', '.join(SOURCES)}")
         for option, sources in OPTIONS.items():
             if getattr(self, option) is not None and given[0] not in sources:
                 owner = " or ".join(sources)
-                _refuse(f"{option}: belongs to {owner}, and this is a {given[0]}", "remove it")
+                refuse(f"{option}: belongs to {owner}, and this is a {given[0]}", "remove it")
         if f"{self.path}/".startswith("/deployer/"):
-            _refuse("path: folders in /deployer are deployer's own", "choose another")
+            refuse("path: folders in /deployer are deployer's own", "choose another")
         if self.path.strip("/") == "" or ".." in self.path.split("/"):
-            _refuse(f"path: nothing can be mounted at {self.path}", "write one such as /data")
+            refuse(f"path: nothing can be mounted at {self.path}", "write one such as /data")
         parts = (self.sub_path or "part").split("/")
         if any(part in ("", ".", "..") for part in parts):
-            _refuse("sub_path: is no folder inside the claim", "write one such as images/train")
+            refuse("sub_path: is no folder inside the claim", "write one such as images/train")
         return self
 
 
-def _refuse(said: str, hint: str) -> None:
-    raise PydanticCustomError("data", "{said}", {"said": said, "hint": hint})
-
-
 def _check_together(sets: tuple[DataSet, ...]) -> tuple[DataSet, ...]:
-    for what in ("name", "path"):
-        seen = [getattr(one, what) for one in sets]
-        twice = next((value for value in seen if seen.count(value) > 1), None)
-        if twice is not None:
-            _refuse(f"two have the {what} '{twice}'", f"give each a {what} of its own")
+    refuse_twice(sets)
     return sets
 
 
 def _to_list(value: object) -> object:
     """Take one mapping as a list of one."""
-    return [value] if isinstance(value, dict) else value
+    if not isinstance(value, dict | list | tuple):
+        refuse(f"{value!r} is not a list of mappings", "write `name: value` pairs below it")
+    return (value,) if isinstance(value, dict) else tuple(value)
 
 
 DataSets = Annotated[
@@ -155,30 +143,6 @@ DataSets = Annotated[
     BeforeValidator(_to_list, json_schema_input_type=DataSet | tuple[DataSet, ...]),
     AfterValidator(_check_together),
 ]
-
-
-@plain_dataclass(frozen=True)
-class DataSection(Section[tuple[DataSet, ...]]):
-    """The section, which is a list where others are mappings."""
-
-    @cached_property
-    def adapter(self) -> TypeAdapter[tuple[DataSet, ...]]:
-        """Return what reads the list."""
-        return TypeAdapter(DataSets)
-
-    def parse(self, value: object, place_of: PlaceOf | None = None) -> tuple[DataSet, ...]:
-        """Read a list, or one mapping; raises ConfigError with every complaint."""
-        places = place_of or self.place_of
-        if not isinstance(value, dict):
-            return super().parse(value or [], places)
-        return super().parse(value, lambda path: places(path[1:] if path[:1] == ("[0]",) else path))
-
-    def read(self, document: Document | None) -> tuple[DataSet, ...]:
-        """Read the section of deployer.yaml; nothing without one."""
-        if document is None or not isinstance(document.value, dict):
-            return ()
-        value = document.value.get(self.name)
-        return self.parse(value, lambda inside: document.place_of((self.name, *inside)))
 
 
 def list_variables(
@@ -191,16 +155,3 @@ def list_variables(
     found = {one.name: (places or {}).get(one.name, one.path) for one in sets}
     named = [(f"{VARIABLE}_{name.upper().replace('-', '_')}", at) for name, at in found.items()]
     return ((VARIABLE, found[sets[0].name]), *named) if sets else ()
-
-
-SECTION = DataSection(
-    "data",
-    DataSet,  # type: ignore[arg-type]  # the class of one, whose keys hints are about
-    {"nfs": NfsFolder},
-    PATTERN_HINTS,
-)
-
-
-def parse_data(section: object) -> tuple[DataSet, ...]:
-    """Read the section `data:`; raises ConfigError with every complaint."""
-    return SECTION.parse(section)

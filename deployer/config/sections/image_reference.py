@@ -1,7 +1,5 @@
 """The name of an image: its registry, its name there, its tag or digest; pure."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,23 +1,16 @@
 """The parts of deployer.yaml's section `kubernetes:`: volumes, GPUs, tolerations; pure."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
-    StringConstraints,
-    TypeAdapter,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
     model_validator,
 )
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
+from deployer.config.field_types import STRICT, Text, Value, matching, refuse
 from deployer.config.sections.image_reference import IMAGE, IMAGE_HINT
-from deployer.config.sections.section import STRICT, Text, Value
 
 CHECKPOINTS = "checkpoints"
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"  # set by the device plugin's feature discovery
@@ -41,15 +34,6 @@ _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = rf"^({_LABEL_NAME})?$"
 LABEL_KEY = rf"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}$"
 LABEL_LETTERS = "at most 63 letters, digits, dashes, dots and underscores, no sign first or last"
-PATTERN_HINTS = {
-    IMAGE: IMAGE_HINT,
-    LABEL_VALUE: LABEL_LETTERS,
-    LABEL_KEY: f"a name, or DOMAIN/NAME: {LABEL_LETTERS}",
-    OBJECT: "small letters, digits, dashes and dots",
-    QUANTITY: "write it as Kubernetes does: 500m, 2, 4Gi",
-    NAME: "small letters, digits and dashes, at most 63",
-    ABSOLUTE_PATH: "write an absolute path",
-}
 
 
 def count_to_gpu(value: object) -> object:
@@ -57,12 +41,12 @@ def count_to_gpu(value: object) -> object:
     given = value.get("count") if isinstance(value, dict) else value
     if isinstance(given, float):
         hint = "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb"
-        raise PydanticCustomError("gpu", "a part of a GPU cannot be asked for", {"hint": hint})
+        refuse("a part of a GPU cannot be asked for", hint)
     if isinstance(value, list) or (
         isinstance(value, dict) and isinstance(value.get("product"), list)
     ):
         hint = "write gpu: {count: 1, product: NAME}, or leave it out and set node_selector"
-        raise PydanticCustomError("gpu", "a list, and agents get one product", {"hint": hint})
+        refuse("a list, and agents get one product", hint)
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -71,39 +55,34 @@ def _bare_empty_dir(value: object) -> object:
     return {} if value is None else value
 
 
-def _plain_to_amount(value: object, read: ValidatorFunctionWrapHandler) -> object:
+def _plain_to_amount(value: object) -> object:
     """Take `cpu: 2` as `cpu: {request: 2, limit: 2}`."""
-    if isinstance(value, dict | Amount):
-        return read(value)
-    quantity = _QUANTITY.validate_python(value)
-    return Amount(request=quantity, limit=quantity)
+    return value if isinstance(value, dict | Amount) else {"request": value, "limit": value}
 
 
-Quantity = Annotated[Value, StringConstraints(pattern=QUANTITY)]
-_QUANTITY: TypeAdapter[str] = TypeAdapter(Quantity)
-Image = Annotated[str, StringConstraints(pattern=IMAGE)]
-ObjectName = Annotated[str, StringConstraints(pattern=NAME)]
-LongName = Annotated[str, StringConstraints(pattern=OBJECT)]  # of what is no part of an address
-LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY)]
-LabelValue = Annotated[Value, StringConstraints(pattern=LABEL_VALUE)]
-AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
+Quantity = Annotated[Value, matching(QUANTITY, "write it as Kubernetes does: 500m, 2, 4Gi")]
+Image = Annotated[str, matching(IMAGE, IMAGE_HINT)]
+ObjectName = Annotated[str, matching(NAME, "small letters, digits and dashes, at most 63")]
+# Of what is no part of an address.
+LongName = Annotated[str, matching(OBJECT, "small letters, digits, dashes and dots")]
+LabelKey = Annotated[str, matching(LABEL_KEY, f"a name, or DOMAIN/NAME: {LABEL_LETTERS}")]
+LabelValue = Annotated[Value, matching(LABEL_VALUE, LABEL_LETTERS)]
+AbsolutePath = Annotated[str, matching(ABSOLUTE_PATH, "write an absolute path")]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Amount:
     """How much of a resource a pod gets in any case, and the most that it may use."""
 
-    request: Annotated[
-        Quantity, Field(description="What a node keeps free for it, and quotas count.")
-    ]
-    limit: Annotated[
-        Quantity,
-        Field(description="The most: of memory the kernel ends it beyond, of cores it waits."),
-    ]
+    request: Quantity
+    """What a node keeps free for it, and quotas count."""
+
+    limit: Quantity
+    """The most: of memory the kernel ends it beyond, of cores it waits."""
 
 
 PlainOrAmount = Annotated[
-    Amount, WrapValidator(_plain_to_amount, json_schema_input_type=Quantity | Amount)
+    Amount, BeforeValidator(_plain_to_amount, json_schema_input_type=Quantity | Amount)
 ]
 
 
@@ -111,45 +90,44 @@ PlainOrAmount = Annotated[
 class Gpu:
     """GPUs of each agent. `count` 0 asks for none."""
 
-    count: Annotated[int, Field(ge=0, description="How many each agent gets; 0 for none.")] = 1
-    resource: Annotated[
-        LabelKey,
-        Field(
-            description="The resource that the device plugin offers, such as nvidia.com/mig-1g.5gb."
-        ),
-    ] = "nvidia.com/gpu"
-    product: Annotated[
-        LabelValue | None,
-        Field(description="The model by its label, such as NVIDIA-A100-SXM4-40GB; left out: any."),
-    ] = None
-    product_label: Annotated[
-        LabelKey, Field(description="The label of nodes that names their GPU's model.")
-    ] = GPU_PRODUCT_LABEL
+    count: Annotated[int, Field(ge=0)] = 1
+    """How many each agent gets; 0 for none."""
+
+    resource: LabelKey = "nvidia.com/gpu"
+    """The resource that the device plugin offers, such as nvidia.com/mig-1g.5gb."""
+
+    product: LabelValue | None = None
+    """The model by its label, such as NVIDIA-A100-SXM4-40GB; left out: any."""
+
+    product_label: LabelKey = GPU_PRODUCT_LABEL
+    """The label of nodes that names their GPU's model."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NfsFolder:
     """A folder of an NFS server; it comes as a PersistentVolume and a claim on it, or `inline`."""
 
-    server: Annotated[Text, Field(description="The host name or address of the NFS server.")]
-    path: Annotated[AbsolutePath, Field(description="The exported folder.")]
-    inline: Annotated[
-        bool,
-        Field(
-            description="Mount it in the pod itself, which takes no right to make a "
-            "PersistentVolume; Pod Security forbids it at the level `restricted`."
-        ),
-    ] = False
+    server: Text
+    """The host name or address of the NFS server."""
+
+    path: AbsolutePath
+    """The exported folder."""
+
+    inline: bool = False
+    """Mount it in the pod itself, which takes no right to make a PersistentVolume; Pod Security
+    forbids it at the level `restricted`.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class EmptyDir:
     """A folder that lives as long as the pod; `memory` keeps it in memory."""
 
-    size: Annotated[Quantity | None, Field(description="The most that it may hold.")] = None
-    memory: Annotated[
-        bool, Field(description="Keep it in memory, which counts for the memory of the pod.")
-    ] = False
+    size: Quantity | None = None
+    """The most that it may hold."""
+
+    memory: bool = False
+    """Keep it in memory, which counts for the memory of the pod."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -159,32 +137,32 @@ class Volume:
     One named `checkpoints` takes the place of the folder that ends with the pod.
     """
 
-    name: Annotated[
-        ObjectName,
-        Field(description="Its name; `checkpoints` replaces the folder that ends with the pod."),
-    ]
-    mount_path: Annotated[
-        AbsolutePath, Field(description="Where agents see it; only `checkpoints` has a default.")
-    ] = ""
-    read_only: Annotated[bool, Field(description="Mount it read-only.")] = False
-    sub_path: Annotated[
-        Text | None, Field(description="A folder inside the volume, mounted instead of its root.")
-    ] = None
-    pvc: Annotated[
-        LongName | None, Field(description="From an existing PersistentVolumeClaim, by name.")
-    ] = None
-    nfs: Annotated[NfsFolder | None, Field(description="From a folder of an NFS server.")] = None
-    empty_dir: Annotated[
-        EmptyDir | None,
-        BeforeValidator(_bare_empty_dir),
-        Field(description="A new folder that ends with the pod."),
-    ] = None
-    config_map: Annotated[
-        LongName | None, Field(description="From an existing ConfigMap, by name.")
-    ] = None
-    secret: Annotated[LongName | None, Field(description="From an existing Secret, by name.")] = (
-        None
-    )
+    name: ObjectName
+    """Its name; `checkpoints` replaces the folder that ends with the pod."""
+
+    mount_path: AbsolutePath = ""
+    """Where agents see it; only `checkpoints` has a default."""
+
+    read_only: bool = False
+    """Mount it read-only."""
+
+    sub_path: Text | None = None
+    """A folder inside the volume, mounted instead of its root."""
+
+    pvc: LongName | None = None
+    """From an existing PersistentVolumeClaim, by name."""
+
+    nfs: NfsFolder | None = None
+    """From a folder of an NFS server."""
+
+    empty_dir: Annotated[EmptyDir | None, BeforeValidator(_bare_empty_dir)] = None
+    """A new folder that ends with the pod."""
+
+    config_map: LongName | None = None
+    """From an existing ConfigMap, by name."""
+
+    secret: LongName | None = None
+    """From an existing Secret, by name."""
 
     @property
     def path(self) -> str:
@@ -192,20 +170,20 @@ class Volume:
         return self.mount_path or CHECKPOINTS_PATH
 
     @model_validator(mode="after")
-    def _check(self) -> Volume:
+    def _check(self) -> Self:
         given = [source for source in SOURCES if getattr(self, source) is not None]
         if len(given) != 1:
             said = f"has {' and '.join(given)}" if given else "has no source"
-            raise PydanticCustomError("volume", "{said}", {"said": said, "hint": ONE_SOURCE})
+            refuse(said, ONE_SOURCE)
         if self.name in RESERVED_VOLUMES:
             said = f"the name '{self.name}' is taken by a volume of deployer's own"
-            raise PydanticCustomError("volume", "{said}", {"said": said, "hint": "choose another"})
+            refuse(said, "choose another")
         if f"{self.mount_path}/".startswith("/deployer/") and self.name != CHECKPOINTS:
             said = "mount_path: folders in /deployer are deployer's own"
-            raise PydanticCustomError("volume", "{said}", {"said": said, "hint": "choose another"})
+            refuse(said, "choose another")
         if not self.mount_path and self.name != CHECKPOINTS:
             hint = "mount_path: /data"
-            raise PydanticCustomError("volume", "has no mount_path", {"hint": hint})
+            refuse("has no mount_path", hint)
         return self
 
 
@@ -216,27 +194,28 @@ ONE_SOURCE = f"give exactly one of {', '.join(SOURCES)}"
 class SecretKey:
     """One key of an existing Secret."""
 
-    name: Annotated[LongName, Field(description="The Secret.")]
-    key: Annotated[Text, Field(description="The key in it.")]
+    name: LongName
+    """The Secret."""
+
+    key: Text
+    """The key in it."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Toleration:
     """A taint that agents bear, in Kubernetes' own words."""
 
-    key: Annotated[
-        Text | None, Field(description="The taint's key; left out with `Exists`: every key.")
-    ] = None
-    operator: Annotated[
-        Literal["Exists", "Equal"] | None,
-        Field(description="`Equal` compares the value, `Exists` does not."),
-    ] = None
-    value: Annotated[Value | None, Field(description="The taint's value.")] = None
-    effect: Annotated[
-        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
-        Field(description="Left out: every effect."),
-    ] = None
-    tolerationSeconds: Annotated[
-        Annotated[int, Field(ge=0)] | None,
-        Field(description="How many seconds a pod stays after a NoExecute taint has appeared."),
-    ] = None
+    key: Text | None = None
+    """The taint's key; left out with `Exists`: every key."""
+
+    operator: Literal["Exists", "Equal"] | None = None
+    """`Equal` compares the value, `Exists` does not."""
+
+    value: Value | None = None
+    """The taint's value."""
+
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Left out: every effect."""
+
+    tolerationSeconds: Annotated[int, Field(ge=0)] | None = None
+    """How many seconds a pod stays after a NoExecute taint has appeared."""

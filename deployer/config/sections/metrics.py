@@ -1,17 +1,14 @@
 """The section `metrics:` of deployer.yaml: metrics of scripts that know no W&B; pure."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
-from deployer.config.sections.section import STRICT, Section, Text
+from deployer.config.field_types import STRICT, Text, make_tuple, refuse
 
 ALL = "all"
 TENSORBOARD_STEP = "global_step"  # as agent/metrics/spec.py has it, which is above
@@ -32,90 +29,68 @@ def _check_pattern(value: str) -> str:
         compiled = re.compile(value)
     except re.error as error:
         hint = f"a regular expression as Python's re has it, such as {EXAMPLE}"
-        raise PydanticCustomError(
-            "pattern", "is no regular expression: {said}", {"said": str(error), "hint": hint}
-        ) from error
+        refuse(f"is no regular expression: {error}", hint)
     if not compiled.groupindex:
         hint = f"name each group after its metric: {EXAMPLE}"
-        raise PydanticCustomError("pattern", "has no named group", {"hint": hint})
+        refuse("has no named group", hint)
     return value
 
 
 def _check_path(value: str) -> str:
     if ".." in PurePosixPath(value).parts:
         hint = "write it relative to DEPLOYER_OUTPUT_DIR, or with ./ to the working folder"
-        raise PydanticCustomError("path", "leads out of the run's folder", {"hint": hint})
+        refuse("leads out of the run's folder", hint)
     return value
-
-
-def _list_names(value: Any) -> Any:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MetricsConfig:
     """Where a script's metrics are read; left out: the script logs them with wandb."""
 
-    source: Annotated[
-        Literal["stdout", "file", "tensorboard"] | None,
-        Field(
-            alias="from",
-            description="`stdout` (and stderr), `file`: CSV or JSON lines, or `tensorboard`: its "
-            "event files.",
-        ),
-    ] = None
+    source: Annotated[Literal["stdout", "file", "tensorboard"] | None, Field(alias="from")] = None
+    """`stdout` (and stderr), `file`: CSV or JSON lines, or `tensorboard`: its event files."""
+
     names: Annotated[
-        tuple[Text, ...],
-        BeforeValidator(_list_names, json_schema_input_type=str | list[str]),
-        Field(
-            description="Which names are metrics, or `all`; left out: the sweep's metric, or all "
-            "if it has none, and with `pattern` its groups."
-        ),
+        tuple[Text, ...], BeforeValidator(make_tuple, json_schema_input_type=str | list[str])
     ] = ()
-    step: Annotated[
-        Text | None,
-        Field(
-            description="The name whose value is the step, such as epoch; left out: the order. "
-            "TensorBoard has its own."
-        ),
-    ] = None
-    pattern: Annotated[
-        Annotated[Text, AfterValidator(_check_pattern)] | None,
-        Field(
-            description="A regular expression with a named group for each metric, or with the "
-            "groups `name` and `value`; left out: name=value, and JSON objects."
-        ),
-    ] = None
-    path: Annotated[
-        Annotated[Text, AfterValidator(_check_path)] | None,
-        Field(
-            description="The file, or TensorBoard's folder, relative to DEPLOYER_OUTPUT_DIR; with "
-            "`./` to the working folder. TensorBoard's may be left out."
-        ),
-    ] = None
-    format: Annotated[
-        Literal["csv", "json"] | None,
-        Field(description="`csv` or `json` lines; left out: csv if `path` ends with .csv."),
-    ] = None
+    """Which names are metrics, or `all`; left out: the sweep's metric, or all if it has none,
+    and with `pattern` its groups.
+    """
+
+    step: Text | None = None
+    """The name whose value is the step, such as epoch; left out: the order. TensorBoard has its
+    own.
+    """
+
+    pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
+    """A regular expression with a named group for each metric, or with the groups `name` and
+    `value`; left out: name=value, and JSON objects.
+    """
+
+    path: Annotated[Text, AfterValidator(_check_path)] | None = None
+    """The file, or TensorBoard's folder, relative to DEPLOYER_OUTPUT_DIR; with `./` to the
+    working folder. TensorBoard's may be left out.
+    """
+
+    format: Literal["csv", "json"] | None = None
+    """`csv` or `json` lines; left out: csv if `path` ends with .csv."""
 
     @model_validator(mode="after")
-    def _check(self) -> MetricsConfig:
+    def _check(self) -> Self:
         given = [name for name in ("names", *OPTIONS) if getattr(self, name)]
         if given and self.source is None:
             hint = "add `from: stdout`, `from: file` or `from: tensorboard`"
             said = f"{given[0]} needs from, which is missing"
-            raise PydanticCustomError("metrics", "{said}", {"said": said, "hint": hint})
+            refuse(said, hint)
         for name in given:
             if name in OPTIONS and self.source not in OPTIONS[name]:
                 said = f"{name} does not belong to from: {self.source}"
                 known = " and ".join(f"from: {one}" for one in OPTIONS[name])
                 hint = f"leave it out: it belongs to {known}"
-                raise PydanticCustomError("metrics", "{said}", {"said": said, "hint": hint})
+                refuse(said, hint)
         if self.source == "file" and self.path is None:
             hint = "path: metrics.csv, which the script writes to DEPLOYER_OUTPUT_DIR"
-            raise PydanticCustomError("metrics", "path is missing", {"hint": hint})
+            refuse("path is missing", hint)
         return self
 
     @property
@@ -147,6 +122,3 @@ class MetricsConfig:
         if self.wanted != ():
             found["names"] = self.wanted
         return json.dumps(found)
-
-
-SECTION = Section("metrics", MetricsConfig)

@@ -1,16 +1,13 @@
 """The section `outputs:` of deployer.yaml: where runs' models and other results are kept; pure."""
 
-from __future__ import annotations
+from typing import Annotated, Self
 
-from typing import Annotated
-
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
+from deployer.config.field_types import STRICT, Text, refuse
 from deployer.config.sections.data import check_endpoint, check_url
-from deployer.config.sections.kubernetes_parts import PATTERN_HINTS, ObjectName, SecretKey
-from deployer.config.sections.section import STRICT, Section, Text
+from deployer.config.sections.kubernetes_parts import ObjectName, SecretKey
 
 # As agent/settings.py has them, which is above; a test holds the two together.
 KEEP_VARIABLE, ENDPOINT_VARIABLE = "DEPLOYER_OUTPUT_KEEP", "DEPLOYER_OUTPUT_ENDPOINT"
@@ -25,7 +22,7 @@ def _check_s3(value: str) -> str:
     url = check_url(value)
     if not url.startswith("s3://"):
         hint = "write s3://BUCKET/FOLDER; Google's has endpoint_url: https://storage.googleapis.com"
-        raise PydanticCustomError("url", "is no address in an S3 store", {"hint": hint})
+        refuse("is no address in an S3 store", hint)
     return url
 
 
@@ -33,24 +30,18 @@ def _check_s3(value: str) -> str:
 class OutputsConfig:
     """An object store for what runs write to DEPLOYER_OUTPUT_DIR; without one, see `url`."""
 
-    url: Annotated[
-        Annotated[Text, AfterValidator(_check_s3)] | None,
-        Field(
-            description="s3://BUCKET/FOLDER; left out: the state folder on this machine, on a "
-            "cluster the volume `checkpoints`, or without one artifacts of the runs."
-        ),
-    ] = None
-    endpoint_url: Annotated[
-        Annotated[Text, AfterValidator(check_endpoint)] | None,
-        Field(description="The object store's server; left out: Amazon's."),
-    ] = None
-    secret: Annotated[
-        ObjectName | None,
-        Field(
-            description="The Secret in the cluster with AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY; left out: the agents' own environment has them."
-        ),
-    ] = None
+    url: Annotated[Text, AfterValidator(_check_s3)] | None = None
+    """s3://BUCKET/FOLDER; left out: the state folder on this machine, on a cluster the volume
+    `checkpoints`, or without one artifacts of the runs.
+    """
+
+    endpoint_url: Annotated[Text, AfterValidator(check_endpoint)] | None = None
+    """The object store's server; left out: Amazon's."""
+
+    secret: ObjectName | None = None
+    """The Secret in the cluster with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; left out: the
+    agents' own environment has them.
+    """
 
     @property
     def environment(self) -> tuple[tuple[str, str], ...]:
@@ -66,13 +57,10 @@ class OutputsConfig:
         return {name: SecretKey(name=self.secret, key=key) for name, key in SECRET_KEYS.items()}
 
     @model_validator(mode="after")
-    def _check(self) -> OutputsConfig:
+    def _check(self) -> Self:
         given = [name for name in ("endpoint_url", "secret") if getattr(self, name) is not None]
         if given and self.url is None:
             said = f"{given[0]}: belongs to url, and there is none"
             hint = "url: s3://BUCKET/FOLDER"
-            raise PydanticCustomError("outputs", "{said}", {"said": said, "hint": hint})
+            refuse(said, hint)
         return self
-
-
-SECTION = Section("outputs", OutputsConfig, {}, PATTERN_HINTS)

@@ -61,7 +61,7 @@ class GkeTarget(KubernetesTarget):
     @cached_property
     def spec(self) -> ClusterSpec:
         """The specification that `gke:` of deployer.yaml names, read once."""
-        return load_spec(self.project.gke, self.project.folder)
+        return load_spec(self.project.settings.gke, self.project.folder)
 
     @cached_property
     def prices(self) -> Prices:

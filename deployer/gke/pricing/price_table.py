@@ -7,13 +7,12 @@ import difflib
 import re
 from typing import Annotated
 
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
-from deployer.config.document.problems import Shape, list_problems, write_json
+from deployer.config.check import check
 from deployer.config.document.yaml_document import Document, parse_document
-from deployer.config.sections.section import STRICT, Text
+from deployer.config.field_types import STRICT, Text, matching, refuse
 from deployer.errors import ConfigError
 from deployer.gke.specification.parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
 
@@ -24,12 +23,12 @@ ADDRESS = "external address"
 OTHERS = (FEE, ADDRESS, DISK_TYPE, HYPERDISK)
 REGION = r"^(any|[a-z]+-[a-z]+[0-9]+)$"
 DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-PATTERN_HINTS = {
-    REGION: f"a region such as us-central1 (not a zone), or {ANYWHERE}",
-    DAY: "a day such as 2026-11-21",
-}
+DAY_HINT = "a day such as 2026-11-21"
 
-Day = Annotated[str, StringConstraints(pattern=DAY)]
+Day = Annotated[str, matching(DAY, DAY_HINT)]
+Region = Annotated[
+    str, matching(REGION, f"a region such as us-central1 (not a zone), or {ANYWHERE}")
+]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -37,7 +36,7 @@ class PriceRow:
     """What one of something costs an hour in a region, who says so, and when."""
 
     what: Text
-    region: Annotated[str, StringConstraints(pattern=REGION)]
+    region: Region
     usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     source: Text
     spot: bool = False
@@ -62,35 +61,26 @@ class PriceRow:
         if (self.date is None) == (self.read is None):
             said = "has a date and read" if self.date else "has no date"
             hint = "give `date`, the day of the source, or `read`, the day it was read"
-            raise PydanticCustomError("day", "{said}", {"said": said, "hint": hint})
+            refuse(said, hint)
         try:
             self.count_months(datetime.date.max)
         except ValueError:
             said = f"{self.date or self.read} is no day"
-            hint = PATTERN_HINTS[DAY]
-            raise PydanticCustomError("day", "{said}", {"said": said, "hint": hint}) from None
+            refuse(said, DAY_HINT)
         near = difflib.get_close_matches(self.what.lower(), OTHERS, n=1, cutoff=0.8)
         known = self.what in OTHERS or re.fullmatch(f"{MACHINE_TYPE}|{ACCELERATOR}", self.what)
         if not known or (near and self.what != near[0]):
             said = f"what: '{self.what}' is nothing that is counted"
             others = ", ".join(f"`{one}`" for one in OTHERS)
             hint = f"did you mean `{near[0]}`?" if near else f"a machine type, a GPU, {others}"
-            raise PydanticCustomError("what", "{said}", {"said": said, "hint": hint})
+            refuse(said, hint)
         return self
-
-
-ADAPTER = TypeAdapter(tuple[PriceRow, ...])
-SHAPE = Shape(PriceRow, {}, PATTERN_HINTS)
 
 
 def parse_rows(text: str, place: str) -> list[PriceRow]:
     """Read a table; raises ConfigError with every complaint and its line."""
     document = parse_document(text, place)
-    empty = document.value is None
-    try:
-        rows = list(ADAPTER.validate_json("[]" if empty else write_json(document)))
-    except ValidationError as error:
-        raise ConfigError.join(list_problems(error, SHAPE, document.place_of)) from error
+    rows = list(check(tuple[PriceRow, ...], document, document.value or []))
     twice = list(_list_twice(rows, document))
     if twice:
         raise ConfigError.join(twice)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from deployer.config.sections.section import STRICT
+from deployer.config.field_types import STRICT, make_tuple, matching
 
 # GKE's own rules: https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/
 # projects.locations.clusters#Cluster (name), Compute Engine's for the others.
@@ -28,19 +28,6 @@ RESERVATION = r"^(projects/[^/]+/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$
 LABEL_HINT = (
     "small letters, digits, dashes and underscores, at most 63, a letter or digit at the end"
 )
-PATTERN_HINTS = {
-    CLUSTER_NAME: "small letters, digits and dashes, at most 40, a letter first, no dash last",
-    PROJECT: "the project's id, not its title: gcloud projects list",
-    LOCATION: "a zone such as us-central1-a, or a region such as us-central1",
-    ZONE: "a zone such as us-central1-a",
-    LABEL_KEY: f"{LABEL_HINT}, a letter first",
-    LABEL_VALUE: LABEL_HINT,
-    MACHINE_TYPE: "such as n1-standard-8",
-    PARTITION: "such as 1g.5gb",
-    SERVICE_ACCOUNT: "its address, such as nodes@my-project.iam.gserviceaccount.com",
-    RESERVATION: "the reservation's name, or projects/PROJECT/reservations/NAME",
-    NETWORK: "the network's name, or projects/PROJECT/global/networks/NAME",
-}
 
 
 # GKE's own default is pd-standard where the API is used, which G2, A2 and A3 machines do not take.
@@ -50,16 +37,32 @@ HYPERDISK = "hyperdisk-balanced"
 HYPERDISK_MACHINES = ("a3-ultragpu-", "a4-", "a4x-", "g4-")
 
 
-def make_tuple(value: object) -> object:
-    """Take one text as a list of one."""
-    if isinstance(value, str):
-        return (value,)
-    # A validator's value is taken as Python's own, where only a tuple is strictly a tuple.
-    return tuple(value) if isinstance(value, list) else value
-
-
-Zone = Annotated[str, StringConstraints(pattern=ZONE)]
-MachineType = Annotated[str, StringConstraints(pattern=MACHINE_TYPE)]
+ClusterName = Annotated[
+    str,
+    matching(
+        CLUSTER_NAME, "small letters, digits and dashes, at most 40, a letter first, no dash last"
+    ),
+]
+Project = Annotated[str, matching(PROJECT, "the project's id, not its title: gcloud projects list")]
+Location = Annotated[
+    str, matching(LOCATION, "a zone such as us-central1-a, or a region such as us-central1")
+]
+Zone = Annotated[str, matching(ZONE, "a zone such as us-central1-a")]
+LabelKey = Annotated[str, matching(LABEL_KEY, f"{LABEL_HINT}, a letter first")]
+LabelValue = Annotated[str, matching(LABEL_VALUE, LABEL_HINT)]
+MachineType = Annotated[str, matching(MACHINE_TYPE, "such as n1-standard-8")]
+Partition = Annotated[str, matching(PARTITION, "such as 1g.5gb")]
+ServiceAccount = Annotated[
+    str,
+    matching(SERVICE_ACCOUNT, "its address, such as nodes@my-project.iam.gserviceaccount.com"),
+]
+Reservation = Annotated[
+    str,
+    matching(RESERVATION, "the reservation's name, or projects/PROJECT/reservations/NAME"),
+]
+Network = Annotated[
+    str, matching(NETWORK, "the network's name, or projects/PROJECT/global/networks/NAME")
+]
 DiskSize = Annotated[int, Field(ge=10, le=65536)]
 Nodes = Annotated[int, Field(ge=1, le=1000)]
 
@@ -98,10 +101,10 @@ class GpuChoice:
     machine_type: MachineType
     spot: bool = False
     flex_start: bool = False
-    reservation: Annotated[str, StringConstraints(pattern=RESERVATION)] | None = None
+    reservation: Reservation | None = None
     disk_gb: DiskSize = 100
     driver_version: Literal["default", "latest", "disabled"] = "default"
-    partition_size: Annotated[str, StringConstraints(pattern=PARTITION)] | None = None
+    partition_size: Partition | None = None
     sharing: Sharing | None = None
     max_nodes: Nodes = 4
     zones: Annotated[tuple[Zone, ...], BeforeValidator(make_tuple)] = ()

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from deployer.config.document.problems import PlaceOf
+from deployer.config.check import PlaceOf
 from deployer.errors import ConfigError
 from deployer.gke.specification.gpu_rules import check_choice, find_built_in
 from deployer.gke.specification.parts import GpuChoice, region_of

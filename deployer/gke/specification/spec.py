@@ -5,7 +5,6 @@ It knows neither Google's client nor Kubernetes'.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -16,35 +15,27 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Field,
-    StringConstraints,
-    TypeAdapter,
-    ValidationError,
     field_validator,
 )
 from pydantic.dataclasses import dataclass
-from pydantic_core import PydanticCustomError
 
-from deployer.config.document.problems import Shape, list_problems, write_json
+from deployer.config.check import read
 from deployer.config.document.yaml_document import Document, parse_document
-from deployer.config.durations import Duration, at_least
+from deployer.config.field_types import STRICT, Duration, at_least, make_tuple, refuse
 from deployer.config.owner import Owner
 from deployer.config.paths import find_named
-from deployer.config.sections.section import STRICT
 from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError
 from deployer.gke.specification.parts import (
-    CLUSTER_NAME,
-    LABEL_KEY,
-    LABEL_VALUE,
-    LOCATION,
-    NETWORK,
-    PATTERN_HINTS,
-    PROJECT,
-    SERVICE_ACCOUNT,
+    ClusterName,
     GpuChoice,
-    Sharing,
+    LabelKey,
+    LabelValue,
+    Location,
+    Network,
+    Project,
+    ServiceAccount,
     SystemPool,
-    make_tuple,
 )
 from deployer.gke.specification.rules import list_rules
 
@@ -62,11 +53,6 @@ MOST_LABELS = 50
 # Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
 GOOGLE_PREFIX = "goog"
 
-Location = Annotated[str, StringConstraints(pattern=LOCATION)]
-LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY)]
-LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE)]
-Network = Annotated[str, StringConstraints(pattern=NETWORK)]
-
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ClusterSpec:
@@ -76,8 +62,8 @@ class ClusterSpec:
     one preferred. With `delete_when_idle` a timer in the cluster deletes it, if it is given a role.
     """
 
-    name: Annotated[str, StringConstraints(pattern=CLUSTER_NAME)]
-    project: Annotated[str, StringConstraints(pattern=PROJECT)] | None = None
+    name: ClusterName
+    project: Project | None = None
     locations: Annotated[
         tuple[Location, ...],
         BeforeValidator(make_tuple),
@@ -86,7 +72,7 @@ class ClusterSpec:
     labels: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=MOST_LABELS)] = Field(
         default_factory=dict
     )
-    service_account: Annotated[str, StringConstraints(pattern=SERVICE_ACCOUNT)] | None = None
+    service_account: ServiceAccount | None = None
     image_streaming: bool = False
     max_node_time: Duration | None = None
     delete_when_idle: Annotated[Duration, at_least(600)] | None = None
@@ -124,16 +110,8 @@ class ClusterSpec:
         if taken:
             whose = "Google's" if taken[0].startswith(GOOGLE_PREFIX) else "deployer's"
             said = f"'{taken[0]}' is one of {whose} own"
-            raise PydanticCustomError("labels", "{said}", {"said": said, "hint": "choose another"})
+            refuse(said, "choose another")
         return value
-
-
-ADAPTER = TypeAdapter(ClusterSpec)
-SHAPE = Shape(
-    ClusterSpec,
-    {"system_pool": SystemPool, "gpus": GpuChoice, "sharing": Sharing},
-    PATTERN_HINTS,
-)
 
 
 def cluster_labels(spec: ClusterSpec, owner: Owner) -> dict[str, str]:
@@ -166,16 +144,8 @@ def find_spec(named: str, folder: Path) -> Path:
 
 def parse_spec(document: Document) -> ClusterSpec:
     """Read a specification; raises ConfigError with every complaint."""
-    value = {} if document.value is None else json.loads(write_json(document))
-    problems = [
-        ConfigError(document.place_of(one.path), one.message, one.hint)
-        for one in document.duplicates
-    ]
-    spec: ClusterSpec | None = None
-    try:
-        spec = ADAPTER.validate_json(json.dumps(_take_one_location(value)))
-    except ValidationError as error:
-        problems += list_problems(error, SHAPE, document.place_of)
+    value = {} if document.value is None else document.value
+    spec, problems = read(ClusterSpec, document, _take_one_location(value))
     problems += list_rules(value, document.place_of)
     if spec is None or problems:
         raise ConfigError.join(problems)

@@ -54,9 +54,11 @@ def build_environment(
 
 def choose_pace(project: Project, extended: bool) -> Pace:
     """Return a sweep's pace; W&B's own servers would refuse so many questions."""
-    polls = project.polls or (QUICK if extended else STOCK)
-    warm = (project.warm, project.warm_packages)
-    return Pace(polls, *warm, project.metrics_variable, project.isolate)
+    settings = project.settings
+    polls = settings.polls or (QUICK if extended else STOCK)
+    packages = settings.warm if isinstance(settings.warm, tuple) else ()
+    warm = (settings.warm is not False, packages)
+    return Pace(polls, *warm, project.metrics_variable, settings.isolate)
 
 
 def find_pace(agents: Sequence[Agent]) -> Pace:

@@ -16,7 +16,7 @@ SHOWN = 8
 def describe_runs(project: Project, target: Target) -> Iterator[str]:
     """Yield what is so with a target's runs; raises ConfigError if it is bad."""
     yield from target.describe_runs()
-    if not project.isolate:
+    if not project.settings.isolate:
         return
     if not target.has_folder:
         yield "isolate: each run gets a copy of the image's working folder"

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from deployer.config.document.problems import Shape, list_problems
+from deployer.config.check import list_problems
 from deployer.config.document.yaml_document import MOST_VALUES, parse_document
 from deployer.config.redaction import STRUCTURE, redact
 from deployer.errors import ConfigError
@@ -99,8 +99,8 @@ def parse_lock(text: str, place: str) -> Lock:
     try:
         return TypeAdapter(Lock).validate_python(value)
     except ValidationError as error:
-        wrong = list_problems(error, Shape(Lock, {}, {}), document.place_of)[0]
-        raise _say_broken(wrong, text) from error
+        path, wrong, hint = list_problems(error, Lock, value)[0]
+        raise _say_broken(ConfigError(document.place_of(path), wrong, hint), text) from error
 
 
 def find_sweep(text: str) -> str:

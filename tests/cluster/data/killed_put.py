@@ -9,13 +9,12 @@ import json
 import sys
 from pathlib import Path
 
-from deployer.config.sections.data import parse_data
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
 from deployer.executors.kubernetes.data.volumes import open_volume
 from tests.cluster.bed import SECTION, open_client
 from tests.data.killed_copy import Death
+from tests.sections import parse_cluster, parse_data
 
 if __name__ == "__main__":
     file, namespace, section, source, size_bytes = sys.argv[1:]

@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from deployer.config.sections.data import parse_data
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError, KubeError
@@ -34,6 +32,7 @@ from tests.cluster.tenants import load_rules, make_tenant
 from tests.cluster.volumes import offer_volume
 from tests.data.object_servers import BUCKET, serve_nanio
 from tests.data.stores import make_tree, read_tree
+from tests.sections import parse_cluster, parse_data
 
 LOADERS = build_selector(component=LOADER)
 SECRET_KEY = "AWS_SECRET_ACCESS_KEY"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.gke.executor import NO_NODE, GkeExecutor
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.pricing.estimate import load_prices
@@ -20,6 +19,7 @@ from tests.cluster.pods import build_job, build_pod
 from tests.gke import rooms
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import permission
+from tests.sections import parse_cluster
 
 PATH = "e/p/sold-out"
 

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.checks import examine_all
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.needs import list_need_questions
@@ -25,6 +24,7 @@ from deployer.watch.status import POLL_SECONDS
 from tests.executors.diagnose.bench import UNBOUND, unscheduled
 from tests.executors.refusing_server import Answering, serve_kube
 from tests.executors.test_agent_objects import NAME, build_object
+from tests.sections import parse_cluster
 
 SAID_WITHIN_SECONDS = 10.0
 CLASS = "/apis/storage.k8s.io/v1/storageclasses/fast"

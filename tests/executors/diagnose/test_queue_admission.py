@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.kubernetes.diagnose.facts import Queue
 from deployer.executors.kubernetes.diagnose.queue import explain_queue
 from deployer.findings import PERMANENT, TRANSIENT, Finding
 from deployer.kube.names import QUEUE_PRIORITY_LABEL
 from tests.docs.pending_table import is_listed
 from tests.executors.edits import follow
+from tests.sections import parse_cluster
 
 FLAVOR = "couldn't assign flavors to pod set main: "
 USED = f"{FLAVOR}insufficient unused quota for nvidia.com/gpu in flavor a100, 1 more needed"

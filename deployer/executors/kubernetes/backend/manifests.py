@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from deployer.config.sections.backend import SECTION, BackendConfig
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
@@ -84,7 +85,7 @@ def _build_stateful_set(
     image = settings.image or cluster.image
     if image is None:
         hint = "backend: {image: …}: an image with Python 3.11 or newer, such as python:3.13-slim"
-        raise ConfigError(SECTION.place_of(("image",)), "is missing", hint)
+        raise ConfigError(f"{FILE_NAME}: backend.image", "is missing", hint)
     known = template["spec"]["template"]["spec"]["containers"][0]
     wanted = {"cpu": settings.cpu, "memory": settings.memory}
     container = {

@@ -18,7 +18,8 @@ from deployer.agent.settings import (
     SWEEP_PATH_VARIABLE,
 )
 from deployer.agent.wandb_install import REQUIREMENTS_VARIABLE
-from deployer.config.sections.kubernetes import SECTION, ClusterConfig
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import (
     CHECKPOINTS,
     CHECKPOINTS_PATH,
@@ -244,7 +245,7 @@ def _check_amount(name: str, amount: Amount) -> None:
     if read_quantity(amount.request) > read_quantity(amount.limit):
         said = f"the request {amount.request} is above the limit {amount.limit}"
         hint = f"{name}: {{request: {amount.limit}, limit: {amount.limit}}}"
-        raise ConfigError(SECTION.place_of((name,)), said, hint)
+        raise ConfigError(f"{FILE_NAME}: kubernetes.{name}", said, hint)
 
 
 def _avoid(pod: Manifest, nodes: Sequence[str]) -> Manifest:

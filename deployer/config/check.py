@@ -1,0 +1,165 @@
+"""Reads a YAML file into a class of settings, with every complaint at its line; pure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar, get_args
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from deployer.config.document.yaml_document import Document, Path, refers_to_itself
+from deployer.config.field_types import PATTERN_HINTS
+from deployer.errors import ConfigError
+
+T = TypeVar("T")
+PlaceOf = Callable[[Path], str]
+KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dataclass_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+HINTS = {
+    "text": "put it in quotes",
+    "a whole number": "write digits without quotes, such as 2",
+    "a number": "write it without quotes, such as 0.5",
+    "true or false": "write true or false, without quotes",
+    "a mapping": "write `name: value` pairs below it",
+    "a list": "write each item on a line of its own, after a dash",
+}
+
+
+def check(model: type[T], document: Document, value: object) -> T:
+    """Read a file into a class; raise ConfigError with every complaint, in the file's order.
+
+    `value` is the document's own, or what is read in its place.
+    """
+    found, problems = read(model, document, value)
+    if found is None or problems:
+        raise ConfigError.join(problems)
+    return found
+
+
+def read(
+    model: type[T], document: Document, value: object, within: Path = ()
+) -> tuple[T | None, list[ConfigError]]:
+    """Read a file, or its part at a path, into a class, or say what keeps it from being one.
+
+    Raises ConfigError where YAML can write what JSON cannot.
+    """
+    found: T | None = None
+    twice = () if within else document.duplicates
+    problems = [ConfigError(document.place_of(one.path), one.message, one.hint) for one in twice]
+    # As JSON, of which pydantic takes lists for tuples, and still no text for a number.
+    text = _write_json(document, value)
+    try:
+        found = _adapt(model).validate_json(text)  # type: ignore[arg-type]  # mypy: has no hash
+    except ValidationError as error:
+        wrong = list_problems(error, model, value)
+        wrong.sort(key=lambda one: document.line_of((*within, *one[0])))
+        problems += [
+            ConfigError(document.place_of((*within, *path)), said, hint)
+            for path, said, hint in wrong
+        ]
+    return found, problems
+
+
+@cache
+def _adapt(model: type[T]) -> TypeAdapter[T]:
+    return TypeAdapter(model)
+
+
+def _write_json(document: Document, value: object) -> str:
+    """Return a value of a file as JSON."""
+    if refers_to_itself(document):
+        raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
+    try:
+        return json.dumps(value, default=str)
+    except TypeError as error:  # a key that is a date
+        said = "a key is neither text nor a number"
+        raise ConfigError(document.place, said, "put dates in quotes") from error
+
+
+def list_problems(error: ValidationError, model: Any, value: object) -> list[tuple[Path, str, str]]:
+    """Return path, message and hint of each thing wrong; the first alone of what one value is."""
+    found: dict[Path, tuple[str, str]] = {}
+    for one in error.errors(include_url=False):
+        found.setdefault(_find_path(one["loc"], value), _describe(one, model))
+    return [(path, *said) for path, said in found.items()]
+
+
+def _find_path(location: tuple[int | str, ...], value: Any) -> Path:
+    """Return the place in a file that pydantic means."""
+    path: list[str] = []
+    for part in location:
+        if isinstance(value, dict) and isinstance(part, str) and part != "[key]":
+            path.append(part)
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int):
+            path.append(f"[{part}]")
+            value = value[part]
+        # Else it is the item of a value that stands for a list of one, or the name of a choice.
+    return tuple(path)
+
+
+def _describe(detail: ErrorDetails, model: Any) -> tuple[str, str]:
+    """Return what is wrong in our words, and what to do about it."""
+    kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "unexpected_keyword_argument":
+        return "unknown key", _hint_at_key(detail["loc"], model)
+    if kind in KINDS:
+        return f"{given!r} is not {KINDS[kind]}", HINTS[KINDS[kind]]
+    if kind == "string_pattern_mismatch":
+        return f"{given!r} is not valid", PATTERN_HINTS.get(context["pattern"], "")
+    if kind == "literal_error":
+        return f"{given!r} is not known", f"one of: {context['expected']}"
+    if kind == "enum":
+        known = re.findall("'([^']+)'", context["expected"])
+        return f"{given!r} is not known", hint_nearest(str(given), known, "one of")
+    if kind == "greater_than_equal":
+        return f"{given:,} is below {context['ge']:,g}", f"write {context['ge']:g} or more"
+    if kind == "less_than_equal":
+        return f"{given:,} is above {context['le']:,g}", f"write {context['le']:g} or less"
+    if kind == "missing":
+        return "is missing", f"add `{detail['loc'][-1]}:`"
+    return detail["msg"][:1].lower() + detail["msg"][1:], str(context.get("hint", ""))
+
+
+def hint_nearest(given: str, known: Sequence[str], among: str) -> str:
+    """Return the question whether the name most like it was meant, or all names."""
+    near = difflib.get_close_matches(given, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"{among}: {', '.join(known)}"
+
+
+def _hint_at_key(location: tuple[int | str, ...], model: Any) -> str:
+    *above, key = map(str, location)
+    inside = _find_class(model)
+    for part in above:
+        # Numbers of items and names that the user gives stay in the class that reads them.
+        inside = _find_class(_list_fields(inside).get(part)) or inside
+    fields = _list_fields(inside)
+    deeper = [name for name, kind in fields.items() if key in _list_fields(_find_class(kind))]
+    if deeper and not difflib.get_close_matches(key, fields, n=1):
+        return f"did you mean `{deeper[0]}.{key}`?"
+    return hint_nearest(key, list(fields), "known")
+
+
+def _list_fields(model: Any) -> dict[str, Any]:
+    """Return the annotations of a class by the keys that it reads."""
+    fields = getattr(model, "__pydantic_fields__", {})
+    return {one.alias or name: one.annotation for name, one in fields.items()}
+
+
+def _find_class(annotation: Any) -> Any:
+    """Return the class in an annotation such as `tuple[Volume, ...] | None`."""
+    if hasattr(annotation, "__pydantic_fields__"):
+        return annotation
+    return next(filter(None, map(_find_class, get_args(annotation))), None)

@@ -1,0 +1,154 @@
+"""deployer.yaml as one frozen class; pure.
+
+A setting is a name with its type and default, and its description below, which the editors' schema
+and docs/reference.md have from here.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+)
+from pydantic.dataclasses import dataclass
+
+from deployer.config.check import HINTS, read
+from deployer.config.deployer_yaml import MOST_REPLICAS
+from deployer.config.document.yaml_document import Document, Path
+from deployer.config.field_types import STRICT, Text, refuse, section
+from deployer.config.sections.backend import BackendConfig
+from deployer.config.sections.code import CodeConfig, read_word
+from deployer.config.sections.data import DataSets
+from deployer.config.sections.image import ImageConfig
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.metrics import MetricsConfig
+from deployer.config.sections.outputs import OutputsConfig
+from deployer.errors import ConfigError
+
+
+def _read_warm(value: Any) -> Any:
+    if isinstance(value, list):
+        wrong = [one for one in value if not re.fullmatch(r"[^\W\d]\w*(\.\w+)*", str(one))]
+        if wrong:
+            hint = "write names as a script imports them, such as [lightning, sklearn]"
+            refuse(f"{wrong[0]!r} is not a package's name", hint)
+        return tuple(map(str, value))
+    if not isinstance(value, bool | tuple):
+        refuse(f"{value!r} is not true or false", HINTS["true or false"])
+    return value
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class LocalConfig:
+    """What runs on this machine use."""
+
+    python: Text | None = None
+    """The Python interpreter of the runs: a path, relative to deployer.yaml, or a name on PATH;
+    left out: that of `VIRTUAL_ENV`, else of `CONDA_PREFIX`, else the first `python` on PATH if it
+    has wandb, else the first `python3` if that has it, else deployer's own.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Settings:
+    """deployer.yaml; what was left out has its default."""
+
+    wandb: str | None = None
+    """`embedded`, or the address of a W&B server."""
+
+    entity: str | None = None
+    """Whose sweeps: a user or a team."""
+
+    project: str | None = None
+    """The project of the sweeps."""
+
+    replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = None
+    """How many agents in all."""
+
+    # YAML 1.1 reads the key as true.
+    on: Annotated[str | None, Field(validation_alias=AliasChoices("on", "True"))] = None
+    """Where agents run."""
+
+    profile: str | None = None
+    """The site whose rules hold: the name of one of ours, or a file."""
+
+    owner: str | None = None
+    """The owner of created objects, as `--owner`; default: the server's name for the user."""
+
+    polls: Literal["quick", "stock"] | None = None
+    """When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s as
+    `wandb agent`. Default: `quick` on the embedded backend, else `stock`.
+    """
+
+    warm: Annotated[
+        bool | tuple[str, ...],
+        PlainValidator(_read_warm, json_schema_input_type=bool | tuple[str, ...]),
+    ] = True
+    """Fork each run from a process that has preloaded wandb, numpy, torch and torchvision, as far
+    as the script imports them; a list names more packages to preload.
+    """
+
+    isolate: bool = False
+    """Give each run a working folder of its own, a copy of the project, instead of the project's
+    folder, which all runs share.
+    """
+
+    kubernetes: ClusterConfig = section()
+    """The cluster, and what each agent gets there."""
+
+    gke: str | None = None
+    """The GKE cluster: the file of its specification, or the name of one of ours."""
+
+    image: ImageConfig = section()
+    """An image that `up` builds and pushes; agents run in it."""
+
+    backend: BackendConfig = section()
+    """The embedded backend where it runs in a cluster."""
+
+    data: DataSets = ()
+    """Data sets: a list; one mapping is a list of one. The first is `DEPLOYER_DATA_DIR`."""
+
+    code: Annotated[
+        CodeConfig,
+        BeforeValidator(read_word, json_schema_input_type=Literal["git"] | CodeConfig),
+    ] = section()
+    """The code that agents run: left out, this folder as it is; `git`, its commit."""
+
+    outputs: OutputsConfig = section()
+    """Where the files are kept that runs write to `DEPLOYER_OUTPUT_DIR`."""
+
+    metrics: MetricsConfig = section()
+    """Metrics of a script that knows no W&B: where they are read."""
+
+    local: LocalConfig = section()
+    """What runs on this machine use."""
+
+
+def check_settings(document: Document, value: Any = None) -> Settings:
+    """Read deployer.yaml; raise ConfigError with every complaint.
+
+    `value` replaces the document's own.
+    """
+    given = (document.value if value is None else value) or {}
+    if not isinstance(given, dict):
+        raise ConfigError(document.place, "is not a mapping", "write lines such as `replicas: 2`")
+    settings, problems = read_settings(document, given)
+    if settings is None or problems:
+        raise ConfigError.join(problems)
+    return settings
+
+
+def read_settings(
+    document: Document, value: Mapping[Any, Any], within: Path = ()
+) -> tuple[Settings | None, list[ConfigError]]:
+    """Read settings, also those inside another file, or say what keeps them from being read."""
+    said = {str(key): one for key, one in value.items() if one is not None}
+    settings, problems = read(Settings, document, said, within)
+    hint = "write a value, or leave the key out"
+    empty = [str(key) for key, one in value.items() if one is None]
+    places = [document.place_of((*within, key)) for key in empty]
+    return settings, [*(ConfigError(place, "is empty", hint) for place in places), *problems]

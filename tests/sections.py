@@ -1,0 +1,46 @@
+"""Sections of deployer.yaml as its reader makes them, of what a test says without a file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.document.yaml_document import parse_document
+from deployer.config.sections.backend import BackendConfig
+from deployer.config.sections.code import CodeConfig
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.metrics import MetricsConfig
+from deployer.config.sections.outputs import OutputsConfig
+from deployer.config.settings import Settings, check_settings
+
+
+def parse_cluster(section: object) -> ClusterConfig:
+    return _parse(kubernetes=section).kubernetes
+
+
+def parse_backend(section: object) -> BackendConfig:
+    return _parse(backend=section).backend
+
+
+def parse_data(section: object) -> tuple[DataSet, ...]:
+    return _parse(data=section).data
+
+
+def parse_code(section: object) -> CodeConfig:
+    return _parse(code=section).code
+
+
+def parse_metrics(section: object) -> MetricsConfig:
+    return _parse(metrics=section).metrics
+
+
+def parse_outputs(section: object) -> OutputsConfig:
+    return _parse(outputs=section).outputs
+
+
+def _parse(**sections: Any) -> Settings:
+    """Read sections that have no lines; None is a file without one."""
+    given = {name: section for name, section in sections.items() if section is not None}
+    return check_settings(replace(parse_document("", FILE_NAME), value=given))
