@@ -6,6 +6,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar, get_args
 
@@ -18,6 +19,7 @@ from deployer.errors import ConfigError
 
 T = TypeVar("T")
 PlaceOf = Callable[[Path], str]
+Problem = tuple[Path, str, str]  # path, message, hint
 KINDS = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -49,27 +51,43 @@ def check(model: type[T], document: Document, value: object) -> T:
 
 
 def read(
-    model: type[T], document: Document, value: object, within: Path = ()
+    model: type[T],
+    document: Document,
+    value: object,
+    within: Path = (),
+    more: Sequence[Problem] = (),
 ) -> tuple[T | None, list[ConfigError]]:
     """Read a file, or its part at a path, into a class, or say what keeps it from being one.
 
-    Raises ConfigError where YAML can write what JSON cannot.
+    Complaints are in the order of the file, `more` among them. Raises ConfigError for a value that
+    contains itself.
     """
     found: T | None = None
     twice = () if within else document.duplicates
-    problems = [ConfigError(document.place_of(one.path), one.message, one.hint) for one in twice]
-    # As JSON, of which pydantic takes lists for tuples, and still no text for a number.
-    text = _write_json(document, value)
+    problems = [*more, *((one.path, one.message, one.hint) for one in twice)]
+    plain = to_plain(document, value)
+    adapter: TypeAdapter[T] = _adapt(model)  # type: ignore[arg-type]  # mypy: has no hash
     try:
-        found = _adapt(model).validate_json(text)  # type: ignore[arg-type]  # mypy: has no hash
+        # As JSON, of which pydantic takes lists for tuples, and still no text for a number.
+        found = adapter.validate_json(json.dumps(plain))
     except ValidationError as error:
-        wrong = list_problems(error, model, value)
-        wrong.sort(key=lambda one: document.line_of((*within, *one[0])))
-        problems += [
-            ConfigError(document.place_of((*within, *path)), said, hint)
-            for path, said, hint in wrong
-        ]
-    return found, problems
+        wrong = list_problems(error, model, plain)
+        problems += [((*within, *path), said, hint) for path, said, hint in wrong]
+    problems.sort(key=lambda one: document.line_of(one[0]))
+    return found, [
+        ConfigError(document.place_of(path), said, hint) for path, said, hint in problems
+    ]
+
+
+def change(settings: T, place: str, **values: object) -> T:
+    """Return settings with other values; raise ConfigError for those that they do not take."""
+    try:
+        return replace(settings, **values)  # type: ignore[type-var]
+    except ValidationError as error:
+        raise ConfigError.join(
+            ConfigError(".".join((place, *path)), said, hint)
+            for path, said, hint in list_problems(error, type(settings), values)
+        ) from error
 
 
 @cache
@@ -77,23 +95,35 @@ def _adapt(model: type[T]) -> TypeAdapter[T]:
     return TypeAdapter(model)
 
 
-def _write_json(document: Document, value: object) -> str:
-    """Return a value of a file as JSON."""
-    if refers_to_itself(document):
+def to_plain(document: Document, value: object, path: Path = ()) -> Any:
+    """Return a value of a file as JSON has it; dates and the like become text.
+
+    Raises ConfigError for a value that contains itself, and for keys that JSON cannot have.
+    """
+    if not path and refers_to_itself(document):
         raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
-    try:
-        return json.dumps(value, default=str)
-    except TypeError as error:  # a key that is a date
-        said = "a key is neither text nor a number"
-        raise ConfigError(document.place, said, "put dates in quotes") from error
+    if isinstance(value, list):
+        items = enumerate(value)
+        return [to_plain(document, one, (*path, f"[{index}]")) for index, one in items]
+    if not isinstance(value, dict):
+        return value if value is None or isinstance(value, str | int | float) else str(value)
+    plain = {}
+    for key, one in value.items():
+        if not isinstance(key, str | int | float | None):
+            said = "a key is neither text nor a number"
+            raise ConfigError(document.place_of(path), said, "put dates in quotes")
+        plain[str(key)] = to_plain(document, one, (*path, str(key)))
+    return plain
 
 
-def list_problems(error: ValidationError, model: Any, value: object) -> list[tuple[Path, str, str]]:
+def list_problems(error: ValidationError, model: Any, value: object) -> list[Problem]:
     """Return path, message and hint of each thing wrong; the first alone of what one value is."""
-    found: dict[Path, tuple[str, str]] = {}
+    found: dict[tuple[Path, bool], tuple[str, str]] = {}
     for one in error.errors(include_url=False):
-        found.setdefault(_find_path(one["loc"], value), _describe(one, model))
-    return [(path, *said) for path, said in found.items()]
+        # A key is wrong apart from its value.
+        what = _find_path(one["loc"], value), "[key]" in one["loc"]
+        found.setdefault(what, _describe(one, model))
+    return [(path, *said) for (path, _), said in found.items()]
 
 
 def _find_path(location: tuple[int | str, ...], value: Any) -> Path:

@@ -26,7 +26,7 @@ PATTERN_HINTS: dict[str, str] = {}
 
 def refuse(said: str, hint: str = "") -> NoReturn:
     """Raise what a validator says of a value; text in braces stays as it is."""
-    raise PydanticCustomError("refused", "{said}", {"said": said, "hint": hint})
+    raise PydanticCustomError("refused", "{said}", {"hint": hint, "said": said})
 
 
 def refuse_twice(items: Iterable[Any], within: str = "") -> None:

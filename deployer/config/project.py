@@ -175,7 +175,10 @@ class Project:
 
     def with_kubernetes(self, **values: Any) -> Project:
         """Return the same config with other values in its section `kubernetes:`."""
-        return self.with_settings(kubernetes=replace(self.kubernetes, **values))
+        from deployer.config.check import change  # pydantic, as above
+
+        section = change(self.kubernetes, f"{FILE_NAME}: kubernetes", **values)
+        return self.with_settings(kubernetes=section)
 
     def with_settings(self, **values: Any) -> Project:
         """Return the same config with other settings."""
@@ -240,11 +243,13 @@ def load_project(
         file_entity=values.get("entity"),
         file_project=values.get("project"),
         replicas=1 if given is None else given,
-        on=_choose_executor(on, document, executors, values.get("on") or LOCAL),
+        on=_choose_executor(
+            on, document, executors, LOCAL if values.get("on") is None else values["on"]
+        ),
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
-        explicit_on=bool(flags.on or values.get("on")),
+        explicit_on=bool(flags.on) or values.get("on") is not None,
         environment=environment,
         given_settings=settings,
         profile=profile,

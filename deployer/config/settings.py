@@ -133,7 +133,8 @@ def check_settings(document: Document, value: Any = None) -> Settings:
 
     `value` replaces the document's own.
     """
-    given = (document.value if value is None else value) or {}
+    given = document.value if value is None else value
+    given = {} if given is None else given
     if not isinstance(given, dict):
         raise ConfigError(document.place, "is not a mapping", "write lines such as `replicas: 2`")
     settings, problems = read_settings(document, given)
@@ -146,9 +147,13 @@ def read_settings(
     document: Document, value: Mapping[Any, Any], within: Path = ()
 ) -> tuple[Settings | None, list[ConfigError]]:
     """Read settings, also those inside another file, or say what keeps them from being read."""
-    said = {str(key): one for key, one in value.items() if one is not None}
-    settings, problems = read(Settings, document, said, within)
+    known = {*Settings.__dataclass_fields__, "True"}
+    said = {str(key): one for key, one in value.items()}
+    empty = [key for key, one in said.items() if one is None and key in known]
     hint = "write a value, or leave the key out"
-    empty = [str(key) for key, one in value.items() if one is None]
-    places = [document.place_of((*within, key)) for key in empty]
-    return settings, [*(ConfigError(place, "is empty", hint) for place in places), *problems]
+    problems = [((*within, key), "is empty", hint) for key in empty]
+    if {"on", "True"} <= said.keys():
+        problems.append(((*within, "on"), "is there twice", "remove one of them"))
+        empty.append("on")
+    kept = {key: one for key, one in said.items() if key not in empty}
+    return read(Settings, document, kept, within, problems)

@@ -196,6 +196,11 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ),
         ("gpus: {a: b}", "1: gpus: {'a': 'b'} is not a list", LIST_HINT),
         ("gpus: [t4]", "1: gpus[0]: 't4' is not a mapping", "write `name: value` pairs below it"),
+        (
+            "gpus: [{accelerator: nvidia-l4, machine_type: g2-standard-4, since: 2026-11-21}]",
+            "1: gpus[0].since: unknown key",
+            None,
+        ),
     ],
 )
 def test_complaints(text: str, message: str, hint: str | None) -> None:
@@ -225,9 +230,9 @@ def test_all_complaints_come_at_once_each_with_its_line() -> None:
         )
     )
     assert [message for message, _ in complain(text)] == [
-        "lab.yaml:12: name: the key is written twice (line 1 too), the last one counts",
         "lab.yaml:4: private_nodes: 'maybe' is not true or false",
         "lab.yaml:8: gpus[0].kount: unknown key",
+        "lab.yaml:12: name: the key is written twice (line 1 too), the last one counts",
         "lab.yaml:6: gpus[0].accelerator: 't4' is not Google's name of it",
         "lab.yaml:9: gpus[1].count: g2-standard-24 comes with 2 GPUs, not with 1",
         "lab.yaml:3: locations: there is `location` too",

@@ -36,6 +36,8 @@ from deployer.config.sections.kubernetes_parts import (
     count_to_gpu,
 )
 
+MOST_PER_POD = 16
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ClusterConfig:
@@ -81,7 +83,7 @@ class ClusterConfig:
     )
     """How many GPUs each pod gets, or which; left out: one."""
 
-    agents_per_pod: Annotated[int, Field(ge=1, le=16)] = 1
+    agents_per_pod: Annotated[int, Field(ge=1, le=MOST_PER_POD)] = 1
     """How many agents share a pod, its GPU, cores and memory."""
 
     cpu: PlainOrAmount | None = None

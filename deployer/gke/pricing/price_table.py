@@ -80,7 +80,9 @@ class PriceRow:
 def parse_rows(text: str, place: str) -> list[PriceRow]:
     """Read a table; raises ConfigError with every complaint and its line."""
     document = parse_document(text, place)
-    rows = list(check(tuple[PriceRow, ...], document, document.value or []))
+    rows = list(
+        check(tuple[PriceRow, ...], document, [] if document.value is None else document.value)
+    )
     twice = list(_list_twice(rows, document))
     if twice:
         raise ConfigError.join(twice)

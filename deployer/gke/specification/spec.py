@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass
 
-from deployer.config.check import read
+from deployer.config.check import read, to_plain
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.field_types import STRICT, Duration, at_least, make_tuple, refuse
 from deployer.config.owner import Owner
@@ -144,7 +144,7 @@ def find_spec(named: str, folder: Path) -> Path:
 
 def parse_spec(document: Document) -> ClusterSpec:
     """Read a specification; raises ConfigError with every complaint."""
-    value = {} if document.value is None else document.value
+    value = to_plain(document, {} if document.value is None else document.value)
     spec, problems = read(ClusterSpec, document, _take_one_location(value))
     problems += list_rules(value, document.place_of)
     if spec is None or problems:

@@ -9,6 +9,7 @@ from functools import partial
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
+from deployer.executors.registry import find_target
 from deployer.executors.target import Target
 from deployer.launch.packing.packer import Packer, from_record
 from deployer.launch.packing.pod_packing import PodPacker
@@ -43,6 +44,10 @@ def prepare_packing(project: Project, packing: Packing | None) -> Project:
         return project
     if packing.agents is None:
         return replace(project, environment={**GROWING_MEMORY, **project.environment})
+    from deployer.config.sections.kubernetes import MOST_PER_POD  # pydantic
+
+    if packing.agents > MOST_PER_POD and find_target(project).runs_here:
+        return project  # no pod has them
     return project.with_kubernetes(agents_per_pod=packing.agents)
 
 
