@@ -24,6 +24,7 @@ EXAMINATION_SECONDS = 15.0  # the same of `doctor`, for which a slow server is a
 LAST_SECONDS = 2.0  # of each request after that
 REPEAT_SECONDS = 60.0  # between two lines about the same system
 TRIES = 4
+CONFIRM_SECONDS = 3.0  # what is read once may be behind by a moment
 FIRST_PAUSE_SECONDS = 0.5
 
 T = TypeVar("T")
@@ -115,6 +116,21 @@ class Waiting:
         self._told_at[what] = now
         self._unanswered.add(what)
         LOG.info(f"waiting for {what}")
+
+
+class Confirmation:
+    """Returns True for what has been so for 3 s without a break."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def holds(self, so: bool, now: float) -> bool:
+        """Note whether it is so at a time in seconds, and return True once it is confirmed."""
+        if not so:
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        return self._since is not None and now - self._since >= CONFIRM_SECONDS
 
 
 def double_wait(_failure: Exception, tries: int) -> float:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deployer.errors import StartFailed
 from deployer.text import format_count, format_seconds
+from deployer.waiting import Confirmation
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.status import AgentStatus, Status
 
-# It has to be seen twice: a cluster may be behind by a moment.
-CONFIRM_SECONDS = 3.0
 AT_WORK = ("running", "draining", "stopping")
 
 
@@ -24,7 +23,7 @@ class PendingTimeout:
 
     limit_seconds: float | None = None
     _began_at: float | None = None
-    _hopeless_at: float | None = None
+    _hopeless: Confirmation = field(default_factory=Confirmation)
     _started: bool = False
 
     def check(self, status: Status, now: float) -> None:
@@ -32,15 +31,13 @@ class PendingTimeout:
         waiting = list_waiting(status)
         if not waiting:
             self._started = self._started or any(a.state in AT_WORK for a in status.agents)
-            self._began_at = self._hopeless_at = None
+            self._began_at = None
+            self._hopeless.holds(False, now)
             return
         self._began_at = now if self._began_at is None else self._began_at
         # Another owner's agents are not ours to end, but one that starts works on the sweep, too.
-        if not all(agent.hopeless for agent in status.agents if agent.state == "starting"):
-            self._hopeless_at = None
-        elif self._hopeless_at is None:
-            self._hopeless_at = now
-        elif now - self._hopeless_at >= CONFIRM_SECONDS:
+        hopeless = all(agent.hopeless for agent in status.agents if agent.state == "starting")
+        if self._hopeless.holds(hopeless, now):
             raise _give_up(status, waiting, "and no waiting mends it")
         limit = self.limit_seconds
         if limit is not None and not self._started and now - self._began_at >= limit:

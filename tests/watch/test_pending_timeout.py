@@ -11,7 +11,8 @@ from deployer.config.causes import Cause
 from deployer.errors import StartFailed
 from deployer.findings import PERMANENT
 from deployer.model import Agent
-from deployer.watch.pending_timeout import CONFIRM_SECONDS, PendingTimeout, list_waiting
+from deployer.waiting import CONFIRM_SECONDS
+from deployer.watch.pending_timeout import PendingTimeout, list_waiting
 from deployer.watch.status import Status
 from tests.executors.pending import pending
 from tests.watch.test_restarts import BUSY, HOME, agent, status

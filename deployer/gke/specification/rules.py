@@ -8,13 +8,12 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from deployer.config.check import PlaceOf
+from deployer.config.check import PlaceOf, Problem
 from deployer.errors import ConfigError
 from deployer.gke.specification.gpu_rules import check_choice, find_built_in
 from deployer.gke.specification.parts import GpuChoice, region_of
 
 Path = tuple[str, ...]
-Found = tuple[Path, str, str]  # path, message, hint
 Choices = Mapping[Path, GpuChoice]
 CHOICE = TypeAdapter(GpuChoice)
 A_PLACE = "such as us-central1-a"
@@ -55,7 +54,7 @@ def _read_choice(given: Mapping[str, Any]) -> GpuChoice | None:
     return _read_choice(sound) if len(sound) < len(given) else None
 
 
-def _check_lists(value: Mapping[str, Any]) -> Iterator[Found]:
+def _check_lists(value: Mapping[str, Any]) -> Iterator[Problem]:
     if "location" in value and "locations" in value:
         hint = "remove one; either takes a place, or a list of them in the order of preference"
         yield ("locations",), "there is `location` too", hint
@@ -64,7 +63,7 @@ def _check_lists(value: Mapping[str, Any]) -> Iterator[Found]:
             yield (key,), "is empty", hint
 
 
-def _check_locations(value: Mapping[str, Any], choices: Choices) -> Iterator[Found]:
+def _check_locations(value: Mapping[str, Any], choices: Choices) -> Iterator[Problem]:
     key = "location" if "location" in value else "locations"
     given = value.get(key)
     locations = [given] if isinstance(given, str) else given
@@ -82,7 +81,7 @@ def _check_locations(value: Mapping[str, Any], choices: Choices) -> Iterator[Fou
                 yield (*path, "zones", f"[{index}]"), said, hint
 
 
-def _check_system_pool(pool: Any) -> Iterator[Found]:
+def _check_system_pool(pool: Any) -> Iterator[Problem]:
     machine_type = pool.get("machine_type") if isinstance(pool, dict) else None
     gpu = find_built_in(machine_type) if isinstance(machine_type, str) else None
     if gpu:

@@ -127,7 +127,7 @@ def examine_admission(case: Case) -> Iterator[Finding]:
     for error in refusals:
         yield judge_refusal(case, error)
     if not judged:
-        said = "what the server takes is not told to those who may not create pods"
+        said = "cannot be checked without the right to create pods"
         yield unknown(ADMISSION, ADMISSION, said)
     elif not refusals:
         try:
@@ -139,33 +139,37 @@ def examine_admission(case: Case) -> Iterator[Finding]:
 
 def judge_refusal(case: Case, error: KubeError) -> Finding:
     """Return a refusal as a finding, with the fix that fits deployer.yaml."""
-    told = advise(error, case.namespace)
-    cause = Cause(explain_refusal(error.message, case.namespace).code)
+    found = explain_refusal(error.message, case.namespace)
+    cause = Cause(found.code)
     if cause not in SUBJECTS:
+        told = advise(error, case.namespace)
         return wrong("admission-other", ADMISSION, told.message, told.hint)
     code, start = SUBJECTS[cause]
+    said = found.message.removeprefix(start)
+    name, _, rest = said.partition(" ")
     if cause is Cause.POD_SECURITY:
         fix = fix_violations(error.message, _claim_nfs(case), case.section.host_ipc)
-        said = told.message.removeprefix(start)
         return wrong(code, f"Pod Security of {case.namespace}", said, fix)
-    if cause is Cause.SERVICE_ACCOUNT:
-        name, _, rest = told.message.removeprefix(start).partition(" ")
-        make = f"kubectl create serviceaccount {name} {case.where}"
-        may = case.kube.is_allowed("create", SERVICE_ACCOUNT)
-        return wrong(code, start + name, rest, make if may else f"ask an administrator: {make}")
-    if cause is Cause.PRIORITY_CLASS:
-        subject = told.message.removeprefix(start)
-        there = [one["metadata"]["name"] for one in case.view.list(PRIORITY_CLASS) or ()]
-        own = sorted(one for one in there if not one.startswith("system-"))
-        there_is = f"; there is {', '.join(own)}" if own else ""
-        near = find_nearest(subject.rpartition(" ")[2], own) or "null"
-        fix = edit("kubernetes", f"priority_class: {near}")
-        return wrong(code, subject, f"is missing{there_is}", fix)
     if cause is Cause.LIMIT_RANGE:
-        said = told.message.removeprefix(start)
-        return wrong(code, f"limit range of {case.namespace}", said, told.hint)
-    name, _, rest = told.message.removeprefix(start).partition(" ")
-    return wrong(code, start + name, rest, told.hint)
+        return wrong(code, f"limit range of {case.namespace}", said, found.fix)
+    if cause is Cause.PRIORITY_CLASS:
+        return _judge_priority(case, code, said)
+    fix = found.fix
+    if cause is Cause.SERVICE_ACCOUNT:
+        fix = f"kubectl create serviceaccount {name} {case.where}"
+        if not case.kube.is_allowed("create", SERVICE_ACCOUNT):
+            fix = f"ask an administrator: {fix}"
+    return wrong(code, start + name, rest, fix)
+
+
+def _judge_priority(case: Case, code: str, subject: str) -> Finding:
+    """Name the PriorityClasses that there are, if they may be listed."""
+    there = [one["metadata"]["name"] for one in case.view.list_all(PRIORITY_CLASS) or ()]
+    own = sorted(one for one in there if not one.startswith("system-"))
+    there_is = f"; there is {', '.join(own)}" if own else ""
+    near = find_nearest(subject.rpartition(" ")[2], own) or "null"
+    fix = edit("kubernetes", f"priority_class: {near}")
+    return wrong(code, subject, f"is missing{there_is}", fix)
 
 
 def check_room(view: View, own: Iterable[Reference]) -> None:
@@ -173,7 +177,7 @@ def check_room(view: View, own: Iterable[Reference]) -> None:
 
     Dry runs do not add up, so several objects of a kind are compared with the quotas as well.
     """
-    quotas = view.list(QUOTA)
+    quotas = view.list_all(QUOTA)
     if quotas is not None and not any(map(_counts_objects, quotas)):
         return
     # What may not be read is tried as a dry run, too.

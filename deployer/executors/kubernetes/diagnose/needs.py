@@ -22,7 +22,7 @@ from deployer.executors.kubernetes.diagnose.references import (
 )
 from deployer.executors.kubernetes.diagnose.view import HIDDEN
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
-from deployer.findings import EDIT, Finding, Severity, right, unknown, warning
+from deployer.findings import EDIT, Finding, Severity, right, unknown, warning, wrong
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, STORAGE_CLASS, VOLUME
 
 Manifest = Mapping[str, Any]
@@ -117,19 +117,19 @@ def _examine_nfs(case: Case, claims: Sequence[str]) -> Finding:
     if missing and not case.kube.in_namespace("").is_allowed("create", VOLUME):
         said = "is missing, and you may not create the PersistentVolume of its `nfs:` folder"
         subject = f"PersistentVolumeClaim {', '.join(missing)}"
-        return Finding("nfs", subject, said, INLINE_HINT, Severity.ERROR)
+        return wrong("nfs", subject, said, INLINE_HINT)
     return right("nfs", "nfs", "its PersistentVolumes are there, or you may create them")
 
 
 def examine_classes(case: Case) -> Iterator[Finding]:
     """Say whether the claims that `up` makes find their StorageClass. Raises KubeError."""
     wanted = list_storage_classes(case)
-    there = case.view.list(STORAGE_CLASS) if wanted else []
+    there = case.view.list_all(STORAGE_CLASS) if wanted else []
     if there is None:
         yield unknown("storage-class", "storage", "StorageClasses may not be listed")
         return
     named = {name for name in wanted.values() if name} - {one["metadata"]["name"] for one in there}
-    volumes = (case.view.list(VOLUME) or []) if named else []
+    volumes = (case.view.list_all(VOLUME) or []) if named else []
     found = list(judge_classes(wanted, there, volumes))
     wrong = any(one.severity is Severity.WARNING for one in found)
     if wrong and OF_BACKEND in wanted and find_data(case.kube):  # its claim is there already

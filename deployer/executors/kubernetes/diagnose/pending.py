@@ -43,6 +43,7 @@ from deployer.findings import Finding
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, EVENT, NODE, STORAGE_CLASS, VOLUME, Kind, Manifest
 from deployer.kube.objects import ENDED_PHASES, created_at, find_condition
+from deployer.waiting import Confirmation
 
 # Most pods have started by then; until then only events are read.
 LOOK_AFTER_SECONDS = 3.0
@@ -57,7 +58,6 @@ MANAGED_LABELS = (
     "karpenter.sh/nodepool",
 )
 LOG = logging.getLogger(__name__)
-CONFIRM_SECONDS = 3.0  # an object may be written between two reads
 SCHEDULER = "default-scheduler"
 UNSEEN_SECONDS = 30.0
 Object = Mapping[str, Any]
@@ -71,19 +71,14 @@ class Patience:
         self._what = what
         self._now = now
         self._told = {""}
-        self._permanent_at: float | None = None
+        self._permanent = Confirmation()
 
     def is_over(self, line: str, permanent: bool) -> bool:
         """Log a new line, and return True once the reason has been permanent for long enough."""
         if line not in self._told:
             self._told.add(line)
             LOG.info(f"waiting for {self._what}: {line}")
-        if not permanent:
-            self._permanent_at = None
-            return False
-        if self._permanent_at is None:
-            self._permanent_at = self._now()
-        return self._now() - self._permanent_at >= CONFIRM_SECONDS
+        return self._permanent.holds(permanent, self._now())
 
 
 class PendingPods:

@@ -122,7 +122,7 @@ def examine_queue(case: Case) -> Iterator[Finding]:
             said = "Kueue is not in this cluster: the label does nothing"
             yield unknown("queue", f"queue {section.queue}", said)
         return
-    queues = view.list(kind)
+    queues = view.list_all(kind)
     if queues is None:
         yield unknown("queue", f"queues of {case.namespace}", "may not be listed")
     else:

@@ -43,7 +43,7 @@ def examine_quota(case: Case) -> Iterator[Finding]:
 
     Whether one with scopes is about them only the server says.
     """
-    for quota in case.view.list(QUOTA) or ():
+    for quota in case.view.list_all(QUOTA) or ():
         spec = quota.get("spec") or {}
         if case.job and not (spec.get("scopes") or spec.get("scopeSelector")):
             yield judge_quota(case, quota)

@@ -87,38 +87,25 @@ GPUS_IN_USE = transient(Cause.GPUS_BUSY, "all $count $resource on $nodes are in 
 GPUS_SPLIT = transient(
     Cause.GPUS_BUSY, "it asks for $count $resource, and no node has more than $free free"
 )
-GPUS_TAKEN = transient(Cause.GPUS_BUSY, "$count of $nodes nodes have too little $resource free")
-GPUS_HIDDEN = unclear(
-    Cause.GPUS_BUSY,
-    "$count of $nodes nodes have too little $resource free, or none at all: you may not list nodes",
-    DESCRIBE_NODES,
-)
-NODES_FULL = transient(Cause.NODES_FULL, "$count of $nodes nodes have too little $resource free")
-NODES_HIDDEN = unclear(
-    Cause.NODES_FULL,
-    "$count of $nodes nodes have too little $resource free, or too little in all: "
-    "you may not list nodes",
-    DESCRIBE_NODES,
-)
+_TOO_LITTLE = "$count of $nodes nodes have too little $resource free"
+_OR_NONE = f"{_TOO_LITTLE}, or none at all: you may not list nodes"
+_OR_LESS = f"{_TOO_LITTLE}, or too little in all: you may not list nodes"
+GPUS_TAKEN = transient(Cause.GPUS_BUSY, _TOO_LITTLE)
+GPUS_HIDDEN = unclear(Cause.GPUS_BUSY, _OR_NONE, DESCRIBE_NODES)
+NODES_FULL = transient(Cause.NODES_FULL, _TOO_LITTLE)
+NODES_HIDDEN = unclear(Cause.NODES_FULL, _OR_LESS, DESCRIBE_NODES)
 PREEMPTS = transient(Cause.NODES_FULL, "it waits until others have left node $node for it")
-PRIORITY = transient(Cause.PRIORITY, "$reason, and its priority class $name pushes nobody out")
-PRIORITY_HIDDEN = unclear(
-    Cause.PRIORITY, "$reason, and its priority class $name pushes nobody out", DESCRIBE_NODES
-)
-TAINT = permanent(Cause.TAINT, "taint $taint of node $node is not tolerated", TOLERATE)
-TAINT_STARTING = transient(Cause.TAINT, "taint $taint of node $node is not tolerated")
-TAINTS = unclear(
-    Cause.TAINT, "$count of $nodes nodes have a taint that is not tolerated: $taint", TOLERATE
-)
-TAINTS_UNNAMED = unclear(
-    Cause.TAINT, "$count of $nodes nodes have a taint that is not tolerated", LIST_TAINTS
-)
-TAINTS_HIDDEN = unclear(
-    Cause.TAINT,
-    "$count of $nodes nodes have a taint that is not tolerated: which one is not known, "
-    "since you may not list nodes",
-    LIST_TAINTS,
-)
+_POLITE = "$reason, and its priority class $name pushes nobody out"
+PRIORITY = transient(Cause.PRIORITY, _POLITE)
+PRIORITY_HIDDEN = unclear(Cause.PRIORITY, _POLITE, DESCRIBE_NODES)
+_TAINT = "taint $taint of node $node is not tolerated"
+TAINT = permanent(Cause.TAINT, _TAINT, TOLERATE)
+TAINT_STARTING = transient(Cause.TAINT, _TAINT)
+_TAINTS = "$count of $nodes nodes have a taint that is not tolerated"
+TAINTS = unclear(Cause.TAINT, f"{_TAINTS}: $taint", TOLERATE)
+TAINTS_UNNAMED = unclear(Cause.TAINT, _TAINTS, LIST_TAINTS)
+_UNKNOWN_TAINT = f"{_TAINTS}: which one is not known, since you may not list nodes"
+TAINTS_HIDDEN = unclear(Cause.TAINT, _UNKNOWN_TAINT, LIST_TAINTS)
 LABEL_VALUE = permanent(Cause.SELECTOR, "no $what has $label; nearest: $nearest", SET)
 LABEL = permanent(Cause.SELECTOR, "no $what has a label $label", "leave it out in deployer.yaml")
 SELECTOR = permanent(
@@ -199,16 +186,14 @@ QUOTA_UNSAID = permanent(
     r"failed quota: (?P<quota>[^:]+): must specify (?P<what>.+\S)",
 )
 # plugin/pkg/admission/limitranger: `maxConstraint`, `minConstraint`, `limitRequestRatioConstraint`.
-LIMIT = permanent(Cause.LIMIT_RANGE, "the limit range allows a $part $resource of $bound", SET)
-LIMIT_FIXED = permanent(
-    Cause.LIMIT_RANGE,
-    "the limit range allows a $part $resource of $bound",
-    "kubectl get limitrange -n $namespace -o yaml",
-)
+_LIMIT = "the limit range allows a $part $resource of $bound"
+_SHOW_LIMITS = "kubectl get limitrange -n $namespace -o yaml"
+LIMIT = permanent(Cause.LIMIT_RANGE, _LIMIT, SET)
+LIMIT_FIXED = permanent(Cause.LIMIT_RANGE, _LIMIT, _SHOW_LIMITS)
 LIMIT_RATIO = permanent(
     Cause.LIMIT_RANGE,
     "the limit range allows $resource limits of at most $ratio requests",
-    "kubectl get limitrange -n $namespace -o yaml",
+    _SHOW_LIMITS,
     r"(?P<resource>\S+) max limit to request ratio per \w+ is (?P<ratio>[^\s,]+)",
 )
 # staging/src/k8s.io/pod-security-admission, `EvaluatePod`.
@@ -330,17 +315,10 @@ ELSEWHERE_UNKNOWN = permanent(
 )
 ELSEWHERE_REACHED = unclear(Cause.CLAIM_ELSEWHERE, _ELSEWHERE)
 # The kubelet's events about volumes.
-VOLUME_BUSY = transient(
-    Cause.VOLUME,
-    "a volume cannot be mounted: $words",
-    "kubectl describe pod $pod -n $namespace",
-    "Multi-Attach",
-)
-VOLUME = unclear(
-    Cause.VOLUME,
-    "a volume cannot be mounted: $words",
-    "kubectl describe pod $pod -n $namespace",
-)
+_NOT_MOUNTED = "a volume cannot be mounted: $words"
+_DESCRIBE_POD = "kubectl describe pod $pod -n $namespace"
+VOLUME_BUSY = transient(Cause.VOLUME, _NOT_MOUNTED, _DESCRIBE_POD, "Multi-Attach")
+VOLUME = unclear(Cause.VOLUME, _NOT_MOUNTED, _DESCRIBE_POD)
 
 # Images: what the kubelet says, and in its message what the registry answered, as the code of a
 # gRPC status or in the words of containerd (remotes/docker) and CRI-O (containers/image).
@@ -459,16 +437,11 @@ NO_QUEUE = permanent(
     "queue $queue is not in namespace $namespace",
     edit("kubernetes", "$setting"),
 )
+_LEADS_NOWHERE = "queue $queue leads to ClusterQueue $behind, which is missing"
 NO_CLUSTER_QUEUE = permanent(
-    Cause.QUEUE_MISSING,
-    "queue $queue leads to ClusterQueue $behind, which is missing",
-    "ask an administrator for ClusterQueue $behind",
+    Cause.QUEUE_MISSING, _LEADS_NOWHERE, "ask an administrator for ClusterQueue $behind"
 )
-OTHER_QUEUE = permanent(
-    Cause.QUEUE_MISSING,
-    "queue $queue leads to ClusterQueue $behind, which is missing",
-    edit("kubernetes", "queue: $nearest"),
-)
+OTHER_QUEUE = permanent(Cause.QUEUE_MISSING, _LEADS_NOWHERE, edit("kubernetes", "queue: $nearest"))
 QUEUE_STOPPED = unclear(
     Cause.QUEUE_STOPPED,
     "queue $queue admits nothing: $why",

@@ -48,7 +48,7 @@ class View:
         )
         return found
 
-    def list(self, kind: Kind | None) -> list[Manifest] | None:
+    def list_all(self, kind: Kind | None) -> list[Manifest] | None:
         """Return all objects of a kind in the namespace, or in the cluster."""
         if kind is None:
             return None
@@ -85,8 +85,8 @@ class View:
         name = labels.get(QUEUE_LABEL)
         if not name:
             return None
-        queues = self.list(self.find_kueue("LocalQueue"))
-        workloads = self.list(self.find_kueue("Workload"))
+        queues = self.list_all(self.find_kueue("LocalQueue"))
+        workloads = self.list_all(self.find_kueue("Workload"))
         if queues is None or workloads is None:
             return Queue(name, known=False)
         found = {one["metadata"]["name"]: one for one in queues}
@@ -95,7 +95,7 @@ class View:
 
     def list_priorities(self) -> frozenset[str] | None:
         """Return the names of Kueue's priority classes, None where they may not be read."""
-        classes = self.list(self.find_kueue("WorkloadPriorityClass"))
+        classes = self.list_all(self.find_kueue("WorkloadPriorityClass"))
         names = (str(one["metadata"]["name"]) for one in classes or ())
         return None if classes is None else frozenset(names)
 
