@@ -33,7 +33,7 @@ from deployer.analysis.importance import Importance, build_importance
 from deployer.analysis.ranking import rank_by
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import open_executor
+from deployer.executors.registry import find_executor
 from deployer.launch import pipeline
 from deployer.launch import server as launch_server
 from deployer.launch.agents import planning
@@ -161,7 +161,7 @@ def plan(
     """
     _check_counts(replicas=replicas)
     project = settle_code(_read(on=on, folder=folder), sweep_path)
-    executor, path = open_executor(project), _path(sweep_path)
+    executor, path = find_executor(project), _path(sweep_path)
     return planning.plan_agents(
         server,
         executor,
@@ -175,7 +175,7 @@ def plan(
 
 def apply(server: Server, plan: Plan, *, on: str | None = None) -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet; safe to call again after any failure."""
-    return planning.apply_plan(server, open_executor(_read(on=on)), plan)
+    return planning.apply_plan(server, find_executor(_read(on=on)), plan)
 
 
 def watch(
@@ -190,13 +190,8 @@ def watch(
     Agents that die are replaced, as by the command.
     """
     project = _read(on=on)
-    return pipeline.watch_sweep(
-        server,
-        open_executor(project),
-        _path(sweep_path),
-        project.folder,
-        timeout_seconds=timeout_seconds,
-    )
+    launch = Launch(project, find_executor(project), server, _path(sweep_path))
+    return pipeline.watch_sweep(launch, timeout_seconds=timeout_seconds)
 
 
 def results(server: Server, sweep_path: str) -> Results:

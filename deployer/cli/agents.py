@@ -37,7 +37,8 @@ from deployer.cli.shell.options import (
 from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, ConfigError, WandbError, collect_refusals
-from deployer.executors.registry import find_target, open_executor
+from deployer.executors.base import Executor
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import (
     check_drainable,
     check_reached,
@@ -104,7 +105,7 @@ def list_(
     With --all, your own agents of every sweep; those of other owners are named below.
     """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    executor = open_executor(config)
+    executor = find_executor(config)
     path = None if all_ else str(find_path(sweep, config))
     listed = [one for one in executor.list_agents(path) if path or not one.foreign]
     show_agents(listed, output, time.time())
@@ -125,7 +126,7 @@ def scale(
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    executor = open_executor(config)
+    executor = find_executor(config)
     path = find_path(sweep, config)
     leaving = scale_down(executor, path, replicas, _read_runs(config, path))
     if leaving:
@@ -154,7 +155,7 @@ def drain(
 ) -> None:
     """Let each agent's current run end, then let the agent leave."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    executor = open_executor(config)
+    executor = find_executor(config)
     path = find_path(sweep, config)
     check_drainable(find_named(executor, path, agent))
     executor.drain(agent)
@@ -194,7 +195,7 @@ def end_sweep(
 
     Without a `sweep`, other sweeps of the folder with live agents are named. Raises ConfigError.
     """
-    path, executor = str(find_path(sweep, config)), open_executor(config)
+    path, executor = str(find_path(sweep, config)), find_executor(config)
     found = executor.list_others(path)
     for sentence in describe_others(found, time.time(), config.on):
         say(sentence)
@@ -207,19 +208,19 @@ def end_sweep(
         with showing_busy(), tell_who_lasts(executor, path):
             ended = end_willing_agents(executor, path, refusals, everyone=others)
         if ended or not refusals:
-            nothing = f"nothing of {path} was found on {find_target(config).place}"
+            nothing = f"nothing of {path} was found on {executor.place}"
             if not ended and not Records.load().of(path):
-                raise AgentError(nothing, _name_elsewhere(config, path))
+                raise AgentError(nothing, _name_elsewhere(executor, path))
             show_ended(path, ended, output, nothing)
     for line in describe_others_here(config, path) if sweep is None else ():
         say(line)
 
 
-def _name_elsewhere(config: Project, path: str) -> str:
+def _name_elsewhere(executor: Executor, path: str) -> str:
     """Return the command that looks for a sweep that is not known here where it may be."""
-    if find_target(config).runs_here:
+    if executor.runs_here:
         return f"if its agents are in a cluster: deployer down {path} --on kubernetes"
-    return f"deployer agents list --all --on {config.on}"
+    return f"deployer agents list --all --on {executor.name}"
 
 
 def _start(

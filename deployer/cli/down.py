@@ -38,11 +38,11 @@ from deployer.errors import (
     Refusals,
     collect_refusals,
 )
-from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Removal, Target
+from deployer.executors.base import Executor, HostsBackend, ProvidesCluster, Removal
+from deployer.executors.registry import find_executor, list_names
 from deployer.launch.agents.scaling import Ended, end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
-from deployer.launch.provision import find_disposable, take_down_cluster
+from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.model import SweepPath
 from deployer.outputs.kept_here import delete_here, measure_here
@@ -85,21 +85,21 @@ def down(
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    target = find_disposable(config) if cluster else None
-    data = _list_data(config, target) if delete_data else _Data()
+    provider = _find_provider(config) if cluster else None
+    data = _list_data(config, provider) if delete_data else _Data()
     if data.words and not _is_sure_of_data(data, yes):
         say("nothing was deleted")
         return
-    if target:
-        path, results_go = _find_if_any(sweep, config), target.name in data.targets
-        held = [(one.words, one.foreign) for one in target.list_held(copied=not results_go)]
+    if provider:
+        path, results_go = _find_if_any(sweep, config), provider.name in data.places
+        held = [(one.words, one.foreign) for one in provider.list_held(copied=not results_go)]
         removal = Removal(check_held(held, yes, named=False), results_go)
-        telling = telling_remains(lambda failure: describe_bill(target, failure))
+        telling = telling_remains(lambda failure: describe_bill(provider, failure))
         with telling, showing_busy():
-            take_down_cluster(target, path, everything=all_, removal=removal)
+            take_down_cluster(provider, path, everything=all_, removal=removal)
     if all_:
         with collect_refusals() as refusals:
-            gone = {target.name} if target else set()
+            gone = {provider.name} if provider else set()
             _end_everywhere(config, output, refusals, gone=gone, data=data)
             if _means_here(config):
                 _end_backend(data)
@@ -110,19 +110,30 @@ def down(
         end_sweep(config, sweep, yes, output)
 
 
+def _find_provider(config: Project) -> ProvidesCluster:
+    """Return where `--on` says that a cluster was made, else where one was used from this folder.
+
+    Raises ConfigError.
+    """
+    for on in (config.on, *sorted(_choose_executors(config) - {config.on})):
+        if isinstance(found := find_executor(config, on), ProvidesCluster):
+            return found
+    raise ConfigError("--cluster", f"no cluster was made on {config.on}", "--on gke")
+
+
 @dataclass
 class _Data:
     """What `--delete-data` deletes, and nothing else; `words` name it for the user.
 
     `folders` are data of backends here, `sweeps` are known to these alone, and `outputs` of some of
-    them are here. In `targets` backends' claims or disks go. Data that `unlisted` hide stay.
+    them are here. In `places` backends' claims or disks go. Data that `unlisted` hide stay.
     """
 
     words: list[str] = field(default_factory=list)
     folders: tuple[Path, ...] = ()
     sweeps: tuple[SweepRecord, ...] = ()
     outputs: tuple[str, ...] = ()
-    targets: set[str] = field(default_factory=set)
+    places: set[str] = field(default_factory=set)
     unlisted: list[DeployerError] = field(default_factory=list)
 
 
@@ -133,24 +144,25 @@ def _is_sure_of_data(data: _Data, yes: bool) -> bool:
     return is_sure("delete all of this for good?", yes)
 
 
-def _list_data(config: Project, cluster: Target | None) -> _Data:
+def _list_data(config: Project, provider: ProvidesCluster | None) -> _Data:
     """Return the data of backends, here and in clusters, and of the sweeps that are known there.
 
-    `cluster` is deleted as a whole: here its disks are listed, and claims in it by `list_held`.
+    The cluster of `provider` is deleted as a whole: here its disks are listed, and claims in it by
+    `list_held`.
     Where no list can be read, nothing goes.
     """
     data = _list_data_here() if _means_here(config) else _Data()
-    for on in sorted(_choose_executors(config) | ({cluster.name} if cluster else set())):
-        target, whole = find_target(config, on), cluster is not None and cluster.name == on
+    for on in sorted(_choose_executors(config) | ({provider.name} if provider else set())):
+        whole = provider if provider and provider.name == on else None
         try:
-            found = _list_data_of(target, whole=whole)
+            found = whole.list_results() if whole else _list_claims(find_executor(config, on))
         except DeployerError as error:
             if not (isinstance(error, CloudError) and error.reason == "NOT_FOUND"):
                 say(f"the data on {on} cannot be listed and stays: {error.message}")
                 data.unlisted.append(error)
             continue
         if found or whole:
-            data.targets.add(on)
+            data.places.add(on)
         data.words += found
     return data
 
@@ -167,10 +179,10 @@ def _list_data_here() -> _Data:
     return _Data(words, folders, sweeps, tuple(outputs))
 
 
-def _list_data_of(target: Target, *, whole: bool) -> Sequence[str]:
-    if whole:
-        return target.list_results()
-    return list_own_claims(target.open_kube(), target.name) if target.hosts_backend else ()
+def _list_claims(executor: Executor) -> Sequence[str]:
+    if not isinstance(executor, HostsBackend):
+        return ()
+    return list_own_claims(executor.kube, executor.name)
 
 
 def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
@@ -192,15 +204,15 @@ def _end_everywhere(
     In a cluster the embedded backend goes, too. A place that refuses does not keep us from the
     others.
     """
-    targets = [find_target(config, on) for on in sorted(_choose_executors(config) - gone)]
+    executors = [find_executor(config, on) for on in sorted(_choose_executors(config) - gone)]
     ended = Ended()
-    for target in targets:
+    for executor in executors:
         with refusals.noted():
-            ended += _end_there(target, refusals, delete_data=target.name in data.targets)
+            ended += _end_there(executor, refusals, delete_data=executor.name in data.places)
     if ended or not refusals:
-        places = ", ".join(target.place for target in targets)
+        places = ", ".join(executor.place for executor in executors)
         none = f"no agents of yours were found on {places}"
-        show_ended("every sweep", ended, output, none if targets else "all agents went with it")
+        show_ended("every sweep", ended, output, none if executors else "all agents went with it")
 
 
 def _choose_executors(config: Project) -> set[str]:
@@ -213,27 +225,27 @@ def _choose_executors(config: Project) -> set[str]:
 
 
 def _means_here(config: Project) -> bool:
-    return find_target(config).runs_here or not config.explicit_on
+    return find_executor(config).runs_here or not config.explicit_on
 
 
-def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ended:
+def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> Ended:
     try:
-        executor = target.open()
+        kube = executor.kube if isinstance(executor, HostsBackend) else None
     except CloudError as error:
         if error.reason != "NOT_FOUND":
             raise
         say(error.message)  # a cluster that is gone has no agents
         return Ended()
-    if target.runs_here and target.project.owner:
+    if executor.runs_here and executor.project.owner:
         say("no owner counts here: all agents on this machine are yours, and end")
     ended = Ended()
     with refusals.noted(), tell_who_lasts(executor, None):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():
-        for sentence in describe_others(executor.list_others(), time.time(), target.name):
+        for sentence in describe_others(executor.list_others(), time.time(), executor.name):
             say(sentence)
-    if target.hosts_backend:
-        end_backend(target.open_kube(), target.name, refusals, delete_data=delete_data)
+    if kube is not None:
+        end_backend(kube, executor.name, refusals, delete_data=delete_data)
     return ended
 
 

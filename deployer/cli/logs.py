@@ -23,7 +23,7 @@ from deployer.cli.shell.options import (
 from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, ConfigError, DeployerError
 from deployer.executors.base import Executor
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import find_named
 from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
@@ -85,15 +85,14 @@ def _read_run(
 def _read(
     config: Project, sweep: str | None, agents: list[str] | None, follow: bool
 ) -> Iterator[tuple[str, str]]:
-    target = find_target(config)
-    executor = target.open()
+    executor = find_executor(config)
     path = find_path(sweep, config)
     names = [agent.name for agent in executor.list_agents(str(path))]
     if agents:
         names = [agent.name for agent in find_named(executor, path, agents)]
     if not names:
         raise _find_why_none(config, path)
-    lost = _without_log(executor, path, names) if not target.runs_here else []
+    lost = _without_log(executor, path, names) if not executor.runs_here else []
     if lost:
         server, path = open_sweep(pick_sweep(sweep, config), reading=True)
         yield from read_lost_output(server.client, path, lost)

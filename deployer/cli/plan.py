@@ -21,10 +21,11 @@ from deployer.cli.shell.options import (
     WandbOption,
     read_config,
 )
-from deployer.config.project import Flags, Project
+from deployer.config.project import Flags
+from deployer.executors.base import Executor, find_backend_url
 from deployer.executors.deadline import find_end
 from deployer.executors.plan import build_plan
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.agent_environment import build_environment, choose_pace
 from deployer.launch.agents.one_run_per_job import count_agents
 from deployer.launch.agents.planning import build_draft, choose_bound
@@ -66,14 +67,15 @@ def plan(
     read = load_sweep(file, run_cap)
     for warning in read.warnings:
         warn(warning)
-    target = find_target(config)
-    for warning in target.list_warnings(build_draft(config, target.backend_url, config.embedded)):
+    executor = find_executor(config)
+    url = find_backend_url(executor)
+    for warning in executor.list_warnings(build_draft(config, url, config.embedded)):
         warn(warning)
     request = Request(file, read, check_script=not no_check)
-    check_program_here(target, request.started, config.code, str(file))
-    check_script_first(config, request)
-    documents = _build_documents(config, read.expected, one_run_per_job, max_time)
-    for line in describe_runs(config, target):
+    check_program_here(executor, request.started, config.code, str(file))
+    check_script_first(executor, request)
+    documents = _build_documents(executor, read.expected, one_run_per_job, max_time)
+    for line in describe_runs(executor):
         say(line)
     if output == "json":
         show_json(documents)
@@ -93,21 +95,21 @@ def leave_out_archives(document: object) -> object:
 
 
 def _build_documents(
-    config: Project, expected: int | None, one_run: bool, max_seconds: float | None
+    executor: Executor, expected: int | None, one_run: bool, max_seconds: float | None
 ) -> list[object]:
     """Return what `up` would send; on this machine, the plan itself is all there is."""
-    target = find_target(config)
-    bound = choose_bound(config, target, True)
+    config = executor.project
+    bound = choose_bound(config, executor, True)
     count = count_agents(expected, bound) if one_run else config.replicas
     deadline = find_end(max_seconds, now := time.time())
     pace = choose_pace(config, config.embedded)
     planned = build_plan(
         SWEEP_PATH,
-        target.backend_url if config.embedded else config.wandb,
+        find_backend_url(executor) if config.embedded else config.wandb,
         str(config.code.folder),
         count,
         environment=(*build_environment(one_run, deadline, pace), *config.code.variables),
         own_keys=config.embedded,
         deadline=deadline,
     )
-    return list(target.preview(planned, now))
+    return list(executor.preview(planned, now=now))

@@ -1,14 +1,80 @@
-"""The interface of what agents run on; `up`, `agents` and `watch` know nothing else."""
+"""The interface of what `--on` names: where agents run. `up`, `agents` and `watch` know no other.
+
+A new one is a subclass of `Executor` and a line in the registry. What only some can do is in
+classes of its own, which they inherit instead: `HostsBackend`, `KeepsData`, `ProvidesCluster`,
+`SharesGpus`, `SharesPods`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deployer.executors.checks import Check, run_checks
-from deployer.executors.memory import Memory
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+from deployer.executors.checks import Check, examine_all
+from deployer.findings import Finding
 from deployer.model import Agent, AgentPlan, Plan
+
+if TYPE_CHECKING:
+    from deployer.config.sections.data import DataSet
+    from deployer.data.store import Store
+    from deployer.kube.client import Kube
+
+EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user will pay and wait for.
+
+    `agents` work at once, None for as many as there may be; `max_seconds` is how long they stay;
+    `capacity_seconds` is how long to ask again where all is out of stock. `bayes`: the embedded
+    backend in a cluster searches by a model, for which its image needs modules.
+    """
+
+    agents: int | None = None
+    max_seconds: float | None = None
+    capacity_seconds: float = 0.0
+    bayes: bool = False
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a place is examined for: so many agents, the first of them in `plan`.
+
+    `script` is the program of their runs, if it is known and here. `bayes` is as in `Limits`.
+    """
+
+    plan: Plan
+    agents: int = 1
+    script: Path | None = None
+    bayes: bool = False
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What agents work with, as far as it is known from here; empty where an image says it.
+
+    `packages` maps names to versions; `gpus` are in nvidia-smi's words, the driver's version too.
+    """
+
+    python: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A GPU's memory or a machine's: what agents use of it, and what is left for more of them."""
+
+    name: str
+    used_bytes: int
+    free_bytes: int
 
 
 @dataclass(frozen=True)
@@ -26,28 +92,167 @@ class Belongings:
     namespace: str = ""
 
 
+@dataclass(frozen=True)
+class HostedBackend:
+    """An embedded backend in a cluster.
+
+    Agents reach it at `url`, this process at `reached_at`, and people at `pages_url`. `note_user`
+    notes the caller as one whose results it keeps. `cluster` is the id of its cluster: in another
+    one, a backend may have the same `url`.
+    """
+
+    url: str
+    reached_at: str
+    pages_url: str
+    key: str = field(repr=False)
+    key_source: str
+    note_user: Callable[[], None]
+    cluster: str
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A copy of an embedded backend in a folder here.
+
+    Agents reached it at `url` in the cluster with the id `cluster`.
+    """
+
+    folder: Path
+    url: str
+    cluster: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """A place that is not deleted without being named: why, and whether it is another owner's."""
+
+    words: str
+    foreign: bool
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What `remove` may delete.
+
+    `sure`: also what others use. `delete_data`: results too; those that were `copied` may go.
+    """
+
+    sure: bool = False
+    delete_data: bool = False
+    copied: bool = False
+
+
 class Executor(ABC):
-    """Somewhere to run agents. Every method may be called again after any failure."""
+    """Where a project's agents run; built once for a command.
+
+    Nothing is contacted before a method needs it, which raises ConfigError or CloudError if there
+    is no such place. Every method may be called again after any failure.
+
+    `runs_here`: agents are processes of this machine, in the project's folder; their logs stay, and
+    nobody queues what does not fit.
+    """
+
+    runs_here = False
+
+    def __init__(self, name: str, project: Project) -> None:
+        self.name = name
+        self.project = project
+
+    @property
+    def place(self) -> str:
+        """Return its name in a sentence."""
+        return "this machine" if self.runs_here else self.name
+
+    @property
+    def has_folder(self) -> bool:
+        """Tell whether agents work on this folder's code, here or as a copy of it."""
+        return self.runs_here
+
+    @property
+    def run_environment(self) -> Mapping[str, str]:
+        """Return the environment in which this machine asks a script about its flags."""
+        return self.project.environment
+
+    @property
+    def queued_seconds(self) -> float | None:
+        """Return after how long an agent ends, the wait for its start included; None for never."""
+        return None
+
+    # Before anything is made
+
+    def check(self, plan: Plan, limits: Limits) -> None:
+        """Refuse what is wrong without contacting anything; raises ConfigError."""
+        if limits.capacity_seconds:
+            said = f"agents on {self.name} have no cluster to be made"
+            raise ConfigError("--wait-for-capacity", said, "leave it out, or use --on gke")
+
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Return what is doubtful about a plan, such as files of the folder that agents lack."""
+        return ()
+
+    def describe_runs(self) -> Sequence[str]:
+        """Return what users must know of the runs' environment; raises ConfigError if it is bad."""
+        return ()
+
+    def provision(self, limits: Limits) -> None:
+        """Make what agents need before they start: their image, their cluster."""
+
+    def list_checks(self, plan: Plan) -> Sequence[Check]:
+        """Return what `up` asks the place before it starts the plan's agents, in its order."""
+        return ()
+
+    def examine(self, demand: Demand) -> Iterable[Finding]:
+        """Return what the doctor finds right and wrong with the place; leaves nothing behind."""
+        return examine_all(self.list_checks(demand.plan))
+
+    def mend(self, finding: Finding) -> bool:
+        """Fix what a finding names where that is safe, log it, and return True if it was fixed."""
+        return False
+
+    def preview(
+        self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0
+    ) -> Sequence[object]:
+        """Return what `apply` would send for the agents in `api_keys`.
+
+        Without keys nothing is contacted, and the agents would start at `now`.
+        """
+        return [plan]
+
+    def read_surroundings(self) -> Surroundings:
+        """Return which Python, packages and driver agents will have."""
+        return Surroundings()
+
+    # Agents
 
     @abstractmethod
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
 
-    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
-        """Split agents into those that start as one, as those of a pod do."""
-        return [[agent] for agent in agents]
-
     @abstractmethod
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
+
+    def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
+        """Return what other owners have, of one sweep or of all; nothing where there are none."""
+        return ()
 
     @abstractmethod
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
 
+    def dismiss(self, names: Sequence[str]) -> None:
+        """Mark agents as dismissed, so that no watcher starts them again once they have ended.
+
+        A command marks them before it ends them: a watcher comes between any two steps.
+        """
+
     @abstractmethod
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+        return 0.0
 
     @abstractmethod
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
@@ -60,47 +265,154 @@ class Executor(ABC):
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
 
-    def dismiss(self, names: Sequence[str]) -> None:
-        """Mark agents as dismissed, so that no watcher starts them again once they have ended.
-
-        A command marks them before it ends them: a watcher comes between any two steps.
-        """
-
-    def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
-        """Return what other owners have, of one sweep or of all; nothing where there are none."""
-        return ()
-
-    def list_gpus(self) -> Sequence[str]:
-        """Return the GPUs that a plan deals out; none where a scheduler does it."""
-        return ()
-
-    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
-        """Return what a sweep's agents take of each memory that they share, if it is known."""
-        return ()
-
-    def share_pods(self, size: int) -> None:
-        """Let so many of the agents that start from now on share a pod, where there are pods."""
-
-    def check(self, plan: Plan) -> None:
-        """Ask whether the plan's agents would be taken; raises what forbids it."""
-        run_checks(self.list_checks(plan))
-
-    def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return the questions of `check`, in their order; none where all is taken."""
-        return ()
-
-    def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
-        """Return what `apply` would send for the agents in `api_keys`."""
-        return [plan]
-
-    def longest_stop_seconds(self, names: Sequence[str]) -> float:
-        """Return how long `stop` waits for these agents at most."""
-        return 0.0
-
     def heal(self) -> Sequence[str]:
         """Do what no scheduler does for the agents listed last; return what was done."""
         return ()
 
-    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
-        """Return what a sweep's agents cost, or so many; None where nobody is billed or knows."""
+
+class SharesGpus(Executor):
+    """A plan deals GPUs out to its agents, and what they take of the memory can be read."""
+
+    @abstractmethod
+    def list_gpus(self) -> Sequence[str]:
+        """Return the GPUs that a plan deals out."""
+
+    @abstractmethod
+    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
+        """Return what a sweep's agents take of each memory that they share, if it is known."""
+
+
+class SharesPods(Executor):
+    """Several agents may share a pod."""
+
+    @abstractmethod
+    def share_pods(self, size: int) -> None:
+        """Let so many of the agents that start from now on share a pod."""
+
+    @abstractmethod
+    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
+        """Split agents into those of each pod, which start as one."""
+
+
+class HostsBackend(Executor):
+    """The embedded backend runs in the same cluster as the agents."""
+
+    @property
+    @abstractmethod
+    def backend_url(self) -> str:
+        """Return the backend's address for agents, as far as it is known before `up`."""
+
+    @property
+    @abstractmethod
+    def kube(self) -> Kube:
+        """Return the client of the cluster; raises ConfigError or CloudError if there is none."""
+
+    @abstractmethod
+    def check_bayes(self) -> None:
+        """Refuse a backend that is not made yet and could not search by a model: ImageError."""
+
+    @abstractmethod
+    def prepare_backend(self) -> None:
+        """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
+
+    @abstractmethod
+    def open_backend(self, *, make: bool = True) -> HostedBackend:
+        """Return the embedded backend; `make` it if there is none."""
+
+    @abstractmethod
+    def save_results(self) -> Saved | None:
+        """Copy what the backend holds to a folder here, and prove it; None if it holds nothing.
+
+        Raises DeployerError; then nothing is known to be copied.
+        """
+
+
+class KeepsData(Executor):
+    """Runs see data sets, and may keep outputs in a place of its own."""
+
+    @abstractmethod
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        """Return the place where runs see a data set; whoever opens it closes it.
+
+        What has to be made for it holds `size_bytes` at least. Raises DeployerError.
+        """
+
+    def delete_data(self, data: DataSet) -> bool:
+        """Delete what runs see of a data set, and what was made to hold it.
+
+        Tells whether there was anything. Raises DeployerError.
+        """
+        with self.open_data(data) as store:
+            return store.delete_all()
+
+    def check_data(self) -> None:
+        """Refuse data sets that runs would not find, as far as it can be told before `provision`.
+
+        Raises DeployerError.
+        """
+
+    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
+        """Return what a data set's Secret holds; None where this machine's credentials count."""
         return None
+
+    def open_outputs(self) -> Store | None:
+        """Return the place on which runs keep outputs, by SWEEP_ID/RUN_ID.
+
+        None where they are kept in no place of its own: in the state folder of this machine, in an
+        object store, as artifacts. Whoever opens it closes it. Raises DeployerError.
+        """
+        return None
+
+
+class ProvidesCluster(Executor):
+    """Its cluster is made for the sweep, is paid for, and can be deleted."""
+
+    @abstractmethod
+    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
+        """Return the cluster's price with a sweep's agents, or so many; None if it is unknown."""
+
+    @abstractmethod
+    def describe_bill(self) -> Sequence[str]:
+        """Return what exists and costs money without agents, and the command that ends it."""
+
+    @abstractmethod
+    def list_held(self, *, copied: bool) -> Sequence[Held]:
+        """Return what keeps `remove` from its work unless the user is sure; raises DeployerError.
+
+        `copied`: the results of the caller's backend will be copied before.
+        """
+
+    @abstractmethod
+    def list_results(self) -> Sequence[str]:
+        """Name the places with results that `remove` deletes with `delete_data`.
+
+        Raises CloudError.
+        """
+
+    @abstractmethod
+    def remove(self, removal: Removal) -> None:
+        """Delete the cluster and all that was made for it; raises CloudError."""
+
+
+def get_usd_per_hour(
+    executor: Executor, sweep_path: str, agents: int | None = None
+) -> float | None:
+    """Return what a sweep's agents cost, or so many; None where nobody is billed or knows."""
+    if not isinstance(executor, ProvidesCluster):
+        return None
+    return executor.get_usd_per_hour(sweep_path, agents)
+
+
+def find_backend_url(executor: Executor) -> str:
+    """Return the embedded backend's address for agents, as far as it is known before `up`."""
+    return executor.backend_url if isinstance(executor, HostsBackend) else EMBEDDED_URL
+
+
+def read_memory(executor: Executor, sweep_path: str) -> Sequence[Memory]:
+    """Return what a sweep's agents take of each memory that they share, if it is known."""
+    return executor.read_memory(sweep_path) if isinstance(executor, SharesGpus) else ()
+
+
+def list_gpus(executor: Executor) -> Sequence[str]:
+    """Return the GPUs that a plan deals out; none where a scheduler does it."""
+    return executor.list_gpus() if isinstance(executor, SharesGpus) else ()

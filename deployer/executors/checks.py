@@ -1,4 +1,4 @@
-"""Checks before agents start: `up` raises their errors, `doctor` lists their findings."""
+"""Checks before agents start: `up` raises what they refuse, `doctor` lists what they find."""
 
 from __future__ import annotations
 
@@ -13,19 +13,27 @@ THREADS = 12  # questions under way at a time
 
 
 @dataclass(frozen=True)
-class Question:
-    """Something to find out; what `ask` raises becomes a finding of this code and subject."""
+class Check:
+    """Something to find out: `ask` returns findings, or raises what keeps agents from starting.
+
+    The doctor's finding of such an error has this `code` and `subject`; if nothing was found, it
+    says `fine`.
+    """
 
     code: str
     subject: str
-    ask: Callable[[], Iterable[Finding]]
+    ask: Callable[[], Iterable[Finding] | None]
+    fine: str = ""
 
     def examine(self) -> tuple[Finding, ...]:
         """Return what was found."""
         try:
-            return tuple(self.ask())
+            found = tuple(self.ask() or ())
         except DeployerError as error:
             return tuple(self._judge(one) for one in error.findings if one.is_error)
+        if not found and self.fine:
+            return (right(self.code, self.subject, self.fine),)
+        return found
 
     def _judge(self, found: Finding) -> Finding:
         """Turn an error's finding into this check's; a missing right makes it unknown."""
@@ -33,34 +41,15 @@ class Question:
         return build(self.code, self.subject, found.text, found.fix)
 
 
-@dataclass(frozen=True)
-class Check:
-    """What keeps agents from starting: `ask` raises it. `fine` says that there is nothing."""
-
-    code: str
-    subject: str
-    ask: Callable[[], object]
-    fine: str
-
-    def question(self) -> Question:
-        """Return the same as a question."""
-
-        def ask() -> Iterable[Finding]:
-            self.ask()
-            return (right(self.code, self.subject, self.fine),)
-
-        return Question(self.code, self.subject, ask)
-
-
 def run_checks(checks: Iterable[Check]) -> None:
-    """Ask one after another; raises what the first one says that finds anything."""
+    """Ask one after another; raises what the first one says that refuses anything."""
     for check in checks:
-        check.ask()
+        tuple(check.ask() or ())
 
 
-def examine_all(questions: Sequence[Question]) -> tuple[Finding, ...]:
-    """Ask concurrently; return what was found in the order of the questions."""
-    if not questions:
+def examine_all(checks: Sequence[Check]) -> tuple[Finding, ...]:
+    """Ask concurrently; return what was found in the order of the checks."""
+    if not checks:
         return ()
-    with ThreadPoolExecutor(max_workers=min(THREADS, len(questions))) as pool:
-        return tuple(one for found in pool.map(Question.examine, questions) for one in found)
+    with ThreadPoolExecutor(max_workers=min(THREADS, len(checks))) as pool:
+        return tuple(one for found in pool.map(Check.examine, checks) for one in found)

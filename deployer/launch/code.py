@@ -8,7 +8,7 @@ from dataclasses import replace
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.images.code import resolve_code, warn_about_changes
 from deployer.sweeps.records import Records
 
@@ -24,7 +24,7 @@ def settle_code(project: Project, sweep_path: str = "") -> Project:
     config = project.code_config
     if config.git is None or project.resolved_code:
         return project
-    if not find_target(project).has_folder:
+    if not find_executor(project).has_folder:
         said = "`kubernetes.code: image` runs the code in the image, not that of git"
         raise ConfigError(f"{FILE_NAME}: code", said, "remove one of them")
     made = Records.load().of(sweep_path) if sweep_path else ()

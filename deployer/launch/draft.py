@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.scripts.flags import Flag
 from deployer.scripts.script_check import Report, Surroundings, check_script, read_script
 from deployer.scripts.sweep_draft import Draft, Start, draft_sweep, read_value, write_by_hand
@@ -36,7 +36,7 @@ def draft_for_script(
     script's parser accepts what is written. Raises ConfigError where its flags cannot be had.
     """
     start = _find_start(project.folder, script, tuple(words))
-    around = Surroundings(project.folder, find_target(project).run_environment)
+    around = Surroundings(project.folder, find_executor(project).run_environment)
     config = {"program": start.program, "parameters": {}, "command": start.build_command()}
     try:
         read = read_script(config, around)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import ScriptRaised
-from deployer.executors.base import Executor
-from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Target
+from deployer.executors.base import Executor, KeepsData, find_backend_url
+from deployer.executors.checks import run_checks
+from deployer.executors.registry import find_executor, list_names
 from deployer.launch.agents.one_run_per_job import count_wanted, takes_one_run
 from deployer.launch.agents.planning import (
     AgentStarter,
@@ -33,11 +33,11 @@ from deployer.launch.checks.runs import describe_runs
 from deployer.launch.checks.script import await_report, begin_script_check, tell_report
 from deployer.launch.code import settle_code
 from deployer.launch.packing.decision import prepare_packing
-from deployer.launch.packing.packer import Packer
 from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
-from deployer.launch.server import connect
-from deployer.launch.starting import Launch, Start, start_agents, start_asked
+from deployer.launch.server import connect, find_host
+from deployer.launch.session import Session
+from deployer.launch.starting import Launch, start_agents, start_asked
 from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import MadeSweep, find_newest, goes_on, is_edited, make_sweep
 from deployer.sweeps.records import Records
@@ -51,7 +51,11 @@ from deployer.watch.status import Status, watch_status
 LOG = logging.getLogger(__name__)
 
 
-def up(project: Project, request: Request, start: Start = start_asked) -> Launch:
+def up(
+    project: Project,
+    request: Request,
+    start: Callable[[Session, Request], Launch] = start_asked,
+) -> Launch:
     """Create or continue a sweep and start its agents; everything but watching.
 
     `start` is the last step. What can be refused is refused before anything is made or paid for.
@@ -59,43 +63,39 @@ def up(project: Project, request: Request, start: Start = start_asked) -> Launch
     """
     for warning in request.sweep.warnings:
         LOG.warning(warning)
-    project = prepare_packing(settle_code(project), request.packing)
-    script = begin_script_check(project, request)
-    project, server = resolve(project, request)
-    target = find_target(project)
+    executor = find_executor(prepare_packing(settle_code(project), request.packing))
+    script = begin_script_check(executor, request)
+    executor, server = resolve(executor, request)
     if server:
-        check_not_ended(project, server, request)
-    check(project, target, request, server)
+        check_not_ended(executor.project, server, request)
+    check(executor, request, server)
     report = await_report(script, request.file)
     tell_report(report, request)
-    if report.raised and request.asks and target.runs_here:
+    if report.raised and request.asks and executor.runs_here:
         raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
-    for line in describe_runs(project, target):
+    _describe(executor, server)
+    executor.provision(build_limits(executor.project, request))
+    server = _reach(executor, server, request)
+    session = _make(executor, server, request)
+    for line in () if request.words else describe_others(session, request.file):
         LOG.info(line)
-    _warn(project, target, server.url if server else target.backend_url)
-    target.provision(build_limits(project, request))
-    executor = target.open()
-    server = _reach(project, target, executor, server, request)
-    path = _make(project, server, request)
-    for line in () if request.words else describe_others(project, path, request.file):
-        LOG.info(line)
-    return start(project, server, executor, path, request)
+    return start(session, request)
 
 
-def resolve(project: Project, request: Request) -> tuple[Project, Server | None]:
+def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | None]:
     """Find the server, and where a sweep that goes on has its agents, unless somebody said where.
 
     The server is None where it is in a cluster, which is made or reached later.
     """
-    hosting = find_target(project, project.backend_on)
-    if project.embedded and hosting.hosts_backend:
-        return project, None
-    server = connect(project)
+    project = executor.project
+    if find_host(project, executor):
+        return executor, None
+    server = connect(project, executor)
     if request.continued and not project.explicit_on:
         found = find_newest(server, request.sweep, project, request.file, request.draws)
         if found and goes_on(request.sweep, found[1]) and found[0].on in list_names():
-            project = replace(project, on=found[0].on)
-    return project, server
+            executor = find_executor(replace(project, on=found[0].on))
+    return executor, server
 
 
 def add_agents(
@@ -108,29 +108,31 @@ def add_agents(
 ) -> Launch:
     """Start agents of a sweep that is there; none if it has ended."""
     project = settle_code(project, str(path))
-    target = find_target(project)
-    executor = target.open()
-    info = get_sweep(server.client, path)
+    session = Session(project, find_executor(project), server, path)
+    executor, info = session.executor, get_sweep(server.client, path)
     if info.ended:
         mend = f"deployer heal {path} runs what is missing, if anything is"
         LOG.info(f"{path} is {info.state}: no agent is started; {mend}")
-        return Launch(project, target, server, executor, path, ())
-    for line in _describe_file(project, info):
+        return Launch(**vars(session))
+    for line in _describe_file(session, info):
         LOG.info(line)
-    check_program_here(target, info.config, project.code, str(path))
-    target.check_data()
-    for line in describe_runs(project, target):
-        LOG.info(line)
-    _warn(project, target, server.url)
-    return start_agents(project, server, executor, info, one_run=one_run, max_seconds=max_seconds)
+    check_program_here(executor, info.config, project.code, str(path))
+    if isinstance(executor, KeepsData):
+        executor.check_data()
+    _describe(executor, server)
+    return start_agents(session, info, one_run=one_run, max_seconds=max_seconds)
 
 
-def _warn(project: Project, target: Target, base_url: str) -> None:
-    for warning in target.list_warnings(build_draft(project, base_url, own_keys=True)):
+def _describe(executor: Executor, server: Server | None) -> None:
+    """Say what users must know of the runs, and what is doubtful about the agents."""
+    for line in describe_runs(executor):
+        LOG.info(line)
+    url = server.url if server else find_backend_url(executor)
+    for warning in executor.list_warnings(build_draft(executor.project, url, own_keys=True)):
         LOG.warning(warning)
 
 
-def _describe_file(project: Project, sweep: Sweep) -> Iterator[str]:
+def _describe_file(session: Session, sweep: Sweep) -> Iterator[str]:
     """Yield that a sweep's file was edited since its creation, and its other sweeps' agents."""
     record = next(iter(Records.load().of(str(sweep.path))), None)
     if record is None:
@@ -139,34 +141,29 @@ def _describe_file(project: Project, sweep: Sweep) -> Iterator[str]:
     if is_edited(sweep, file):
         said = f"{file.name} was edited since {sweep.path} was created, which runs as it was"
         yield f"{said}; a sweep of the edited file: deployer up {record.file}"
-    yield from describe_others(project, sweep.path, file)
+    yield from describe_others(session, file)
 
 
 def watch_sweep(
-    server: Server,
-    executor: Executor,
-    path: SweepPath,
-    folder: Path,
+    launch: Launch,
     *,
-    wanted: int | None = None,
-    expected: int | None = None,
     timeout_seconds: float | None = None,
     pending_seconds: float | None = None,
-    packer: Packer | None = None,
     sleep: Callable[[float], None] = time.sleep,
     every: bool = False,
 ) -> Iterator[Status]:
     """Yield the status whenever it changes, or `every` time it is read, until the sweep is over.
 
-    Agents that die are replaced until `wanted` work again; if it is None, those that were not
-    dismissed. `packer` counts more. Raises WatchTimeout; StartFailed if no agent has started after
-    `pending_seconds`, or none can.
+    Agents that die are replaced until as many as the launch wants work again. Raises WatchTimeout;
+    StartFailed if no agent has started after `pending_seconds`, or none can.
     """
     COMMAND.begin_watching()
+    server, executor, path, wanted = launch.server, launch.executor, launch.path, launch.wanted
     if wanted is None:
         wanted = count_wanted(executor.list_agents(str(path)))
     timeout = PendingTimeout(pending_seconds)
-    starter = AgentStarter(server, executor, path, folder)
+    starter = AgentStarter(server, executor, path, launch.project.code.folder)
+    expected, packer = launch.expected, launch.packer
     reconciler = Reconciler(server, executor, path, wanted, starter, expected, timeout, packer)
     return watch_status(
         reconciler.read,
@@ -187,18 +184,14 @@ def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int
     return None if left is None else max(0, left - len(agents))
 
 
-def _reach(
-    project: Project,
-    target: Target,
-    executor: Executor,
-    server: Server | None,
-    request: Request,
-) -> Server:
-    """Ask whether agents would be taken, then return the server, made in the target if need be."""
-    url = server.url if server else target.backend_url
-    executor.check(build_draft(project, url, server.extended if server else True))
+def _reach(executor: Executor, server: Server | None, request: Request) -> Server:
+    """Ask whether agents would be taken, then return the server, made in a cluster if need be."""
+    project = executor.project
+    url = server.url if server else find_backend_url(executor)
+    own_keys = server.extended if server else True
+    run_checks(executor.list_checks(build_draft(project, url, own_keys)))
     if server is None:
-        server = connect(project, bayes=request.is_bayes)
+        server = connect(project, executor, bayes=request.is_bayes)
         check_not_ended(project, server, request)
     LOG.info(f"using {server.describe()}")
     if not server.extended:
@@ -206,14 +199,14 @@ def _reach(
     return server
 
 
-def _make(project: Project, server: Server, request: Request) -> SweepPath:
+def _make(executor: Executor, server: Server, request: Request) -> Session:
     """Make or continue the sweep; tell each in a line."""
 
     def make() -> MadeSweep:
         return make_sweep(
             server,
             request.sweep,
-            project,
+            executor.project,
             file=request.file,
             continued=request.continued,
             draws=request.draws,
@@ -226,4 +219,4 @@ def _make(project: Project, server: Server, request: Request) -> SweepPath:
     LOG.info(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     for line in server.page_lines(made.path):
         LOG.info(line)
-    return made.path
+    return Session(executor.project, executor, server, made.path)

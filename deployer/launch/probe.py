@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.base import Executor
-from deployer.executors.memory import Memory
-from deployer.executors.registry import find_target
+from deployer.executors.base import Memory, get_usd_per_hour, read_memory
 from deployer.launch import pipeline
 from deployer.launch.agents.one_run_per_job import count_agents, count_left, is_probe
 from deployer.launch.agents.planning import choose_bound
 from deployer.launch.packing.decision import find_place, settle_packing
 from deployer.launch.pipeline import watch_sweep
 from deployer.launch.request import Request
-from deployer.launch.starting import Launch, start_asked, start_patiently
+from deployer.launch.session import Session
+from deployer.launch.starting import Launch, Narrow, start_asked, start_patiently
 from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_memory, get_sweep, list_runs
-from deployer.wandb_api.server import Server
 from deployer.watch.probe import Probe, Report, Rest, Verdict, forecast_rest
 from deployer.watch.status import Status, get_status
 
@@ -38,36 +36,23 @@ def up(project: Project, request: Request) -> tuple[Launch, Probe]:
 
     One that goes on from an earlier probe is looked at instead. Raises DeployerError.
     """
-    probes: list[Probe] = []
+    known: dict[str, int] = {}
 
-    def start(
-        project: Project,
-        server: Server,
-        executor: Executor,
-        path: SweepPath,
-        request: Request,
-    ) -> Launch:
-        there = [agent for agent in executor.list_agents(str(path)) if agent.alive]
-        check_alone(there, path)
-        runs = list_runs(server.client, path)
-        known = {run.run_id: len(run.attempts) for run in runs}
+    def start(session: Session, request: Request) -> Launch:
+        there = [one for one in session.executor.list_agents(session.sweep_path) if one.alive]
+        check_alone(there, session.path)
+        runs = list_runs(session.server.client, session.path)
         if there:
             LOG.info(f"{there[0].name}, an earlier probe, is at work: this looks at its run")
-            active = {run.run_id for run in runs if run.state in ACTIVE_STATES}
-            known = {run_id: count for run_id, count in known.items() if run_id not in active}
-            target, expected = find_target(project), request.sweep.expected
-            launch = Launch(
-                project, target, server, executor, path, tuple(there), expected=expected
-            )
-        else:
-            launch = start_patiently(
-                project, server, executor, path, request, narrow_to_probe(request)
-            )
-        probes.append(Probe(frozenset(agent.name for agent in launch.agents), known))
-        return launch
+            runs = tuple(run for run in runs if run.state not in ACTIVE_STATES)
+        known.update({run.run_id: len(run.attempts) for run in runs})
+        if not there:
+            return start_patiently(session, request, narrow_to_probe(request))
+        expected = request.sweep.expected
+        return Launch(**vars(session), agents=tuple(there), expected=expected)
 
     launch = pipeline.up(project, request, start)
-    return launch, probes[0]
+    return launch, Probe(frozenset(agent.name for agent in launch.agents), known)
 
 
 def check_alone(agents: Sequence[Agent], path: SweepPath) -> None:
@@ -77,7 +62,7 @@ def check_alone(agents: Sequence[Agent], path: SweepPath) -> None:
         raise ConfigError("--probe", said, f"deployer watch {path} shows them; or leave it out")
 
 
-def narrow_to_probe(request: Request) -> Callable[[Plan], Plan]:
+def narrow_to_probe(request: Request) -> Narrow:
     """Return what leaves the first agent of a plan, for one run.
 
     Where all take one run each, it is one of them.
@@ -99,19 +84,11 @@ def watch_probe(
     Raises StartFailed if the agent cannot start, or has not after `pending_seconds`.
     """
     executor, path, read_at = launch.executor, launch.path, 0.0
-    for status in watch_sweep(
-        launch.server,
-        executor,
-        path,
-        launch.project.code.folder,
-        wanted=0,
-        expected=launch.expected,
-        pending_seconds=pending_seconds,
-        every=True,
-    ):
+    alone = replace(launch, wanted=0)
+    for status in watch_sweep(alone, pending_seconds=pending_seconds, every=True):
         memory: Sequence[Memory] = ()
         if (now := time.time()) - read_at >= MEMORY_SECONDS:
-            memory, read_at = executor.read_memory(str(path)), now
+            memory, read_at = read_memory(executor, str(path)), now
         probe.look(status, now, memory)
         yield status
         if probe.over:
@@ -143,7 +120,7 @@ def forecast(launch: Launch, request: Request, probe: Probe, report: Report) -> 
     coverage = probe.status.results.coverage
     agents = count_asked(launch, request, count_left(coverage))
     rest = forecast_rest(report, probe.status, agents)
-    usd = launch.executor.get_usd_per_hour(str(launch.path), rest.agents)
+    usd = get_usd_per_hour(launch.executor, launch.sweep_path, rest.agents)
     if usd is None or rest.seconds is None:
         return rest
     return replace(rest, usd=usd * rest.seconds / 3600)
@@ -151,11 +128,11 @@ def forecast(launch: Launch, request: Request, probe: Probe, report: Report) -> 
 
 def count_asked(launch: Launch, request: Request, left: int | None) -> int:
     """Return how many agents the rest will have at first."""
-    project, packing = launch.project, request.packing
+    project, packing, executor = launch.project, request.packing, launch.executor
     if request.one_run:
-        return count_agents(left, choose_bound(project, launch.target, one_run=True))
-    if packing and launch.target.runs_here:
-        count = (packing.agents or 1) * find_place(launch.executor, launch.target).count
+        return count_agents(left, choose_bound(project, executor, one_run=True))
+    if packing and executor.runs_here:
+        count = (packing.agents or 1) * find_place(executor).count
         return min(count, project.given_replicas or count)
     return project.replicas
 
@@ -165,25 +142,17 @@ def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
 
     Then whoever watches starts another in its place.
     """
-    project, executor, path = launch.project, launch.executor, launch.path
     request = replace(request, lock=None)  # the probe's start has written it
-    working = [a for a in executor.list_agents(str(path)) if a.alive and is_probe(a)]
+    there = launch.executor.list_agents(launch.sweep_path)
+    working = tuple(one for one in there if one.alive and is_probe(one))
+    session = Session(launch.project, launch.executor, launch.server, launch.path)
     if not (working and going):
-        return start_asked(project, launch.server, executor, path, request)
-    project, packer = settle_packing(project, launch.target, request.packing, executor, path)
-    rest = Launch(
-        project,
-        launch.target,
-        launch.server,
-        executor,
-        path,
-        tuple(working),
-        project.replicas,
-        launch.expected,
-        packer,
-    )
-    if project.replicas == len(working):
+        return start_asked(session, request)
+    session, packer = settle_packing(session, request.packing)
+    wanted = session.project.replicas
+    rest = replace(launch, project=session.project, agents=working, wanted=wanted, packer=packer)
+    if wanted == len(working):
         return rest
-    fewer = replace(project, given_replicas=project.replicas - len(working))
-    started = start_patiently(fewer, launch.server, executor, path, request)
+    fewer = replace(session.project, given_replicas=wanted - len(working))
+    started = start_patiently(replace(session, project=fewer), request)
     return replace(rest, agents=(*working, *started.agents))

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from deployer.config.project import Project
 from deployer.errors import (
     BackendError,
     CloudError,
@@ -16,27 +15,19 @@ from deployer.errors import (
     KubeError,
     SweepFailed,
 )
-from deployer.executors.base import Executor
-from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Removal, Saved, Target
+from deployer.executors.base import Executor, HostsBackend, ProvidesCluster, Removal, Saved
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.remains import describe_bill
+from deployer.launch.session import Session
 from deployer.model import SweepPath
 from deployer.sweeps.records import Records
 
 LOG = logging.getLogger(__name__)
 
 
-def find_disposable(project: Project) -> Target:
-    """Return the target whose cluster is ours to delete: the project's own, else the first."""
-    own = find_target(project)
-    others = (find_target(project, name) for name in list_names())
-    return own if own.disposable else next(one for one in others if one.disposable)
-
-
 @contextmanager
-def closing(target: Target, executor: Executor, path: SweepPath, take_down: bool) -> Iterator[None]:
+def closing(session: Session, take_down: bool) -> Iterator[None]:
     """Once results have been read, good or bad, take down what was made for them if that is wanted.
 
     Else, after a good end, tell what goes on costing.
@@ -47,16 +38,16 @@ def closing(target: Target, executor: Executor, path: SweepPath, take_down: bool
     except SweepFailed as error:
         failure = error
     if take_down:
-        _take_down(target, executor, path)
+        _take_down(session)
     if failure:
         raise failure
     if not take_down:
-        for line in describe_bill(target):
+        for line in describe_bill(session.executor):
             LOG.info(line)
 
 
 def take_down_cluster(
-    target: Target,
+    executor: ProvidesCluster,
     path: SweepPath | None,
     *,
     everything: bool,
@@ -69,7 +60,7 @@ def take_down_cluster(
     cannot be proven the cluster stays. Raises DeployerError.
     """
     try:
-        _end_all_agents(target.open(), path, everything=everything)
+        _end_all_agents(executor, path, everything=everything)
     except CloudError as error:
         LOG.info(error.message)  # what is left of it is deleted all the same
     except KubeError as error:
@@ -77,20 +68,22 @@ def take_down_cluster(
             raise
         LOG.info(f"its agents end with the cluster: {error.message}")
     if not removal.delete_data:
-        removal = replace(removal, copied=_save_results(target))
-    target.remove(removal)
+        removal = replace(removal, copied=_save_results(executor))
+    executor.remove(removal)
 
 
-def _save_results(target: Target) -> bool:
+def _save_results(executor: Executor) -> bool:
     """Copy the results that would go with the cluster; return whether there were any.
 
     Raises BackendError, so that it stays.
     """
+    if not isinstance(executor, HostsBackend):
+        return False
     try:
-        saved = target.save_results()
+        saved = executor.save_results()
     except DeployerError as error:
         silent = isinstance(error, KubeError) and error.passing
-        if not silent or target.project.embedded:
+        if not silent or executor.project.embedded:
             raise _explain_kept(error) from error
         LOG.info(f"whether the cluster holds results cannot be told: {error.message}")
         return False
@@ -124,9 +117,9 @@ def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: b
         end_agents(executor, None)
 
 
-def _take_down(target: Target, executor: Executor, path: SweepPath) -> None:
-    if target.disposable:
-        take_down_cluster(target, path, everything=False)
+def _take_down(session: Session) -> None:
+    if isinstance(session.executor, ProvidesCluster):
+        take_down_cluster(session.executor, session.path, everything=False)
         return
-    end_agents(executor, str(path))
-    LOG.info(f"{path}: what was made for its agents is deleted; results stay")
+    end_agents(session.executor, session.sweep_path)
+    LOG.info(f"{session.path}: what was made for its agents is deleted; results stay")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import CloudError, ConfigError, DeployerError
-from deployer.executors.base import Executor
-from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Target
-from deployer.model import SweepPath
+from deployer.executors.base import Executor, ProvidesCluster, get_usd_per_hour
+from deployer.executors.registry import find_executor, list_names
+from deployer.launch.session import Session
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_count, format_usd
 
@@ -46,11 +45,11 @@ def describe_file(project: Project, file: Path, failure: BaseException) -> Itera
     if not isinstance(failure, ConfigError):
         places.add(project.on)
     for on in sorted(places & {*list_names()}):
-        yield from describe_bill(find_target(project, on), failure)
+        yield from describe_bill(find_executor(project, on), failure)
 
 
 def _runs_here(project: Project, on: str) -> bool:
-    return on in list_names() and find_target(project, on).runs_here
+    return on in list_names() and find_executor(project, on).runs_here
 
 
 def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, str]]:
@@ -74,7 +73,7 @@ def describe_agents(
             paths.setdefault(on, []).append(path)
     for on, known in paths.items():
         try:
-            executor = find_target(project, on).open()
+            executor = find_executor(project, on)
             agents = executor.list_agents(known[0] if len(known) == 1 else None)
             counts = Counter(agent.sweep_path for agent in agents if agent.alive)
             for path in (path for path in known if counts[path]):
@@ -85,10 +84,11 @@ def describe_agents(
                 yield _say_unchecked(f"agents still run on {on}", error, failure)
 
 
-def describe_others(project: Project, path: SweepPath, file: Path) -> Iterator[str]:
+def describe_others(session: Session, file: Path) -> Iterator[str]:
     """Yield a line for each other sweep of a file that has live agents."""
-    others = [one for one in list_places(Records.load().made_from(file)) if one[0] != str(path)]
-    yield from describe_agents(project, others, role=f", another sweep of {file.name},")
+    places = list_places(Records.load().made_from(file))
+    others = [one for one in places if one[0] != session.sweep_path]
+    yield from describe_agents(session.project, others, role=f", another sweep of {file.name},")
 
 
 def describe_others_here(project: Project, path: str) -> Iterator[str]:
@@ -97,9 +97,10 @@ def describe_others_here(project: Project, path: str) -> Iterator[str]:
     yield from describe_agents(project, others, role=", another sweep of this folder,")
 
 
-def describe_bill(target: Target, failure: BaseException | None = None) -> Iterator[str]:
-    """Yield what exists of a target's cluster if it is paid for, or that it was not checked."""
-    yield from describe_cloud(target.describe_bill, failure)
+def describe_bill(executor: Executor, failure: BaseException | None = None) -> Iterator[str]:
+    """Yield what exists of a cluster that is paid for, or that it was not checked."""
+    if isinstance(executor, ProvidesCluster):
+        yield from describe_cloud(executor.describe_bill, failure)
 
 
 def describe_cloud(
@@ -121,7 +122,7 @@ def _say_unchecked(what: str, error: DeployerError, failure: BaseException | Non
 def _describe(
     project: Project, executor: Executor, path: str, on: str, count: int, role: str
 ) -> str:
-    usd = executor.get_usd_per_hour(path)
+    usd = get_usd_per_hour(executor, path)
     price = f", {format_usd(usd)} an hour with their cluster" if usd is not None else ""
     runs = "runs" if count == 1 else "run"
     option = f" --on {on}" if project.explicit_on and project.on != on else ""

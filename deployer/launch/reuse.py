@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.images.code_state import list_changes
 from deployer.launch.code import settle_code
 from deployer.launch.lock.content import Lock
@@ -63,7 +63,7 @@ def _check_names(project: Project, entity: str, name: str) -> None:
 
 def _check_code(project: Project, file: Path, lock: Lock, path: str) -> None:
     """Refuse code that is not what has run, and name its files; raises ConfigError."""
-    if not find_target(project).has_folder:
+    if not find_executor(project).has_folder:
         said = "the code is in the image, so whether it is the same is not known"
         raise ConfigError("--reuse", said, "leave --reuse out")
     apart = (*list_apart(project, file), project.folder / lock.file)

@@ -7,8 +7,8 @@ import logging
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
 from deployer.errors import BackendError, BackendStopped
-from deployer.executors.registry import find_target
-from deployer.executors.target import Target
+from deployer.executors.base import Executor, HostsBackend
+from deployer.executors.registry import find_executor
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Inside, Server
@@ -18,13 +18,15 @@ LOG = logging.getLogger(__name__)
 
 def connect(
     project: Project,
+    executor: Executor | None = None,
     *,
     bayes: bool = False,
     reading: bool = False,
 ) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
-    Where agents work in a cluster, it is in that cluster; what takes its time there is told. With
+    Where agents work in a cluster, it is in that cluster; what takes its time there is told. The
+    `executor` of agents, if it is there already, is looked up no second time. With
     `bayes`, none is made there in an image that has nothing to search with. With `reading`, a
     backend that is stopped stays so: BackendStopped. Raises ConfigError without a key,
     BackendError, WandbError, KubeError, CloudError or ImageError.
@@ -32,10 +34,10 @@ def connect(
     if not project.embedded and not _is_own_backend(project):
         client = Client(project.wandb, project.require_key(), project.key_source)
         return Server(client, get_viewer(client), embedded=False)
-    if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
+    if host := find_host(project, executor):
         if bayes:
-            target.check_bayes()
-        return _connect_inside(target, reading=reading)
+            host.check_bayes()
+        return _connect_inside(host, reading=reading)
     from deployer.backend.data_folder import is_served, read_key
     from deployer.backend.server.daemon import revive_backend, start_backend
 
@@ -57,11 +59,20 @@ def connect(
     )
 
 
-def _connect_inside(target: Target, *, reading: bool) -> Server:
+def find_host(project: Project, executor: Executor | None = None) -> HostsBackend | None:
+    """Return where the embedded backend that is meant runs; None for this machine, or none."""
+    if not project.embedded:
+        return None
+    if executor is None or executor.name != project.backend_on:
+        executor = find_executor(project, project.backend_on)
+    return executor if isinstance(executor, HostsBackend) else None
+
+
+def _connect_inside(host: HostsBackend, *, reading: bool) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
-    hosted = target.open_backend(make=not reading)
+    hosted = host.open_backend(make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
-    inside = Inside(target.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user)
+    inside = Inside(host.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user)
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 
 

@@ -10,7 +10,8 @@ from deployer.config.project import Project
 from deployer.config.sections.outputs import OutputsConfig
 from deployer.data.addresses import open_address
 from deployer.data.store import Store
-from deployer.executors.registry import find_target
+from deployer.executors.base import KeepsData
+from deployer.executors.registry import find_executor
 from deployer.model import SweepPath
 from deployer.outputs.artifact_store import ArtifactStore
 from deployer.outputs.kept_here import open_run_here
@@ -75,11 +76,11 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
     before they went elsewhere is the last to look at, after the volume of a cluster.
     """
     family = list_family(server, path)
-    objects, target = _find_objects(config.outputs), find_target(config)
-    if target.runs_here:
+    objects, executor = _find_objects(config.outputs), find_executor(config)
+    if executor.runs_here or not isinstance(executor, KeepsData):
         yield Places(server.client, path, family, [open_run_here, *objects])
         return
-    with SharedVolume(target.open_outputs) as volume:
+    with SharedVolume(executor.open_outputs) as volume:
         yield Places(server.client, path, family, objects, [volume.open_run, open_run_here])
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, TypeGuard
 
 from deployer.analysis.forecast import usual_seconds
-from deployer.executors.memory import Memory
+from deployer.executors.base import Memory
 from deployer.model import Run, Sweep
 from deployer.sweeps.endings import FIXES
 from deployer.sweeps.metrics import list_logged, metric_value

@@ -23,6 +23,7 @@ from deployer.model import Agent, Ending, Plan, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import Bench, wait_for
 from tests.faults.disk import small_disk
+from tests.project_files import build_project, open_local
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +64,7 @@ def supervisors_of(sweep_path: str) -> set[int]:
 @pytest.fixture
 def executor(bench: Bench) -> Iterator[LocalExecutor]:
     """Give the place of this test's own home; its agents end with the test."""
-    found = LocalExecutor(os.environ, grace_seconds=20.0)
+    found = open_local(os.environ)
     yield found
     bench.release()
     found.stop([agent.name for agent in found.list_agents()])
@@ -78,8 +79,10 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     assert [agent.name for agent in agents] == names
     assert all(agent.alive for agent in agents)
     question = (
-        "from deployer.executors.local.executor import LocalExecutor; "
-        "print([agent.name for agent in LocalExecutor({}).list_agents()])"
+        "from deployer.config.project import Flags; "
+        "from deployer.executors.registry import find_executor; "
+        "from deployer.launch.environment import read_project; "
+        "print([agent.name for agent in find_executor(read_project(Flags())).list_agents()])"
     )
     seen = subprocess.check_output([sys.executable, "-c", question], text=True)
     assert seen.strip() == str(names)
@@ -164,7 +167,7 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
 def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: Bench) -> None:
     path = bench.create_sweep("[1.0]", wait="yes")
     with small_disk(paths.agents_folder(), 1) as disk:
-        executor = LocalExecutor(os.environ, grace_seconds=20.0)
+        executor = open_local(os.environ)
         [agent] = executor.apply(*build(bench, path))
         bench.wait_for_work()
         wait_for(lambda: executor.list_agents()[0].run_id, "its last status")
@@ -229,7 +232,7 @@ def test_who_does_not_end_is_named_while_everybody_waits(
     monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     monkeypatch.setattr(stop_notice, "SILENT_SECONDS", 0.0)
-    with stop_notice.tell_who_lasts(Lasting({}), "e/p/s"):
+    with stop_notice.tell_who_lasts(Lasting("local", build_project()), "e/p/s"):
         wait_for(lambda: told, "its name")
     assert told == ["waiting for s-a2 (run r1): 34 s at most, then killed"]
 

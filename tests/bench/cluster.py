@@ -125,7 +125,7 @@ def _tick(bed: Bed, path: SweepPath) -> None:
 def _build_jobs(bed: Bed, path: SweepPath) -> list[Manifest]:
     """Return the very Jobs that a plan sends."""
     plan, keys = _plan(bed, path)
-    return [one for one in bed.executor.build_manifests(plan, keys) if kind_of(one) == JOB]
+    return [one for one in bed.executor.preview(plan, keys) if kind_of(one) == JOB]
 
 
 def _create_by_hand(bed: Bed, jobs: list[Manifest]) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from deployer.executors.local.executor import LocalExecutor
 from tests.backend.client import Client as Sdk
 from tests.backend.client import grid
 from tests.cli.conftest import Project
 from tests.conftest import ServedBackend
+from tests.project_files import open_local
 
 FAILS_ABOVE_2 = 'command: ["${env}", python, "${program}", "${args}", --fail-above=2]\n'
 DEADLINE_SECONDS = 120.0  # a busy machine starts agents slowly
@@ -214,7 +214,7 @@ def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
         return up, [agent["name"] for agent in busy]
 
     up, names = start()
-    executor = LocalExecutor(os.environ)
+    executor = open_local(os.environ)
     executor.dismiss(names)
     assert executor.stop(names) == names
     _, err = up.communicate(timeout=60)

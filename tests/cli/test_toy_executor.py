@@ -14,21 +14,15 @@ from deployer import api
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.registry import list_names, register, unregister
-from deployer.executors.target import Target
 from deployer.model import Agent, Plan
 from tests.cli.conftest import Project
 
 STARTED: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
 
 
-class ToyTarget(Target):
+class Toy(Executor):
     runs_here = True
 
-    def open(self) -> Executor:
-        return Toy()
-
-
-class Toy(Executor):
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         for name, key in api_keys.items():
             server = {"WANDB_BASE_URL": plan.base_url, "WANDB_API_KEY": key}
@@ -67,7 +61,7 @@ class Toy(Executor):
 @pytest.fixture
 def toy() -> Iterator[None]:
     """Have the executor known for one test: others run in the same process."""
-    register("toy", ToyTarget)
+    register("toy", Toy)
     yield
     unregister("toy")
 

@@ -34,7 +34,7 @@ SLACK_SECONDS = 60.0  # other tests have the processor
 SIDE_BY_SIDE = 40  # they sleep
 # Loaded once, not by each of the forks.
 CLIENTS = (
-    "deployer.executors.kubernetes.target",
+    "deployer.executors.kubernetes.executor",
     "deployer.kube.client",
     "deployer.images.image",
     "deployer.launch.pipeline",

@@ -25,6 +25,8 @@ from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
 from deployer.launch.agents.planning import apply_plan, plan_agents
+from deployer.launch.packing.packer import Packer
+from deployer.launch.starting import Launch
 from deployer.model import SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.client import Client
@@ -32,6 +34,7 @@ from deployer.wandb_api.operations import create_sweep, get_snapshot, get_viewer
 from deployer.wandb_api.server import Server
 from tests.cluster.cluster import IMAGE, Cluster
 from tests.cluster.control_plane.node import ENVIRONMENT
+from tests.project_files import build_project
 from tests.sections import parse_cluster
 
 PATIENCE_SECONDS = 180.0
@@ -137,6 +140,10 @@ class Bed:
         plan = plan_agents(self.server, self.executor, path, replicas, self.code)
         apply_plan(self.server, self.executor, plan)
 
+    def launch(self, path: SweepPath, packer: Packer | None = None) -> Launch:
+        """Return a sweep as whoever watches it has it."""
+        return Launch(self.executor.project, self.executor, self.server, path, packer=packer)
+
     def results(self, path: SweepPath) -> Results:
         """Return the sweep's results as they are now."""
         snapshot = get_snapshot(self.server.client, path)
@@ -164,7 +171,7 @@ class Bed:
 
     def with_kube(self, kube: Kube, **changes: object) -> Bed:
         """Return the same bed seen through another client."""
-        executor = KubernetesExecutor(kube, build_section(**changes), self.folder)
+        executor = build_executor(kube, build_section(**changes), self.folder)
         return replace(self, kube=kube, executor=executor)
 
 
@@ -176,6 +183,14 @@ def wait_for(
     while not happened():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.3)
+
+
+def build_executor(kube: Kube, section: ClusterConfig, folder: Path) -> KubernetesExecutor:
+    """Return the cluster of a client as agents of this folder have it."""
+    project = replace(build_project(), folder=folder, wandb="http://w.example")
+    executor = KubernetesExecutor("kubernetes", project.with_settings(kubernetes=section))
+    executor.kube = kube
+    return executor
 
 
 def build_section(**changes: object) -> ClusterConfig:
@@ -219,5 +234,5 @@ def make_bed(
     folder.mkdir()
     (folder / "train.py").write_text(TRAINER)
     kube = open_client(kubeconfig, namespace)
-    executor = KubernetesExecutor(kube, build_section(), folder)
+    executor = build_executor(kube, build_section(), folder)
     return Bed(cluster, namespace, kube, executor, server, folder)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.executors.plan import build_plan
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from tests.project_files import read_project
 
 PAGE = (Path(__file__).parents[2] / "docs/clusters.md").read_text()
@@ -19,7 +19,7 @@ SETTINGS = dict(re.findall(r"^## (.+?)$.*?```yaml\n(.*?)```", PAGE, re.MULTILINE
 def build_pod(folder: Path, cluster: str) -> dict[str, Any]:
     (folder / "deployer.yaml").write_text(SETTINGS[cluster])
     plan = build_plan("team/digits/ab12cd34", "http://server", str(folder), 1)
-    manifests = find_target(read_project(folder)).preview(plan, 0.0)
+    manifests = find_executor(read_project(folder)).preview(plan)
     [job] = [one for one in manifests if isinstance(one, dict) and one["kind"] == "Job"]
     pod: dict[str, Any] = job["spec"]["template"]["spec"]
     return pod

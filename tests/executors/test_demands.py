@@ -10,10 +10,10 @@ import pytest
 from deployer.config.paths import find_packaged
 from deployer.config.profile import Demand, Profile
 from deployer.errors import ConfigError
+from deployer.executors.base import Limits
 from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.plan import build_plan
-from deployer.executors.registry import find_target
-from deployer.executors.target import Limits
+from deployer.executors.registry import find_executor
 from tests.project_files import read_project
 
 JOB = {
@@ -40,7 +40,7 @@ def check_profile(folder: Path, name: str, setting: str) -> None:
     assert project.profile
     assert project.profile.demands
     plan = build_plan("team/digits/ab12cd34", "http://server", str(folder), 2)
-    find_target(project).check(plan, Limits())
+    find_executor(project).check(plan, Limits())
 
 
 def test_what_is_there_is_enough() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from deployer.executors.base import Memory
 from deployer.executors.local.memory import parse_gpu_memory, read_memory
-from deployer.executors.memory import Memory
 
 GPUS = """0, GPU-aaaa, 1024, 80000
 1, GPU-bbbb, 3, 81000

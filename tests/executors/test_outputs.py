@@ -18,7 +18,7 @@ from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
 from deployer.executors.plan import build_plan
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from tests.executors.profiles import SWEEP_PATH, TEMPLATES, build, replace_section
 from tests.project_files import read_project
 
@@ -121,7 +121,7 @@ def test_spot_pools_are_named_where_agents_ask_for_them(
 ) -> None:
     write_spot_project(tmp_path, gpus, more)
     plan = build_plan(SWEEP_PATH, "https://wandb.example", str(tmp_path), 2)
-    said = find_target(read_project(tmp_path), "gke").list_warnings(plan)
+    said = find_executor(read_project(tmp_path), "gke").list_warnings(plan)
     warnings = [line for line in said if "each preemption starts" in line]
     assert [told in line for line in warnings] == ([True] if told else [])
 

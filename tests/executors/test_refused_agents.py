@@ -15,7 +15,7 @@ from deployer.executors.checks import examine_all
 from deployer.executors.kubernetes.diagnose.admission import examine_admission
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.doctor import check_agents, examine_access
-from deployer.executors.kubernetes.diagnose.needs import list_need_questions
+from deployer.executors.kubernetes.diagnose.needs import list_need_checks
 from deployer.executors.kubernetes.diagnose.references import Reference
 from deployer.executors.kubernetes.diagnose.refusals import explain_refusal
 from deployer.findings import Finding, Severity
@@ -146,7 +146,7 @@ def test_up_stops_at_what_is_refused_and_warns_of_what_is_missing(
         case = Case(kube, parse_cluster({"image": "trainer:1"}), job=job)
         with pytest.raises(KubeError) as caught:
             check_agents(case)
-        found = [*examine_all([*list_need_questions(case)]), *examine_admission(case)]
+        found = [*examine_all([*list_need_checks(case)]), *examine_admission(case)]
     [missing, refused] = found
     assert (missing.severity, refused.severity) == (Severity.WARNING, Severity.ERROR)
     assert (caught.value.message, caught.value.hint) == (refused.text, refused.fix)

@@ -8,9 +8,9 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
+from deployer.executors.base import Surroundings
 from deployer.executors.kubernetes.surroundings import summarise_nodes
 from deployer.executors.local.surroundings import read_surroundings
-from deployer.executors.target import Surroundings
 
 PRODUCT = "nvidia.com/gpu.product"
 FULL = "nvidia.com/cuda.driver-version.full"

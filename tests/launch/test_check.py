@@ -10,14 +10,14 @@ import yaml
 
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
+from deployer.executors.base import Limits, find_backend_url
 from deployer.executors.checks import run_checks
-from deployer.executors.registry import find_target
-from deployer.executors.target import Limits
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.planning import build_draft
 from deployer.launch.checks.check import (
     check,
     check_reach,
-    list_target_checks,
+    list_place_checks,
     warn_about_port,
 )
 from deployer.launch.request import Packing, Request
@@ -28,10 +28,10 @@ from tests.project_files import read_project
 
 def test_pods_do_not_reach_this_machines_own_address(tmp_path: Path) -> None:
     project = read_project(tmp_path)
-    check_reach(find_target(project, "local"), "http://127.0.0.1:8080")
-    check_reach(find_target(project, "kubernetes"), "http://10.0.0.1:8080")
+    check_reach(find_executor(project, "local"), "http://127.0.0.1:8080")
+    check_reach(find_executor(project, "kubernetes"), "http://10.0.0.1:8080")
     with pytest.raises(ConfigError) as raised:
-        check_reach(find_target(project, "kubernetes"), "http://localhost:8080")
+        check_reach(find_executor(project, "kubernetes"), "http://localhost:8080")
     assert raised.value.message == (
         "--on: pods in a cluster do not reach http://localhost:8080, an address of this machine "
         "alone"
@@ -45,10 +45,10 @@ def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it(tmp_path: Pa
     url = "http://sweep-backend.sweeps.svc:8080"
     inside = Inside("gke", url, "http://127.0.0.1:20001", "uid")
     project = read_project(tmp_path)
-    check_reach(find_target(project, "gke"), url, inside)
+    check_reach(find_executor(project, "gke"), url, inside)
     for on in ("local", "kubernetes"):
         with pytest.raises(ConfigError) as raised:
-            check_reach(find_target(project, on), url, inside)
+            check_reach(find_executor(project, on), url, inside)
         assert raised.value.message == (
             f"--on: agents on {on} do not reach {url}, the embedded backend of --on gke"
         )
@@ -73,8 +73,8 @@ def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it(tmp_path: Pa
 def test_a_port_that_agents_of_one_machine_would_share_is_named(
     words: str, on: str, agents: int, shared: str, tmp_path: Path
 ) -> None:
-    target = find_target(read_project(tmp_path), on)
-    warning = warn_about_port(target, {"command": words.split()}, agents)
+    executor = find_executor(read_project(tmp_path), on)
+    warning = warn_about_port(executor, {"command": words.split()}, agents)
     assert warning.partition(": one port for 2 agents")[0] == shared
 
 
@@ -90,13 +90,13 @@ def test_what_a_template_says_in_vain_is_named_and_its_image_serves_the_backend(
         "wandb: embedded\nkubernetes: {template: job.yaml, code: image}\n"
     )
     project = read_project(tmp_path)
-    target = find_target(project, "kubernetes")
-    draft = build_draft(project, target.backend_url, True)
-    assert target.list_warnings(draft) == [
+    executor = find_executor(project, "kubernetes")
+    draft = build_draft(project, find_backend_url(executor), True)
+    assert executor.list_warnings(draft) == [
         "WANDB_PROJECT takes runs out of their sweep: remove it from the agents' environment",
         "job.yaml: namespace team is not used: kubernetes: {namespace: team} in deployer.yaml is",
     ]
-    sets = [one for one in target.preview(draft, 0.0) if one["kind"] == "StatefulSet"]
+    sets = [one for one in executor.preview(draft) if one["kind"] == "StatefulSet"]
     assert sets[0]["spec"]["template"]["spec"]["containers"][0]["image"] == "own:3"
 
 
@@ -112,7 +112,7 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
     project = read_project(folder, WANDB_API_KEY="k" * 40)
     request = Request(folder / "grid.yaml", load_sweep(folder / "grid.yaml"), **wanted)
     with pytest.raises(ConfigError) as raised:
-        check(project, find_target(project), request, None)
+        check(find_executor(project), request, None)
     return raised.value.message
 
 
@@ -151,4 +151,4 @@ def test_what_cannot_work_is_refused_before_anything_is_contacted(
 def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("image: {repository: registry.example/team/trainer}\n")
     project = read_project(tmp_path, Flags(on="kubernetes", wandb="http://w.example"))
-    run_checks(list_target_checks(project, find_target(project), Limits()))
+    run_checks(list_place_checks(find_executor(project), Limits()))

@@ -10,9 +10,9 @@ import yaml
 
 from deployer.config.sections.data import DataSet
 from deployer.errors import ConfigError
+from deployer.executors.base import Surroundings
 from deployer.executors.plan import build_plan
-from deployer.executors.registry import find_target
-from deployer.executors.target import Surroundings
+from deployer.executors.registry import find_executor
 from deployer.images.code_state import CodeState
 from deployer.launch.lock.content import (
     DataState,
@@ -30,8 +30,9 @@ from deployer.launch.lock.file import (
     name_lock,
     write_whole,
 )
-from deployer.launch.lock.writing import Planned, describe_data, write_lock
+from deployer.launch.lock.writing import describe_data, write_lock
 from deployer.launch.request import Request
+from deployer.launch.session import Session
 from deployer.model import SweepPath
 from deployer.sweeps.sweep_file import parse_sweep
 from deployer.wandb_api.client import Client
@@ -174,18 +175,12 @@ def test_a_lock_file_lies_beside_its_sweep_and_a_copy_in_the_state_folder(tmp_pa
 def test_a_lock_file_that_cannot_be_written_is_a_warning(tmp_path: Path, told: list[str]) -> None:
     sweep = parse_sweep("{program: a.py, method: grid, parameters: {lr: {values: [1]}}}", "x.yaml")
     project = read_project(tmp_path)
-    target = find_target(project)
-    planned = Planned(
-        project,
-        Request(tmp_path / "x.yaml", sweep, lock=tmp_path / "a/b"),
-        Server(Client("http://127.0.0.1:9", "key"), Viewer("", ""), embedded=True),
-        target,
-        target.open(),
-        SweepPath(*LOCK.sweep.split("/")),
-        build_plan(LOCK.sweep, "http://127.0.0.1:9", str(tmp_path), 1),
-    )
+    server = Server(Client("http://127.0.0.1:9", "key"), Viewer("", ""), embedded=True)
+    path = SweepPath(*LOCK.sweep.split("/"))
+    session = Session(project, find_executor(project), server, path)
+    plan = build_plan(LOCK.sweep, "http://127.0.0.1:9", str(tmp_path), 1)
     keep_lock(WHOLE, LOCK.sweep, "embedded")
-    write_lock(planned)
+    write_lock(session, Request(tmp_path / "x.yaml", sweep, lock=tmp_path / "a/b"), plan)
     [line] = told
     assert line.startswith(f"warning: no lock file {tmp_path}/a/b: ")
 

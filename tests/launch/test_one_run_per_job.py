@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.agent_environment import Pace, build_environment
 from deployer.launch.agents.one_run_per_job import (
     count_agents,
@@ -75,7 +75,7 @@ def test_only_an_agent_whose_run_is_settled_has_used_up_its_name() -> None:
 
 
 def warn(folder: Path, on: str) -> str:
-    return warn_about_deadline(find_target(read_project(folder), on))
+    return warn_about_deadline(find_executor(read_project(folder), on))
 
 
 def test_jobs_that_wait_come_nearer_to_their_end_unless_a_queue_suspends_them(

@@ -11,26 +11,28 @@ import pytest
 
 from deployer.config import paths
 from deployer.config.project import EMBEDDED, Flags
+from deployer.executors.base import list_gpus
 from deployer.executors.local.agent_folder import load_folders
-from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch import pipeline
 from deployer.launch.agents.planning import apply_plan
 from deployer.launch.packing.decision import prepare_packing, settle_packing
 from deployer.launch.packing.packer import Packer, from_record, to_record
 from deployer.launch.request import Packing, Request, parse_packing
+from deployer.launch.session import Session
 from deployer.model import Ending, SweepPath
 from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.operations import create_sweep, get_viewer
 from deployer.wandb_api.server import Server
 from deployer.watch.packing.levels import Level, Place
 from deployer.watch.packing.measurement import Measurement, Patience
 from deployer.watch.packing.rates import Rate, Unit
 from tests.conftest import ServedBackend
-from tests.project_files import read_project
+from tests.project_files import open_local, read_project
 from tests.stock import BIN, write_project
 
 PATH = SweepPath("e", "p", "s")
@@ -62,9 +64,11 @@ def test_on_this_machine_it_is_for_each_gpu(
     tmp_path: Path, gpus: str, packing: int | None, replicas: int | None, agents: int
 ) -> None:
     project = read_project(tmp_path, Flags(replicas=replicas), CUDA_VISIBLE_DEVICES=gpus)
-    target = find_target(project)
-    wanted, packer = settle_packing(project, target, Packing(packing), target.open(), PATH)
-    assert wanted.given_replicas == agents
+    client = Client("http://server", "key")
+    server = Server(client, Viewer("", ""), embedded=False)
+    session = Session(project, find_executor(project), server, PATH)
+    wanted, packer = settle_packing(session, Packing(packing))
+    assert wanted.project.given_replicas == agents
     assert (packer is not None) == (packing is None)
 
 
@@ -85,8 +89,8 @@ def test_agents_on_one_gpu_have_a_share_each_though_they_start_one_after_another
     viewer = get_viewer(client)
     path = create_sweep(client, json.dumps(grid), viewer.entity, "shares", "s")[0]
     project = read_project(folder, PATH=f"{BIN}:/usr/bin:/bin", CUDA_VISIBLE_DEVICES="0,1")
-    executor, server = find_target(project).open(), Server(client, viewer, embedded=False)
-    plan = build_plan(str(path), server.url, str(folder), 3, gpus=executor.list_gpus())
+    executor, server = find_executor(project), Server(client, viewer, embedded=False)
+    plan = build_plan(str(path), server.url, str(folder), 3, gpus=list_gpus(executor))
     apply_plan(server, executor, plan, sleep=lambda _: None)
     specs = [one.spec for one in load_folders(paths.agents_folder())]
     executor.stop([spec.name for spec in specs])
@@ -105,7 +109,7 @@ def test_a_measurement_is_kept_with_its_sweep() -> None:
         return Measurement(Place(2, gpu=gpu))
 
     measured = replace(fresh(True), levels=list(LEVELS), over=True, why="because")
-    executor = LocalExecutor({})
+    executor = open_local({})
     packer = Packer(executor, "e/p/s", measured, drained={"s-a3"})
     record: dict[str, Any] = json.loads(json.dumps(to_record(packer)))
     again = from_record(record, executor, "e/p/s", fresh(True))
@@ -136,15 +140,7 @@ def test_a_sweep_is_measured_while_it_runs(
     packer.measurement = Measurement(
         Place(), levels=[Level(1, Rate(10.0**6, 0.0, Unit.RUNS))], patience=Patience(level=1.0)
     )
-    *_, last = pipeline.watch_sweep(
-        launch.server,
-        launch.executor,
-        launch.path,
-        folder,
-        wanted=launch.wanted,
-        expected=launch.expected,
-        packer=packer,
-    )
+    *_, last = pipeline.watch_sweep(launch)
     # On a busy machine a run may be assigned a second time.
     done = "12/12 configurations finished, 0 duplicates, 0 lost"
     assert last.results.coverage.sentence().startswith(done)

@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from deployer.executors.base import SharesPods
 from deployer.executors.local.executor import LocalExecutor
 from deployer.launch.packing.pod_packing import PodPacker
-from deployer.model import Agent, AgentState, Ending, Sweep, SweepPath
+from deployer.model import Agent, AgentPlan, AgentState, Ending, Sweep, SweepPath
 from deployer.watch.packing.levels import Level, Place
 from deployer.watch.packing.measurement import Measurement
 from deployer.watch.packing.rates import Rate, Unit
 from deployer.watch.status import Status, summarise_status
+from tests.project_files import build_project
 
 PATH = SweepPath("e", "p", "s")
 CONFIG = {"method": "random", "parameters": {"lr": {"min": 0, "max": 1}}}
 
 
-class Pods(LocalExecutor):
+class Pods(LocalExecutor, SharesPods):
     """Takes note of who is drained, and of how many share a pod."""
 
     def __init__(self) -> None:
-        super().__init__({})
+        super().__init__("local", build_project())
         self.size = 0
         self.drained: list[str] = []
 
@@ -30,6 +32,9 @@ class Pods(LocalExecutor):
 
     def share_pods(self, size: int) -> None:
         self.size = size
+
+    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
+        return [agents]
 
 
 def show(*states: AgentState) -> Status:

@@ -100,8 +100,6 @@ def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_p
     joined = probing.start_rest(launch, request, going=report.going)
     assert len(joined.agents) == joined.wanted == 2
     (folder / "hold").unlink()
-    *_, last = watch_sweep(
-        joined.server, joined.executor, joined.path, folder, wanted=joined.wanted
-    )
+    *_, last = watch_sweep(joined)
     assert last.results.coverage.sentence() == "3/3 configurations finished, 0 duplicates, 0 lost"
     launch.executor.forget(launch.sweep_path)

@@ -10,7 +10,7 @@ import pytest
 from deployer.config.code import Code
 from deployer.config.project import Flags
 from deployer.errors import DeployerError
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.images.code_state import read_state
 from deployer.launch.environment import read_project
 from deployer.launch.lock.content import Lock, dump_lock
@@ -39,7 +39,7 @@ def write_lock(kept: Kept, name: str = "sweep.lock.yaml") -> Lock:
         config={},
         seeds={},
         code=read_state(Code(kept.folder), project.environment, apart),
-        data=list_data(project, find_target(project)),
+        data=list_data(find_executor(project)),
     )
     (kept.folder / name).write_text(dump_lock(lock))
     return lock

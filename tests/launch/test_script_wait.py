@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.checks import script
 from deployer.launch.checks.script import ask_script, await_report
 from deployer.launch.request import Request
@@ -41,5 +41,5 @@ def test_code_in_an_image_is_not_checked(code: str, tmp_path: Path) -> None:
     )
     sweep = parse_sweep("program: train.py\nmethod: grid\nparameters: {lr: {value: 1}}\n", "s.yaml")
     project, request = read_project(tmp_path), Request(tmp_path / "s.yaml", sweep)
-    report = ask_script(project, find_target(project), request)
+    report = ask_script(find_executor(project), request)
     assert (report.not_checked == "the code is in the image") is (code == "image")

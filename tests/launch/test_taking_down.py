@@ -16,10 +16,15 @@ from deployer.backend.storage.backup import adopt_copy
 from deployer.config.paths import copies_folder, list_copies
 from deployer.config.project import Project
 from deployer.errors import BackendError, DeployerError, KubeError
-from deployer.executors.base import Executor
+from deployer.executors.base import (
+    Held,
+    HostedBackend,
+    HostsBackend,
+    ProvidesCluster,
+    Removal,
+    Saved,
+)
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.registry import find_target
-from deployer.executors.target import Removal, Saved, Target
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
@@ -36,19 +41,34 @@ URL = "http://sweep-backend.default.svc:8080"
 BILL = "the cluster costs $1 an hour: deployer down --cluster"
 
 
-class Paid(Target):
+class Paid(LocalExecutor, HostsBackend, ProvidesCluster):
     """A cluster without agents whose backend is one that is served here."""
 
-    disposable = True
-    hosts_backend = True
+    backend_url = URL
+    kube = None  # type: ignore[assignment]  # nothing asks a cluster
 
     def __init__(self, project: Project, content: bytes, failure: DeployerError | None) -> None:
         super().__init__("gke", project)
         self.content, self.failure = content, failure
         self.removed, self.removal = False, Removal()
 
-    def open(self) -> Executor:
-        return find_target(self.project, "local").open()
+    def check_bayes(self) -> None:
+        raise NotImplementedError
+
+    def prepare_backend(self) -> None:
+        raise NotImplementedError
+
+    def open_backend(self, *, make: bool = True) -> HostedBackend:
+        raise NotImplementedError
+
+    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
+        raise NotImplementedError
+
+    def list_held(self, *, copied: bool) -> Sequence[Held]:
+        raise NotImplementedError
+
+    def list_results(self) -> Sequence[str]:
+        raise NotImplementedError
 
     def describe_bill(self) -> Sequence[str]:
         return [BILL]
@@ -88,9 +108,9 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     path = f"{backend.entity}/taken/{sweep}"
     remember(path, tmp_path)
     elsewhere = remember("e/p/elsewhere", tmp_path, "uid-2", created_at=0.5)
-    target = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
-    take_down_cluster(target, None, everything=False)
-    assert target.removal == Removal(copied=True), "what is copied may go, and nothing else"
+    executor = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
+    take_down_cluster(executor, None, everything=False)
+    assert executor.removal == Removal(copied=True), "what is copied may go, and nothing else"
     assert told == ["copied", "removed"]
 
     record, other = sorted(Records.load(), key=lambda one: one.cluster)
@@ -120,11 +140,11 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     tmp_path: Path, failure: DeployerError, told: list[str]
 ) -> None:
     record = remember("e/p/s", tmp_path)
-    target = Paid(read_gke(tmp_path), b"", failure)
-    telling = telling_remains(lambda failure: describe_bill(target, failure))
+    executor = Paid(read_gke(tmp_path), b"", failure)
+    telling = telling_remains(lambda failure: describe_bill(executor, failure))
     with pytest.raises(BackendError) as raised, telling:
-        take_down_cluster(target, None, everything=False)
-    assert not target.removed
+        take_down_cluster(executor, None, everything=False)
+    assert not executor.removed
     assert raised.value.message == (
         f"the cluster stays, since its results are not copied: {failure.message}"
     )
@@ -132,12 +152,12 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     assert told == [BILL]
     assert tuple(Records.load()) == (record,)
     given_up = Removal(delete_data=True)
-    take_down_cluster(target, None, everything=True, removal=given_up)
-    assert target.removed
+    take_down_cluster(executor, None, everything=True, removal=given_up)
+    assert executor.removed
 
 
-class Stuck(LocalExecutor):
-    """Something of an agent stays."""
+class Busy(Paid):
+    """A cluster one of whose agents does not go."""
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         if everyone:
@@ -145,25 +165,18 @@ class Stuck(LocalExecutor):
         raise KubeError("agent s-a1 does not go")
 
 
-class Busy(Paid):
-    """A cluster one of whose agents does not go."""
-
-    def open(self) -> Executor:
-        return Stuck({})
-
-
 def test_a_cluster_whose_agents_do_not_go_stays(tmp_path: Path) -> None:
-    target = Busy(read_gke(tmp_path), b"", None)
+    executor = Busy(read_gke(tmp_path), b"", None)
     with pytest.raises(KubeError, match="agent s-a1 does not go"):
-        take_down_cluster(target, None, everything=True)
-    assert not target.removed
+        take_down_cluster(executor, None, everything=True)
+    assert not executor.removed
 
 
 def test_with_another_server_a_cluster_that_does_not_answer_goes(
     tmp_path: Path, told: list[str]
 ) -> None:
     (tmp_path / "deployer.yaml").write_text("wandb: http://w.example\n")
-    target = Paid(read_gke(tmp_path), b"", KubeError("no answer", status=0))
-    take_down_cluster(target, None, everything=False)
-    assert target.removed
+    executor = Paid(read_gke(tmp_path), b"", KubeError("no answer", status=0))
+    take_down_cluster(executor, None, everything=False)
+    assert executor.removed
     assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]

@@ -18,6 +18,7 @@ from deployer.watch.bad_nodes import BadNode, find_bad_nodes, locate_attempts
 from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import AgentStatus, Status
 from tests.conftest import ServedBackend
+from tests.project_files import build_project
 from tests.watch.test_restarts import PATH, agent, status
 
 CAUSES = {"f": "finished", "x": "own failure", "s": "signal", "o": "OOM", "i": "interrupted"}
@@ -94,7 +95,7 @@ class Nodes(LocalExecutor):
     """Notes which agents are stopped."""
 
     def __init__(self, agents: Sequence[Agent]) -> None:
-        super().__init__({})
+        super().__init__("local", build_project())
         self.agents = agents
         self.stopped: list[str] = []
 

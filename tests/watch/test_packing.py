@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.memory import Memory
+from deployer.executors.base import Memory
 from deployer.model import Agent, Run, Sweep, SweepPath
 from deployer.watch.packing.levels import (
     Level,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.memory import Memory
+from deployer.executors.base import Memory
 from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.watch.probe import LOGGING_SECONDS, SILENT_SECONDS, Probe, Verdict, forecast_rest
 from deployer.watch.status import Status, summarise_status

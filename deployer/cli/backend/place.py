@@ -18,9 +18,10 @@ from deployer.cli.output.render import say, show, warn
 from deployer.cli.shell.confirmation import is_sure
 from deployer.cli.shell.options import read_config
 from deployer.config.paths import backend_folder
-from deployer.config.project import Flags, Project
+from deployer.config.project import Flags
 from deployer.errors import BackendError, ConfigError, collect_refusals
-from deployer.executors.registry import find_target
+from deployer.executors.base import HostsBackend
+from deployer.executors.registry import find_executor
 from deployer.launch.server import connect
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
@@ -97,30 +98,29 @@ class Here:
 
 @dataclass(frozen=True)
 class InCluster:
-    """The backend in the cluster of a config; `connect` makes it if need be."""
+    """The backend in a cluster; `connect` makes it if need be."""
 
-    config: Project
+    host: HostsBackend
 
     def up(self) -> State:
         """Make it, or bring it in line with `deployer.yaml`, and wait until it is ready."""
         from deployer.executors.kubernetes.backend.deployment import ensure_backend
 
-        target = find_target(self.config)
-        kube = target.open_kube()
+        host = self.host
         with showing_busy():
-            target.prepare_backend(kube)
-            backend = ensure_backend(kube, self.config, self.config.on, anew=True)
-        return self._describe(kube, backend)
+            host.prepare_backend()
+            backend = ensure_backend(host.kube, host.project, host.name, anew=True)
+        return self._describe(backend)
 
     def status(self) -> State:
-        return self._describe(*self._require())
+        return self._describe(self._require())
 
     def down(self, yes: bool) -> bool | None:
         """Stop it, another owner's only if the user is sure, else return None."""
         from deployer.executors.kubernetes.backend.removal import list_backend
         from deployer.executors.kubernetes.backend.users import name_other_users
 
-        kube = find_target(self.config).open_kube()
+        kube = self.host.kube
         if others := name_other_users(kube, list_backend(kube)):
             used = f"is used by {', '.join(others)}"
             say(f"the embedded backend in namespace {kube.namespace} {used}")
@@ -128,16 +128,16 @@ class InCluster:
                 say("nothing was stopped")
                 return None
         with collect_refusals() as refusals:
-            return remove_and_tell(kube, self.config.on, refusals, delete_data=False, everyone=True)
+            return remove_and_tell(kube, self.host.name, refusals, delete_data=False, everyone=True)
 
     def connect(self) -> Server:
-        return connect(self.config.for_server("embedded", "deployer backend"))
+        return connect(self.host.project.for_server("embedded", "deployer backend"), self.host)
 
     def open(self) -> None:
         """Hold a port of this machine open that leads to it, until Ctrl-C."""
         from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 
-        kube, backend = self._require()
+        kube, backend = self.host.kube, self._require()
         with open_forward(kube, backend) as forward:
             if forward.url != build_pages_url(kube):
                 warn(f"{build_pages_url(kube)}, its usual address, is in use")
@@ -150,31 +150,30 @@ class InCluster:
         from deployer.executors.kubernetes.backend.deployment import ensure_backend
         from deployer.executors.kubernetes.backend.download import copy_backend
 
-        target = find_target(self.config)
-        kube = target.open_kube()
-        target.prepare_backend(kube)
-        copied = copy_backend(kube, ensure_backend(kube, self.config, self.config.on), data)
+        host, kube = self.host, self.host.kube
+        host.prepare_backend()
+        copied = copy_backend(kube, ensure_backend(kube, host.project, host.name), data)
         where = f"namespace {kube.namespace}"
         say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")
 
-    def _require(self) -> tuple[Kube, ClusterBackend]:
+    def _require(self) -> ClusterBackend:
         from deployer.executors.kubernetes.backend.deployment import require_backend
 
-        kube = find_target(self.config).open_kube()
-        return kube, require_backend(kube, self.config.on)
+        return require_backend(self.host.kube, self.host.name)
 
-    def _describe(self, kube: Kube, backend: ClusterBackend) -> State:
+    def _describe(self, backend: ClusterBackend) -> State:
         from deployer.executors.kubernetes.backend.examination import (
             describe_trouble,
             examine_backend,
         )
         from deployer.executors.kubernetes.backend.tunnel import build_pages_url
 
+        kube = self.host.kube
         health, pages = examine_backend(kube, backend), build_pages_url(kube)
         word = {Health.READY: "running", Health.AWAY: "not ready"}.get(health, str(health))
         lines = (
             f"{word}: {backend.url} (for agents)",
-            f"pages: {pages} while this runs: deployer backend open --on {self.config.on}",
+            f"pages: {pages} while this runs: deployer backend open --on {self.host.name}",
             f"key: {_key_command(kube)}",
         )
         as_json = {
@@ -193,12 +192,12 @@ def find_place(on: str | None, data: Path | None) -> Here | InCluster:
 
     Raises ConfigError for a data folder and a cluster at once.
     """
-    config = read_config(Flags(on=on))
-    if not find_target(config).hosts_backend or (data and not on):
+    executor = find_executor(read_config(Flags(on=on)))
+    if not isinstance(executor, HostsBackend) or (data and not on):
         return Here(choose_folder(data))
     if data:
         raise ConfigError("--data", "is a folder of this machine", "leave out --on or --data")
-    return InCluster(config)
+    return InCluster(executor)
 
 
 def choose_folder(data: Path | None) -> Path:

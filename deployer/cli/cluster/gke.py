@@ -48,7 +48,7 @@ SpecArgument = Annotated[
 @app.command()
 def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) -> None:
     """Print what `gke up` would send, and the price; contacts nothing."""
-    from deployer.executors.gke.target import warn_about_gpus
+    from deployer.executors.gke.executor import warn_about_gpus
     from deployer.gke.api.messages import describe_plan
 
     config = read_config(Flags())
@@ -72,7 +72,7 @@ def up(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create the cluster, or complete it; changes nothing if it is complete."""
-    from deployer.executors.gke.target import set_timer
+    from deployer.executors.gke.executor import set_timer
     from deployer.executors.gke.timer import check_role
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.pricing.estimate import load_prices
@@ -110,7 +110,7 @@ def down(
     What others use or own in it is listed, and goes only if you are sure. Disks with results stay
     without --delete-data; a list of what else carries our labels must be empty at the end.
     """
-    from deployer.executors.gke.target import remove_with_proof
+    from deployer.executors.gke.executor import remove_with_proof
     from deployer.gke.api.operations import Waiter
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.removal.teardown import Terms, list_held

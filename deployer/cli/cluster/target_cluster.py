@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.config.project import Project
-from deployer.executors.registry import find_target
+from deployer.executors.base import HostsBackend
+from deployer.executors.registry import find_executor
 
 if TYPE_CHECKING:
     from deployer.kube.client import Kube
@@ -34,9 +35,9 @@ def open_client(config: Project, context: str | None, namespace: str | None) -> 
 
     Raises ConfigError, CloudError.
     """
-    target = find_target(config)
-    if context or not target.hosts_backend:  # without a cluster of its own, the kubeconfig's
-        from deployer.executors.kubernetes.target import open_kubeconfig
+    executor = find_executor(config)
+    if context or not isinstance(executor, HostsBackend):  # without a cluster of its own
+        from deployer.executors.kubernetes.executor import open_kubeconfig
 
         return open_kubeconfig(config, context, namespace)
-    return target.open_kube(namespace)
+    return executor.kube.in_namespace(namespace) if namespace else executor.kube

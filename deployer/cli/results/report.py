@@ -22,7 +22,8 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError, DeployerError
-from deployer.executors.registry import find_target
+from deployer.executors.base import get_usd_per_hour
+from deployer.executors.registry import find_executor
 from deployer.launch.lock.file import find_kept, name_lock
 from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
@@ -114,9 +115,8 @@ def _find_price(config: Project, path: SweepPath, agents: int) -> float | None:
     """
     if config.on == "local":
         return None
-    target = find_target(config)
     try:
-        return target.open().get_usd_per_hour(str(path), agents)
+        return get_usd_per_hour(find_executor(config), str(path), agents)
     except DeployerError as error:
         say(f"no cost: {error}")
         return None

@@ -31,7 +31,7 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.project import Flags
 from deployer.errors import ConfigError, SweepFailed
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
 from deployer.sweeps.histories import read_dropped
@@ -94,10 +94,9 @@ def results(
     if by is not None:
         found = take_values(server, snapshot, found, by)
     found = read_dropped(server, found)
-    target = find_target(config)
-    executor = target.open() if target.runs_here else None
+    executor = find_executor(config)
     view = View(by=str(by or ""), grouped=group)
-    show_outcome(server, executor, path, found, output, view)
+    show_outcome(server, executor if executor.runs_here else None, path, found, output, view)
     check_metric(found, chosen=metric is not None)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import is_drawn, open_live, say
 from deployer.cli.output.status_view import build_live_view, build_status_line
 from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.errors import BackendStopped, SweepFailed
-from deployer.executors.base import Executor
+from deployer.executors.base import get_usd_per_hour
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
 from deployer.launch.starting import Launch
-from deployer.model import SweepPath
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
-from deployer.wandb_api.server import Server
 from deployer.watch.pending_timeout import AT_WORK
 from deployer.watch.reconciliation import build_stopped
 from deployer.watch.restarts import HANDING_OUT
@@ -39,8 +38,7 @@ def follow_and_report(
     WatchTimeout; StartFailed if no agent has started after `pending_seconds`, or none can.
     """
     last = follow(launch, plain or output == "json", timeout_seconds, pending_seconds)
-    server, executor, path = launch.server, launch.executor, launch.path
-    _report(server, executor, path, launch.expected, output, out_of_time=last.out_of_time)
+    _report(launch, output, out_of_time=last.out_of_time)
 
 
 def say_what_begins_later(launch: Launch) -> None:
@@ -63,17 +61,11 @@ def follow(
     With a price, what the rest of the sweep will cost is shown, too.
     """
     path = launch.path
-    usd_per_hour = launch.executor.get_usd_per_hour(str(path))
+    usd_per_hour = get_usd_per_hour(launch.executor, launch.sweep_path)
     statuses = watch_sweep(
-        launch.server,
-        launch.executor,
-        path,
-        launch.project.code.folder,
-        wanted=launch.wanted,
-        expected=launch.expected,
+        launch,
         timeout_seconds=timeout_seconds,
         pending_seconds=pending_seconds,
-        packer=launch.packer,
         every=is_drawn(plain),
     )
     try:
@@ -89,15 +81,8 @@ def wait_until_started(launch: Launch, pending_seconds: float) -> None:
     Raises StartFailed if none has after `pending_seconds`, or none can.
     """
     told: set[str] = set()
-    for status in watch_sweep(
-        launch.server,
-        launch.executor,
-        launch.path,
-        launch.project.code.folder,
-        wanted=launch.wanted,
-        expected=launch.expected,
-        pending_seconds=pending_seconds,
-    ):
+    # A measurement goes on for the whole sweep, with whoever watches that.
+    for status in watch_sweep(replace(launch, packer=None), pending_seconds=pending_seconds):
         _say_reasons(status, told)
         if any(agent.state in AT_WORK for agent in status.agents):
             return
@@ -111,21 +96,14 @@ def _say_reasons(status: Status, told: set[str]) -> None:
             told.add(cause)
 
 
-def _report(
-    server: Server,
-    executor: Executor,
-    path: SweepPath,
-    expected: int | None,
-    output: str,
-    *,
-    out_of_time: bool,
-) -> None:
+def _report(launch: Launch, output: str, *, out_of_time: bool) -> None:
+    server, path = launch.server, launch.path
     try:
         snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path))
     except BackendStopped as error:
         raise build_stopped(path, "results") from error
-    results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs, expected))
-    show_outcome(server, executor, path, results, output)
+    results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs, launch.expected))
+    show_outcome(server, launch.executor, path, results, output)
     if results.state == "PAUSED":
         raise SweepFailed(
             f"{path} is PAUSED and has no agents: {results.coverage.sentence()}",

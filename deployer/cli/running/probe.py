@@ -72,7 +72,7 @@ def run_after_probe(project: Project, request: Request, showing: Showing, *, yes
 
     launch, probe = ask_if_needed(begin, request)
     pending = showing.pending_seconds
-    with closing(launch.target, launch.executor, launch.path, showing.down_after):
+    with closing(launch, showing.down_after):
         launch = _look_first(launch, request, probe, showing, yes=yes)
         follow_and_report(launch, showing.output, plain=showing.plain, pending_seconds=pending)
 
@@ -89,7 +89,7 @@ def _look_first(
         show_statuses(watch_probe(launch, probe, showing.pending_seconds), showing.all_plain)
         report = judge(launch, probe)
         rest = forecast(launch, request, probe, report)
-        for line in build_probe_lines(report, rest, priced=not launch.target.runs_here):
+        for line in build_probe_lines(report, rest, priced=not launch.executor.runs_here):
             say(line)
         wanted = _is_wanted(launch, report, rest, yes=yes)
     except KeyboardInterrupt:

@@ -76,7 +76,7 @@ def reproduce(
     with telling_remains(lambda failure: describe_file(again.project, file, failure)):
         with showing_busy():
             launch = pipeline.up(again.project, again.request)
-        with closing(launch.target, launch.executor, launch.path, False):
+        with closing(launch, False):
             follow(launch, plain or output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)
     judgement = judge_again(again, snapshot, tolerance)

@@ -164,7 +164,7 @@ def run_to_end(
     if detach:
         _leave(launch, pending, output)
         return
-    with closing(launch.target, launch.executor, launch.path, showing.down_after):
+    with closing(launch, showing.down_after):
         follow_and_report(launch, output, plain=showing.plain, pending_seconds=pending)
 
 

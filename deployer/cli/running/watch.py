@@ -22,7 +22,7 @@ from deployer.cli.shell.options import (
     read_duration,
 )
 from deployer.config.project import Flags
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.remains import describe_agents, telling_remains
 from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import Launch
@@ -56,8 +56,7 @@ def watch(
     server, path = open_sweep(pick_sweep(sweep, config))
     for line in server.page_lines(path):
         say(line)
-    target = find_target(config)
-    launch = Launch(config, target, server, target.open(), path, ())
+    launch = Launch(config, find_executor(config), server, path)
     here = [(str(path), config.on)]
     with telling_remains(lambda failure: describe_agents(config, here, failure)):
         follow_and_report(

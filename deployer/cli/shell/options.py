@@ -11,7 +11,7 @@ import typer
 
 from deployer.cli.shell.completion import complete_executors, complete_profiles, complete_sweeps
 from deployer.config.project import Flags, Project
-from deployer.executors.registry import open_executor
+from deployer.executors.registry import find_executor
 from deployer.launch.environment import read_project
 from deployer.launch.request import Packing, parse_packing
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
@@ -222,4 +222,4 @@ def find_path(text: str | None, config: Project) -> SweepPath:
 
 def _paths_of_agents(project: Project) -> Iterator[str]:
     """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
-    yield from (agent.sweep_path for agent in open_executor(project).list_agents())
+    yield from (agent.sweep_path for agent in find_executor(project).list_agents())

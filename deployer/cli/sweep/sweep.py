@@ -33,7 +33,7 @@ from deployer.cli.shell.options import (
 from deployer.cli.sweep import sweep_check, sweep_control, sweep_files
 from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, DeployerError
-from deployer.executors.registry import open_executor
+from deployer.executors.registry import find_executor
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.request import Request
 from deployer.launch.resolution import open_sweep
@@ -81,8 +81,9 @@ def create(
     for warning in sweep.warnings:
         warn(warning)
     request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
-    check_script_first(config, request)
-    server = connect(config, bayes=request.is_bayes)
+    executor = find_executor(config)
+    check_script_first(executor, request)
+    server = connect(config, executor, bayes=request.is_bayes)
     say(f"using {server.describe()}")
     now, draws = time.time(), request.draws
     made = make_sweep(server, sweep, config, file=file, continued=False, draws=draws, now=now)
@@ -161,7 +162,7 @@ def show_(
 def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
     """Return a sweep's agents; None, and a warning, where they cannot be asked for."""
     try:
-        return open_executor(config).list_agents(str(path))
+        return find_executor(config).list_agents(str(path))
     except DeployerError as error:
         warn(f"its agents are not known: {error.message}")
         return None
@@ -194,7 +195,7 @@ def delete(
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
-    if living := [a for a in open_executor(config).list_agents(str(path)) if a.alive]:
+    if living := [a for a in find_executor(config).list_agents(str(path)) if a.alive]:
         names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
         there = f"{path}: its agents are still there: {', '.join(names)}"
         foreign = any(agent.foreign for agent in living)

@@ -20,7 +20,7 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, DeployerError, WandbError
-from deployer.executors.registry import open_executor
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import dismiss_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
 from deployer.launch.resolution import open_sweep
@@ -51,7 +51,7 @@ def pause(
     """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "PAUSED", yes)
-    if agents := sum(agent.alive for agent in open_executor(config).list_agents(str(path))):
+    if agents := sum(agent.alive for agent in find_executor(config).list_agents(str(path))):
         _say_held(path, agents)
     show_state(path, "PAUSED", output)
 
@@ -94,7 +94,7 @@ def cancel(
     server, path = _steer(sweep, config, "CANCELED", yes)
     tell_which_runs_stop(server, path)
     try:
-        dismiss_all(open_executor(config), path)
+        dismiss_all(find_executor(config), path)
     except DeployerError as error:  # they leave by themselves
         warn(f"a watcher may start its agents again after `heal`: {error.message}")
     show_state(path, "CANCELED", output)
@@ -127,7 +127,7 @@ def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
     concerned = False
     for on in sorted({config.on, server.inside.on if server.inside else config.on}):
         try:
-            found = [one for one in open_executor(config, on).list_others(str(path)) if one.agents]
+            found = [one for one in find_executor(config, on).list_others(str(path)) if one.agents]
         except DeployerError as error:
             if isinstance(error, CloudError) and error.reason == "NOT_FOUND":
                 continue  # a cluster that is gone has no agents

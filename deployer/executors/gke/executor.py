@@ -1,56 +1,265 @@
-"""Agents in a GKE cluster: found by its label, given its next GPU pool if one is sold out."""
+"""Agents in a GKE cluster: made from its specification, paid for, grown and deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import cached_property
+from math import ceil
 
 from deployer.config.causes import Cause
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.errors import CloudError
+from deployer.config.project import Project
+from deployer.errors import CloudError, KubeError
+from deployer.executors.base import Demand, Held, Limits, ProvidesCluster, Removal, Saved
+from deployer.executors.gke.orphans import describe_results, tell_rest
+from deployer.executors.gke.results_disk import reuse_disk
+from deployer.executors.gke.timer import NAMESPACE, check_role, ensure_timer
+from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.gke.api.client import Gke
-from deployer.gke.api.model import CloudCluster
+from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
+from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
+from deployer.executors.kubernetes.manifest_builder import NOT_BUILT, ManifestBuilder
+from deployer.findings import Finding, right, unknown, wrong
+from deployer.gke.api.client import Gke, open_gke
+from deployer.gke.api.model import CloudCluster, build_expiry
+from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.access import open_kube_of
+from deployer.gke.cluster.creation import ensure_cluster, find_cluster, mark_expiry
+from deployer.gke.cluster.existing import describe_existing
+from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
 from deployer.gke.cluster.pools import add_next_pool
-from deployer.gke.pricing.estimate import Prices, estimate_pools
-from deployer.gke.pricing.sentences import describe_pool
-from deployer.gke.specification.spec import ClusterSpec
-from deployer.model import Agent
+from deployer.gke.pricing.estimate import (
+    Prices,
+    estimate,
+    estimate_disk_month,
+    estimate_pools,
+    load_prices,
+)
+from deployer.gke.pricing.sentences import (
+    describe_disk,
+    describe_ends,
+    describe_estimate,
+    describe_fallback,
+    describe_pool,
+)
+from deployer.gke.removal.inventory import Inventory, list_inventory
+from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
+from deployer.gke.specification.parts import DISK_TYPE
+from deployer.gke.specification.spec import ClusterSpec, load_spec
+from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
+from deployer.images.bayes_modules import list_modules
+from deployer.images.image import check_bayes_modules, predict_image_labels
+from deployer.kube.client import Kube
+from deployer.kube.quantities import UNITS, read_quantity
+from deployer.model import Agent, Plan
+
+LOG = logging.getLogger(__name__)
 
 # A new pool's first node takes minutes, and until then the old refusals are still to be read.
 PATIENCE_SECONDS = 600.0
 # The cloud has no node to give now: another kind of node may be had.
 NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
+NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
 
-class GkeExecutor(KubernetesExecutor):
-    """A cluster that can grow by another kind of GPU; `prices` reads the table when asked."""
+class GkeExecutor(KubernetesExecutor, ProvidesCluster):
+    """A cluster of ours on Google's cloud, which can grow by another kind of GPU."""
 
     grows = True
 
-    def __init__(
-        self,
-        gke: Gke,
-        spec: ClusterSpec,
-        found: CloudCluster,
-        cluster: ClusterConfig,
-        folder: Path,
-        *,
-        find_pushed: Callable[[], str] | None,
-        hints: Mapping[Cause, str],
-        prices: Callable[[], Prices],
-    ) -> None:
-        kube = open_kube_of(gke, found, cluster.namespace)
-        super().__init__(kube, cluster, folder, find_pushed=find_pushed, hints=hints)
-        self._gke = gke
-        self._agents_per_pod = cluster.agents_per_pod
-        self._spec = spec
-        self._found = found
-        self._prices = prices
+    def __init__(self, name: str, project: Project) -> None:
+        super().__init__(name, project)
+        self._found: CloudCluster | None = None
         self._listed: Sequence[Agent] = ()
         self._patient_until = 0.0
+
+    @cached_property
+    def spec(self) -> ClusterSpec:
+        """The specification that `gke:` of deployer.yaml names, read once."""
+        return load_spec(self.project.settings.gke, self.project.folder)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The table of prices with the project's own, read once."""
+        return load_prices(self.project.folder)
+
+    @cached_property
+    def gke(self) -> Gke:
+        """The client of Google's cloud."""
+        return open_gke(self.spec.project, self.project.environment, self.project.owner)
+
+    @cached_property
+    def builder(self) -> ManifestBuilder:
+        """What makes the manifests: agents get what they need on the specification's nodes."""
+        builder = ManifestBuilder(self.project)
+        if self.spec.needs_host_ipc:
+            builder.section = replace(builder.section, host_ipc=True)
+        return builder
+
+    @cached_property
+    def kube(self) -> Kube:
+        """The client of the cluster; raises CloudError if there is none."""
+        return open_kube_of(self.gke, self._require_cluster(), self.project.kubernetes.namespace)
+
+    def _require_cluster(self) -> CloudCluster:
+        """Return the cluster as it was found or made first. Raises CloudError if there is none."""
+        self._found = self._found or find_cluster(self.gke, self.spec)
+        if self._found is None:
+            raise CloudError(
+                f"there is no cluster {self.spec.name} in project {self.gke.project}",
+                "deployer gke up makes it, and so does deployer up FILE --on gke",
+                "NOT_FOUND",
+            )
+        return self._found
+
+    def check(self, plan: Plan, limits: Limits) -> None:
+        """Read the specification and the prices, and build the manifests; raises ConfigError."""
+        super().check(plan, Limits(limits.agents, limits.max_seconds))
+        estimate(self.spec, self.spec.locations[0], self.prices)
+
+    def _examine(self, demand: Demand) -> Sequence[Finding]:
+        """Look at the cluster; before it is made, at what Google would refuse of it."""
+        found = find_cluster(self.gke, self.spec)
+        subject = f"cluster {self.spec.name}"
+        if found is None:
+            return tuple(self._examine_cloud(subject))
+        there = right("cloud", subject, f"is there, in {found.location}")
+        return (there, *super()._examine(demand))
+
+    def _examine_cloud(self, subject: str) -> Iterator[Finding]:
+        yield right("cloud", subject, f"is not there: `up` makes it in project {self.gke.project}")
+        try:
+            refusals = find_obstacles(self.gke, self.spec)
+        except CloudError as error:
+            said = f"{NOT_CHECKED}: {error.message}"
+            yield unknown("cloud-quota", "Compute Engine", said)
+            return
+        everywhere = len(refusals) >= len(self.spec.locations) * len(self.spec.gpus)
+        for one in refusals:
+            build = wrong if everywhere else unknown
+            yield build("cloud-quota", one.location, one.sentence, one.hint)
+        if not refusals:
+            yield right("cloud-quota", "Compute Engine", "quotas and machine types suffice")
+
+    def _count_pods(self, limits: Limits) -> int | None:
+        """Return how many pods the agents are at most."""
+        return limits.agents and self.project.kubernetes.count_pods(limits.agents)
+
+    def provision(self, limits: Limits) -> None:
+        """Push the image, tell the price, and make the cluster with its drivers."""
+        super().provision(limits)
+        for line in self._describe_cost(limits):
+            LOG.info(line)
+        gke, spec = self.gke, self._limit_nodes(limits)
+        if limits.bayes and find_cluster(gke, spec) is None:
+            self._ask_built_image()
+        for line in check_role(gke, spec):
+            LOG.info(line)
+        expires = ""
+        if limits.max_seconds:
+            expires = build_expiry(gke.get_time() + limits.max_seconds + NODE_SPARE_SECONDS)
+        cluster = ensure_cluster(gke, spec, wait_seconds=limits.capacity_seconds, expires=expires)
+        self._found = cluster
+        try:
+            mark_expiry(gke, cluster, expires)
+        except CloudError as error:
+            LOG.info(f"when the agents end is not written at the cluster: {error.message}")
+        place, pools = cluster.location, cluster.pool_names
+        hours = _count_hours(limits)
+        for line in describe_fallback(
+            self.spec, place, pools, self.prices, self._count_pods(limits), hours
+        ):
+            LOG.info(line)
+        for line in set_timer(gke, self.spec, cluster):
+            LOG.info(line)
+        if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
+            # Ahead of the first node: the pool is empty until agents ask for it.
+            install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"])
+
+    def _ask_built_image(self) -> None:
+        """Refuse an image that lacks what `method: bayes` needs, if a tool here holds it."""
+        project, wanted = self.project, " and ".join(list_modules())
+        if project.image.repository and not (project.backend.image or project.kubernetes.image):
+            python = project.backend.python or project.kubernetes.python
+            if check_bayes_modules(project.image, project.folder, project.environment, python):
+                return
+        said = f"method bayes: whether the image has {wanted} cannot be checked here"
+        LOG.info(f"{said}; a pod checks it once the cluster exists, before GPU nodes start")
+
+    @property
+    def _spot_pools(self) -> str:
+        """Name the spot pools of the specification, if agents ask for GPUs."""
+        gpu, spec = self.project.kubernetes.gpu, self.spec
+        named = zip(spec.pool_names, spec.gpus, strict=True)
+        spot = [name for name, choice in named if choice.spot and (gpu is None or gpu.count)]
+        return f"{', '.join(spot)} of cluster {spec.name}" if spot else ""
+
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Name also the GPUs of the specification for which the image has no kernels."""
+        return [*super().list_warnings(plan), *warn_about_gpus(self.project, self.spec)]
+
+    def preview(
+        self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0
+    ) -> Sequence[object]:
+        """Return the manifests; without keys, log what a cluster for them would cost."""
+        if api_keys is None:
+            seconds = plan.deadline - now if plan.deadline else None
+            for line in self._describe_cost(Limits(len(plan.agents), seconds)):
+                LOG.info(line)
+        return super().preview(plan, api_keys, now)
+
+    def prepare_backend(self) -> None:
+        """Bind the backend's claim to the disk that an earlier cluster of the name has left."""
+        section = replace(self.builder.section, namespace=self.kube.namespace)
+        section = section if section.image else replace(section, image=NOT_BUILT)
+        claim, *_ = build_backend(load_backend_templates(), b"", self.project.backend, section)
+        reuse_disk(self.gke, self._require_cluster(), self.kube, claim)
+
+    def _limit_nodes(self, limits: Limits) -> ClusterSpec:
+        """Return the specification whose nodes end after the agents, should they be lost."""
+        if not limits.max_seconds:
+            return self.spec
+        return self.spec.limit_nodes(limits.max_seconds + NODE_SPARE_SECONDS)
+
+    def _describe_cost(self, limits: Limits) -> Iterator[str]:
+        wanted = estimate(self.spec, self.spec.locations[0], self.prices, self._count_pods(limits))
+        yield from describe_estimate(wanted, _count_hours(limits))
+        yield from describe_ends(self._limit_nodes(limits), wanted, limits.max_seconds)
+        if self.project.embedded:
+            claim = load_backend_templates()[0]
+            asked = claim["spec"]["resources"]["requests"]["storage"]
+            size_gb = ceil(read_quantity(self.project.backend.size or asked) / UNITS["Gi"])
+            usd = estimate_disk_month(DISK_TYPE, size_gb, wanted.region, self.prices)
+            yield describe_disk(usd)
+
+    def save_results(self) -> Saved | None:
+        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
+        found = find_cluster(self.gke, self.spec)
+        if found is None or not found.endpoint:  # nothing ever ran in it
+            return None
+        return super().save_results()
+
+    def describe_bill(self) -> Sequence[str]:
+        """Return what exists of the cluster and its price; raises CloudError."""
+        command = "deployer down --cluster"
+        return describe_existing(self.gke, self.spec, self.prices, command)
+
+    def list_held(self, *, copied: bool) -> Sequence[Held]:
+        """Return the clusters that the rule keeps; raises CloudError."""
+        terms, waiter = Terms(copied=copied), Waiter()
+        found = list_held(self.gke, self.spec.name, waiter, terms)
+        return [Held(one.words, one.foreign) for one in found]
+
+    def list_results(self) -> Sequence[str]:
+        """Name the caller's disks with results: the cluster's, or an earlier one's of the name."""
+        found = list_inventory(self.gke, self.spec.name, self.gke.owner.id)
+        return [describe_results(one, self.prices) for one in found.disks if one.holds_results]
+
+    def remove(self, removal: Removal) -> None:
+        """Delete the cluster and all that came with it; raises CloudError naming what stays."""
+        terms = Terms(removal.sure, delete_data=removal.delete_data, copied=removal.copied)
+        remove_with_proof(self.gke, self.spec, terms, self.prices)
 
     def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
         """Return the cluster's price with a sweep's agents, or so many; None if it is unknown."""
@@ -58,9 +267,9 @@ class GkeExecutor(KubernetesExecutor):
             there = self.list_agents(sweep_path)
             pods = len({agent.pod or agent.name for agent in there if agent.alive})
         else:
-            pods = -(-agents // self._agents_per_pod)
-        found = self._found
-        pools = estimate_pools(self._spec, found.location, self._prices(), found.pool_names, pods)
+            pods = self.project.kubernetes.count_pods(agents)
+        found = self._require_cluster()
+        pools = estimate_pools(self.spec, found.location, self.prices, found.pool_names, pods)
         return pools.usd_per_hour
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
@@ -83,13 +292,53 @@ class GkeExecutor(KubernetesExecutor):
         return done
 
     def _add_pool(self, refused: str) -> list[str]:
+        found = self._require_cluster()
         try:
-            pool = add_next_pool(self._gke, self._spec, self._found)
+            pool = add_next_pool(self.gke, self.spec, found)
         except CloudError as error:  # agents wait for what is there
             hint = f" ({error.hint})" if error.hint else ""
             return [f"{refused}: no other pool can be added now: {error.message}{hint}"]
         if pool is None:
             return []
-        self._found = replace(self._found, pools=(*self._found.pools, pool))
-        price = describe_pool(self._spec, self._found.location, pool.name, self._prices())
+        self._found = replace(found, pools=(*found.pools, pool))
+        price = describe_pool(self.spec, found.location, pool.name, self.prices)
         return [f"{refused}: pool {pool.name} is added", price]
+
+
+def warn_about_gpus(project: Project, spec: ClusterSpec) -> list[str]:
+    """Name GPUs for which the image of the section `image:` will have no kernels."""
+    gpu = project.kubernetes.gpu
+    if project.kubernetes.image or (gpu and not gpu.count):
+        return []
+    built = read_architectures(predict_image_labels(project.image, project.folder))
+    said = {explain_mismatch(built, choice.accelerator) for choice in spec.gpus}
+    return [f"{one} ({OLDER})" for one in sorted(said) if one]
+
+
+def _count_hours(limits: Limits) -> float | None:
+    return limits.max_seconds / 3600 if limits.max_seconds else None
+
+
+def remove_with_proof(gke: Gke, spec: ClusterSpec, terms: Terms, prices: Prices) -> Inventory:
+    """Delete a cluster and all that came with it; report that a list of the rest is empty.
+
+    Disks with results stay unless `terms` give them up. Raises CloudError naming what else stays.
+    """
+    left = remove_cluster(gke, spec, terms=terms)
+    tell_rest(spec.name, left, prices)
+    return left
+
+
+def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[str]:
+    """Let an idle cluster end by itself or no longer, as specified; return what is to be said.
+
+    A timer that cannot be set is told, and stops nothing.
+    """
+    try:
+        kube = open_kube_of(gke, cluster, NAMESPACE)
+        now = gke.get_time() if spec.delete_when_idle else 0.0  # this machine's may be wrong
+        return ensure_timer(kube, spec, gke.project, cluster, now)
+    except (CloudError, KubeError) as error:
+        if spec.delete_when_idle is None:
+            return ()
+        return (f"the timer that deletes the idle cluster is not set: {error.message}",)

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import MappingProxyType
+from functools import cached_property, partial
 
-from deployer.config.causes import Cause
+from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
-from deployer.errors import AgentError, KubeError, collect_refusals
-from deployer.executors.base import Belongings, Executor
+from deployer.data.store import Store
+from deployer.errors import AgentError, DeployerError, KubeError, collect_refusals
+from deployer.executors.base import (
+    Belongings,
+    Demand,
+    HostedBackend,
+    HostsBackend,
+    KeepsData,
+    Limits,
+    Saved,
+    SharesPods,
+    Surroundings,
+)
 from deployer.executors.checks import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
@@ -38,77 +50,286 @@ from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
+from deployer.executors.kubernetes.backend.deployment import (
+    ensure_backend,
+    is_made,
+    require_backend,
+)
+from deployer.executors.kubernetes.backend.download import save_backend
+from deployer.executors.kubernetes.backend.image_check import check_bayes_modules
+from deployer.executors.kubernetes.backend.manifests import KEY_SECRET, NAME, build_url
+from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
+from deployer.executors.kubernetes.backend.users import note_user
 from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.data.claims import delete_claim
+from deployer.executors.kubernetes.data.mounts import list_claims, name_claim
+from deployer.executors.kubernetes.data.outputs import find_outputs
+from deployer.executors.kubernetes.data.store_secret import read_secret
+from deployer.executors.kubernetes.data.volumes import open_volume
 from deployer.executors.kubernetes.diagnose.admission import check_admission
 from deployer.executors.kubernetes.diagnose.case import Case, list_own
-from deployer.executors.kubernetes.diagnose.doctor import list_checks
+from deployer.executors.kubernetes.diagnose.doctor import (
+    examine_bayes,
+    examine_cluster,
+    list_checks,
+    mend,
+)
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.diagnose.references import Reference, list_references
+from deployer.executors.kubernetes.diagnose.rights import MAKE_BACKEND, check_rights
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
-from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
+from deployer.executors.kubernetes.manifest_builder import NOT_BUILT, ManifestBuilder
 from deployer.executors.kubernetes.manifests.build import pack_agents
-from deployer.kube.client import Kube
-from deployer.kube.kinds import JOB, POD, Manifest, kind_of
+from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
+from deployer.executors.kubernetes.manifests.templates import warn_about_variables
+from deployer.executors.kubernetes.surroundings import read_surroundings
+from deployer.findings import Finding
+from deployer.images.bayes_modules import list_modules
+from deployer.images.code_archive import warn_about_left_out
+from deployer.images.image import push_image
+from deployer.kube.client import Kube, open_kube
+from deployer.kube.identity import identify_cluster
+from deployer.kube.kinds import JOB, POD, SECRET, Manifest, kind_of
 from deployer.kube.names import build_selector, is_ours, stamp_owner
 from deployer.model import Agent, AgentPlan, Plan
 
+LOG = logging.getLogger(__name__)
+
+NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
+NO_PODS = ("cluster", "namespace")  # what is wrong where no pod can be asked
 AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
 
-class KubernetesExecutor(Executor):
-    """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins.
+def open_kubeconfig(project: Project, context: str | None, namespace: str | None) -> Kube:
+    """Return the client of the kubeconfig's cluster; what is named counts more than the file's."""
+    section = project.kubernetes
+    return open_kube(
+        context or section.context,
+        namespace or section.namespace,
+        environment=project.environment,
+        owner=project.owner,
+    )
 
-    `find_pushed` returns the image of new sweeps where the section names none. `grows` tells that
-    nodes come which are not there yet. `hints` are what a site adds to reasons of a wait. `beside`
-    lists what is made for others than agents, `data` are the data sets of deployer.yaml.
+
+class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
+    """Agents as Jobs, with the embedded backend beside them.
+
+    `grows` tells that nodes come which are not there yet.
     """
 
     grows = False
 
-    def __init__(
-        self,
-        kube: Kube,
-        cluster: ClusterConfig,
-        folder: Path,
-        sleep: Callable[[float], None] = time.sleep,
-        *,
-        find_pushed: Callable[[], str] | None = None,
-        hints: Mapping[Cause, str] = MappingProxyType({}),
-        beside: Callable[[], Collection[Reference]] = tuple,
-        data: Sequence[DataSet] = (),
-    ) -> None:
-        self.kube = kube
-        self._products = GpuProducts(
-            kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
-        )
-        self._pending = PendingPods(kube, self.grows, hints=hints)
-        self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
-        self._list_beside = beside
-        self._data = tuple(data)
-        self._data_claims = list_claims(cluster)
-        self._sleep = sleep
+    def __init__(self, name: str, project: Project) -> None:
+        super().__init__(name, project)
+        self._sleep = time.sleep
         self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
 
+    @cached_property
+    def kube(self) -> Kube:
+        """The client of the cluster; raises ConfigError if the kubeconfig has none such."""
+        return open_kubeconfig(self.project, None, None)
+
+    @cached_property
+    def builder(self) -> ManifestBuilder:
+        """What makes the manifests of this project."""
+        return ManifestBuilder(self.project)
+
+    @cached_property
+    def _pending(self) -> PendingPods:
+        profile = self.project.profile
+        return PendingPods(self.kube, self.grows, hints=profile.hints if profile else {})
+
+    @cached_property
+    def _products(self) -> GpuProducts:
+        gpu = self.builder.section.gpu
+        return GpuProducts(self.kube, gpu.product_label if gpu else GPU_PRODUCT_LABEL)
+
+    @property
+    def has_folder(self) -> bool:
+        """Tell whether agents work on an archive of this folder."""
+        return self.project.kubernetes.code == "archive"
+
+    @property
+    def queued_seconds(self) -> float | None:
+        """Return `max_time`, which begins when a Job is made; with a queue, when it may run."""
+        section = self.project.kubernetes
+        if section.queue or section.max_time is None:
+            return None
+        return section.max_time.total_seconds()
+
+    def check(self, plan: Plan, limits: Limits) -> None:
+        """Refuse what manifests cannot be built from, or the site would; raises ConfigError."""
+        super().check(plan, limits)
+        self.builder.draft(plan, self.builder.with_image(NOT_BUILT))
+
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Name files that are left out of the archive, and spot nodes without checkpoints."""
+        as_it_is = self.has_folder and not self.project.code.commit
+        left_out = warn_about_left_out(self.project.folder) if as_it_is else ""
+        # Without the archive, which takes time.
+        section = replace(self.builder.with_image(NOT_BUILT), code="image")
+        job = _find_job(self.builder.draft(plan, section))
+        doubts = (left_out, warn_about_spot(job, self._spot_pools), warn_about_variables(job))
+        return [*filter(None, (*doubts, self._warn_about_namespace()))]
+
+    def _warn_about_namespace(self) -> str:
+        """Name the namespace of a template that is not the agents'."""
+        path, job = self.project.kubernetes.template, self.builder.templates.template
+        named = job["metadata"].get("namespace") if job else None
+        if not named or named == self.project.kubernetes.namespace:
+            return ""
+        setting = f"kubernetes: {{namespace: {named}}} in deployer.yaml is"
+        return f"{path}: namespace {named} is not used: {setting}"
+
+    @property
+    def _spot_pools(self) -> str:
+        """Name the spot pools for which agents are meant; empty where only the Job can say."""
+        return ""
+
+    def provision(self, limits: Limits) -> None:
+        """Build and push the image of the section `image:`, unless the registry has it."""
+        project = self.project
+        if project.image.repository and not project.kubernetes.image:
+            push_image(project.image, project.folder, project.environment)
+
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return what is asked of the cluster before anything is made."""
-        return list_checks(self.kube, self._data_claims, lambda: self._build_case(plan))
+        claims = list_claims(self.builder.section)
+        return list_checks(self.kube, claims, lambda: self._build_case(plan))
 
-    def _build_case(self, plan: Plan) -> Case:
-        """Return what the doctor would look at, as far as agents need it."""
-        manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
-        job = next(one for one in manifests if kind_of(one) == JOB)
-        own = frozenset((*list_own(manifests, plan, self.kube.owner), *self._list_beside()))
-        return Case(
-            self.kube,
-            self._builder.cluster,
-            job=job,
-            own=own,
-            data=self._data,
-            grows=self.grows,
+    def examine(self, demand: Demand) -> Sequence[Finding]:
+        """Return what is right and wrong with the cluster for these agents."""
+        return Check("cluster", self.name, lambda: self._examine(demand)).examine()
+
+    def _examine(self, demand: Demand) -> Sequence[Finding]:
+        found = examine_cluster(self.kube, lambda: self._build_whole_case(demand))
+        if not demand.bayes or any(one.is_error and one.code in NO_PODS for one in found):
+            return found
+        ask = partial(examine_bayes, self.kube, self.project)
+        return (*found, *Check("bayes", "method bayes", ask).examine())
+
+    def _build_whole_case(self, demand: Demand) -> Case:
+        """Return what the doctor looks at: also where no Job can be built, as `check` says."""
+        embedded = self.project.embedded
+        case = self._open_case(self.builder.section)
+        with contextlib.suppress(DeployerError):
+            case = self._build_case(demand.plan, NOT_BUILT)
+            case = replace(case, backend_made=embedded and is_made(self.kube))
+        return replace(
+            case,
+            pods=case.section.count_pods(demand.agents),
+            backend=self.project.backend if embedded else None,
         )
+
+    def _build_case(self, plan: Plan, image: str | None = None) -> Case:
+        """Return what `up` looks at: the cluster, and the first agent's Job. Raises ConfigError.
+
+        The Job has the `image`, where `image:` builds one; without it what was pushed.
+        """
+        case = self._open_case(self.builder.with_image(image))
+        manifests = self.builder.draft(plan, case.section)
+        own = {*list_own(manifests, plan, self.builder.named_owner)}
+        if self.project.embedded:
+            own.add(Reference(SECRET, KEY_SECRET))
+        return replace(case, job=_find_job(manifests), own=frozenset(own))
+
+    def _open_case(self, section: ClusterConfig) -> Case:
+        project, kube = self.project, self.kube
+        return Case(
+            kube,
+            replace(section, namespace=kube.namespace),
+            project.folder,
+            data=project.data,
+            image=project.image,
+            environment=project.environment,
+            grows=self.grows,
+            on=self.name,
+        )
+
+    def mend(self, finding: Finding) -> bool:
+        """Make the namespace or the ServiceAccount if they are missing; tell what was made."""
+        return mend(self.kube, finding)
+
+    def preview(
+        self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0
+    ) -> Sequence[object]:
+        """Return the manifests of the agents in `api_keys`, as they are now.
+
+        Without keys nothing is contacted but the registry of `image:`.
+        """
+        if api_keys is None:
+            return self.builder.draft(plan, self.builder.with_image(self.builder.name_image()), now)
+        manifests = self._build(plan, api_keys)[1] if api_keys else ()
+        return [stamp_owner(one, self.kube.owner) for one in manifests]
+
+    def read_surroundings(self) -> Surroundings:
+        """Return the GPUs and drivers of the nodes; the image has the packages."""
+        return read_surroundings(self.kube)
+
+    @property
+    def backend_url(self) -> str:
+        """Return the address of the backend's Service."""
+        return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
+
+    def check_bayes(self) -> None:
+        """Ask the image of a backend that is not made yet for the modules of `method: bayes`."""
+        if is_made(self.kube):
+            return  # it says itself what it lacks
+        check_rights(self.kube, MAKE_BACKEND, self.name)
+        LOG.info(
+            f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}"
+        )
+        if why := check_bayes_modules(self.kube, self.project, self.grows):
+            LOG.warning(f"it is not checked, and the backend reports what it lacks: {why}")
+
+    def prepare_backend(self) -> None:
+        """Leave a backend that is about to be made as it is: nothing is left of another."""
+
+    def open_backend(self, *, make: bool = True) -> HostedBackend:
+        """Return the backend in the cluster, through a port that lasts as long as we do."""
+        kube = self.kube
+        if make:
+            self.prepare_backend()
+            backend = ensure_backend(kube, self.project, self.name)
+        else:
+            backend = require_backend(kube, self.name)
+        return HostedBackend(
+            url=backend.url,
+            reached_at=open_forward(kube, backend).url,
+            pages_url=build_pages_url(kube),
+            key=backend.key,
+            key_source=f"Secret {KEY_SECRET} in {backend.namespace}",
+            note_user=partial(note_user, kube),
+            cluster=identify_cluster(kube),
+        )
+
+    def save_results(self) -> Saved | None:
+        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
+        return save_backend(self.kube, self.project, self.name)
+
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
+        image = self.builder.with_image()
+        return open_volume(self.kube, image, data, self.project.folder, size_bytes)
+
+    def delete_data(self, data: DataSet) -> bool:
+        """Delete the claim if we made it, else what is in the volume."""
+        claim = name_claim(data, self.project.folder)
+        if data.nfs or not delete_claim(self.kube, claim):
+            return super().delete_data(data)
+        LOG.info(f"deleted PersistentVolumeClaim {claim} in namespace {self.kube.namespace}")
+        return True
+
+    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
+        """Return what the data set's Secret holds; raises DataError if there is none."""
+        return None if data.secret is None else read_secret(self.kube, data.secret, data.url or "")
+
+    def open_outputs(self) -> Store | None:
+        """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
+        volume = find_outputs(self.project.kubernetes, self.builder.templates)
+        return self.open_data(volume) if volume else None
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.
@@ -142,25 +363,13 @@ class KubernetesExecutor(Executor):
             for s in agent_objects
         ]
 
-    def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
-        """Return the manifests of the agents in `api_keys`."""
-        manifests = self.build_manifests(plan, api_keys) if api_keys else ()
-        return [stamp_owner(one, self.kube.owner) for one in manifests]
-
-    def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
-        """Return what `apply` would send for the agents in `api_keys`, without the Secret.
-
-        Reads the cluster and changes nothing. Raises ConfigError, KubeError.
-        """
-        return self._build(plan, api_keys)[1]
-
     def share_pods(self, size: int) -> None:
         """Let so many of the agents that start from now on share a pod."""
-        self._builder.cluster = replace(self._builder.cluster, agents_per_pod=size)
+        self.builder.section = replace(self.builder.section, agents_per_pod=size)
 
     def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
         """Split agents into those of each pod."""
-        return list(pack_agents(agents, self._builder.cluster.agents_per_pod))
+        return list(pack_agents(agents, self.builder.section.agents_per_pod))
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.
@@ -275,7 +484,7 @@ class KubernetesExecutor(Executor):
         self, plan: Plan, api_keys: Mapping[str, str]
     ) -> tuple[KeyStore, tuple[Manifest, ...]]:
         secret = store_keys(self.kube, plan, api_keys)
-        return secret, self._builder.build(plan, list(api_keys), secret.name, secret.keys)
+        return secret, self.builder.build(self.kube, plan, secret.name, secret.keys)
 
     def _ensure(self, manifest: Manifest) -> None:
         """Apply what the user's template adds; what is ours may be there, and keeps its owner."""
@@ -322,6 +531,10 @@ class KubernetesExecutor(Executor):
             agent_objects = tuple(self._look(None))
             self._looked = (time.monotonic(), agent_objects)
         return next((s for s in agent_objects if s.name == name), None)
+
+
+def _find_job(manifests: Iterable[Manifest]) -> Manifest:
+    return next(one for one in manifests if kind_of(one) == JOB)
 
 
 def _runs(objects: AgentObjects) -> bool:

@@ -1,85 +1,179 @@
-"""Builds the manifests of a plan for this cluster; a sweep keeps the code it began with."""
+"""The manifests of a project's agents and of its embedded backend: drafted, or for a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
+from deployer.config.owner import UNKNOWN_OWNER, Owner, build_owner
+from deployer.config.project import Project
 from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.errors import ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
+from deployer.executors.kubernetes.data.mounts import add_data
+from deployer.executors.kubernetes.data.outputs import add_outputs
+from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
+from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.job import find_container
-from deployer.executors.kubernetes.manifests.templates import load_templates
+from deployer.executors.kubernetes.manifests.templates import (
+    Templates,
+    find_template_image,
+    load_templates,
+)
+from deployer.images.backend_archive import build_backend_archive
 from deployer.images.code_archive import build_code_archive, build_supervisor_zip
+from deployer.images.context import read_inputs
+from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
-from deployer.kube.names import build_selector
+from deployer.kube.names import build_selector, stamp_owner
 from deployer.kube.objects import created_at
 from deployer.model import Plan
 
+LOG = logging.getLogger(__name__)
+
 CODE = "code"
+NOT_BUILT = "not-built"  # stands for an image that is not built yet
 
 
 class ManifestBuilder:
-    """Makes manifests for one cluster and namespace; a template's path begins at `folder`."""
+    """Makes manifests from what deployer.yaml says, and from the templates beside it.
 
-    def __init__(
-        self,
-        kube: Kube,
-        cluster: ClusterConfig,
-        folder: Path,
-        find_pushed: Callable[[], str] | None = None,
-    ) -> None:
-        self._kube = kube
-        self.cluster = replace(cluster, namespace=kube.namespace)
-        self._folder = folder
-        self._find_pushed = find_pushed
+    `section` is what agents get: the section `kubernetes:`, with `data:` and `outputs:`.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        with_data = add_data(project.kubernetes, project.data, project.folder)
+        self.section: ClusterConfig = add_outputs(with_data, project.outputs)
+
+    @cached_property
+    def templates(self) -> Templates:
+        """The YAML of k8s/ and the user's template. Raises ConfigError."""
+        template = self._project.kubernetes.template
+        return load_templates(self._project.folder / template if template else None)
+
+    @property
+    def named_owner(self) -> Owner:
+        """Return the owner that is named; no server is asked for another."""
+        named = self._project.owner
+        return build_owner(named) if named else UNKNOWN_OWNER
+
+    def draft(self, plan: Plan, section: ClusterConfig, now: float = 0.0) -> list[Manifest]:
+        """Return what would be sent for a sweep that is not there yet, the backend's first.
+
+        Contacts nothing. Raises ConfigError, also for what the site would refuse.
+        """
+        owner = self.named_owner
+        secret, keys = name_keys(plan, [agent.name for agent in plan.agents], owner)
+        code = build_code_archive(Path(plan.folder)) if section.code == "archive" else None
+        agents = build_manifests(
+            plan,
+            section,
+            self.templates,
+            owner=owner,
+            secret_name=secret,
+            secret_keys=keys,
+            supervisor=build_supervisor_zip(),
+            code=code,
+            max_seconds=count_job_seconds(plan.deadline, now),
+        )
+        if self._project.profile:
+            check_demands(self._project.profile, agents)
+        backend: Sequence[Manifest] = ()
+        if self._project.embedded:
+            program, settings = build_backend_archive(), self._project.backend
+            backend = build_backend(load_backend_templates(), program, settings, section)
+        return [stamp_owner(one, owner) for one in (*backend, *agents)]
 
     def build(
-        self, plan: Plan, names: Sequence[str], secret_name: str, secret_keys: Mapping[str, str]
+        self, kube: Kube, plan: Plan, secret_name: str, secret_keys: Mapping[str, str]
     ) -> tuple[Manifest, ...]:
-        """Return the manifests of the named agents of a plan. Raises ConfigError, KubeError."""
-        template = self.cluster.template
+        """Return the manifests of the agents in `secret_keys`; a sweep keeps image and code.
+
+        Reads the cluster and changes nothing. Raises ConfigError, ImageError, KubeError.
+        """
+        image = self._find_image(kube, plan)
         return build_manifests(
-            replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
-            replace(self.cluster, image=self._find_image(plan)),
-            load_templates(self._folder / template if template else None),
-            owner=self._kube.owner,
+            replace(plan, agents=tuple(one for one in plan.agents if one.name in secret_keys)),
+            replace(self.section, image=image, namespace=kube.namespace),
+            self.templates,
+            owner=kube.owner,
             secret_name=secret_name,
             secret_keys=secret_keys,
             supervisor=build_supervisor_zip(),
-            code=self._find_code(plan),
-            max_seconds=count_job_seconds(plan.deadline, self._kube.now()),
+            code=self._find_code(kube, plan),
+            max_seconds=count_job_seconds(plan.deadline, kube.now()),
         )
 
-    def _find_image(self, plan: Plan) -> str | None:
+    def with_image(self, image: str | None = None) -> ClusterConfig:
+        """Return the section with an image if none is named: that of `image:`, or a template's.
+
+        `image` stands for what `image:` builds; without it, that is looked up, and ImageError is
+        raised if it was not pushed. The backend and loaders have the agents' image, too.
+        """
+        section = self.section
+        if section.image:
+            return section
+        if self._project.image.repository:
+            return replace(section, image=image or self.find_pushed())
+        return replace(section, image=find_template_image(section, self._project.folder))
+
+    def find_pushed(self) -> str:
+        """Return the image of what is in the folder; raises ImageError if it was not pushed."""
+        project = self._project
+        image = find_pushed(project.image, project.folder, project.environment)
+        if image is None:
+            said = f"{project.image.repository} has no image of what is in this folder now"
+            raise ImageError(said, "deployer image push")
+        return image
+
+    def name_image(self) -> str:
+        """Name the image that `up` would push, by its digest if the registry has it already."""
+        settings, folder = self._project.image, self._project.folder
+        if self._project.kubernetes.image or not settings.repository:
+            return NOT_BUILT  # nothing is built
+        why = "it is not pushed yet"
+        try:
+            image = find_pushed(settings, folder, self._project.environment)
+        except ImageError as error:
+            image, why = None, error.message
+        if image is None:
+            image = f"{settings.repository}:{read_inputs(settings, folder).tag}"
+            LOG.warning(f"{image} is named without its digest: {why}; deployer image push")
+        return image
+
+    def _find_image(self, kube: Kube, plan: Plan) -> str | None:
         """Return the image that is named, else the sweep's own, else what was pushed for it.
 
         Agents that join later run in the image in which the others do, whatever was pushed since.
-        Raises ImageError if the section `image:` is there and nothing has been pushed.
         """
-        if self.cluster.image or self._find_pushed is None:
-            return self.cluster.image
-        jobs = self._kube.list_objects(JOB, build_selector(plan.sweep_path))
+        if self.section.image or not self._project.image.repository:
+            return self.section.image
+        jobs = kube.list_objects(JOB, build_selector(plan.sweep_path))
         known = (find_container(job) for job in jobs if path_of(job) == plan.sweep_path)
         image = next((str(one["image"]) for one in known if one), None)
-        return image or self._find_pushed()
+        return image or self.find_pushed()
 
-    def _find_code(self, plan: Plan) -> bytes | None:
+    def _find_code(self, kube: Kube, plan: Plan) -> bytes | None:
         """Return the sweep's archive, made from the plan's folder if there is none yet.
 
         If a first try failed before all parts of it were there, no agent has begun with it, and
         it counts as none.
         """
-        if self.cluster.code != "archive":
+        if self.section.code != "archive":
             return None
         selector = build_selector(plan.sweep_path, CODE)
         maps = [
             one
-            for one in self._kube.list_objects(CONFIG_MAP, selector)
+            for one in kube.list_objects(CONFIG_MAP, selector)
             if path_of(one) == plan.sweep_path and one.get("binaryData")
         ]
         found = read_code_maps(sorted(maps, key=created_at))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from deployer.errors import KubeError
+from deployer.executors.base import Surroundings
 from deployer.executors.kubernetes.gpu_drivers.labels import read_driver_version, read_product
-from deployer.executors.target import Surroundings
 from deployer.kube.client import Kube
 from deployer.kube.kinds import NODE
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.executors.checks import Question
+from deployer.executors.checks import Check
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
 from deployer.findings import Finding, right, unknown, warning, wrong
@@ -69,19 +69,19 @@ class Torch:
     failure: str = ""
 
 
-def list_python_questions(
+def list_python_checks(
     chosen: Interpreter, environment: Mapping[str, str], script: Path | None
-) -> tuple[Question, ...]:
+) -> tuple[Check, ...]:
     """Return what the interpreter of the runs is asked; `script` is their program, if known.
 
     torch is left alone if the script does not import it: that takes seconds.
     """
     modules = list_imports(script)
     asker = _Asker(chosen, environment)
-    questions = [Question("python", "python", lambda: examine_python(asker, modules))]
+    checks = [Check("python", "python", lambda: examine_python(asker, modules))]
     if script is None or "torch" in modules:
-        questions.append(Question("torch", "torch", lambda: examine_torch(asker, environment)))
-    return tuple(questions)
+        checks.append(Check("torch", "torch", lambda: examine_torch(asker, environment)))
+    return tuple(checks)
 
 
 @dataclass(frozen=True)

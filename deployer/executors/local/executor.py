@@ -8,58 +8,79 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
+from deployer.config.project import Project
 from deployer.config.sections.data import VARIABLE
-from deployer.errors import AgentError
-from deployer.executors.base import Executor
-from deployer.executors.checks import Check
+from deployer.errors import AgentError, collect_refusals
+from deployer.executors.base import (
+    Demand,
+    KeepsData,
+    Memory,
+    SharesGpus,
+    Surroundings,
+)
+from deployer.executors.checks import Check, examine_all, run_checks
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
+from deployer.executors.local.examination import list_python_checks
 from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.memory import read_gpu_memory, read_memory
+from deployer.executors.local.run_environment import (
+    build_run_environment,
+    choose_interpreter,
+    find_variables,
+    list_dropped,
+)
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
+from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
-from deployer.executors.memory import Memory
+from deployer.findings import Finding
 from deployer.model import Agent, AgentPlan, Plan
+
+if TYPE_CHECKING:
+    from deployer.config.sections.data import DataSet
+    from deployer.data.store import Store
 
 STARTS_AT_ONCE = 8  # each is a Python that begins
 
 
-class LocalExecutor(Executor):
-    """Agents as processes of this machine, found by their folders from any shell.
+class LocalExecutor(KeepsData, SharesGpus):
+    """Agents as processes of this machine, found by their folders from any shell."""
 
-    They inherit `environment`, or what `find_environment` makes of it when agents are started;
-    `variables` are what deployer.yaml tells runs: where data is, where outputs go.
-    """
+    runs_here = True
+    grace_seconds = GRACE_SECONDS
 
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        grace_seconds: float = GRACE_SECONDS,
-        variables: Sequence[tuple[str, str]] = (),
-        find_environment: Callable[[], Mapping[str, str]] | None = None,
-    ) -> None:
+    def __init__(self, name: str, project: Project) -> None:
+        super().__init__(name, project)
         self._root = paths.agents_folder()
-        self._environment = environment
-        self._grace_seconds = grace_seconds
-        self._variables = dict(variables)
         self._obstacle = ""
-        self._find_environment = find_environment or (lambda: environment)
 
-    def list_gpus(self) -> Sequence[str]:
-        """Return the GPUs that are dealt out to agents."""
-        return list_gpus(self._environment)
+    @cached_property
+    def _variables(self) -> Mapping[str, str]:
+        return dict(find_variables(self.project))
 
-    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
-        """Return what a sweep's agents take of this machine's memory, and of each of its GPUs."""
-        processes = [one.id for folder in self._folders(sweep_path) for one in folder.processes()]
-        return (*read_memory(processes), *read_gpu_memory(self._environment, self.list_gpus()))
+    @property
+    def run_environment(self) -> Mapping[str, str]:
+        """Return the environment of runs, with the Python that they get."""
+        return {**build_run_environment(self.project), **self._variables}
+
+    def describe_runs(self) -> Sequence[str]:
+        """Name the Python of the runs, and the W&B settings that they do not get."""
+        chosen = choose_interpreter(self.project)
+        dropped = list_dropped(self.project)
+        return (
+            f"Python of the runs: {chosen.path} ({chosen.reason})",
+            *([f"runs do not get {', '.join(dropped)}"] if dropped else []),
+        )
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return the questions whether supervisors can run here, and write into our folder."""
@@ -69,10 +90,51 @@ class LocalExecutor(Executor):
             Check("state-folder", str(self._root), self._check_folder, fine),
         )
 
+    def examine(self, demand: Demand) -> Sequence[Finding]:
+        """Return what is right and wrong with this system and the Python of its runs."""
+        python = Check("python", "python", lambda: self._examine_python(demand.script))
+        return examine_all([*self.list_checks(demand.plan), python])
+
+    def _examine_python(self, script: Path | None) -> Sequence[Finding]:
+        chosen = choose_interpreter(self.project)
+        return examine_all(list_python_checks(chosen, self.run_environment, script))
+
+    def read_surroundings(self) -> Surroundings:
+        """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""
+        return read_surroundings(choose_interpreter(self.project).path, self.run_environment)
+
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        """Return the folder of this machine."""
+        from deployer.data.folder_store import FolderStore
+        from deployer.data.places import find_place
+
+        # Runs may follow every link: nothing is copied to where a link would be lost.
+        return FolderStore(find_place(data, self.project.folder), links_out=True)
+
+    def check_data(self) -> None:
+        """Refuse data sets that are not here, or not whole; raises DeployerError."""
+        if self.project.data:
+            from deployer.data.places import check_here
+
+            with collect_refusals() as refusals:
+                for data in self.project.data:
+                    with refusals.noted():
+                        check_here(data, self.project.folder)
+
+    def list_gpus(self) -> Sequence[str]:
+        """Return the GPUs that are dealt out to agents."""
+        return list_gpus(self.project.environment)
+
+    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
+        """Return what a sweep's agents take of this machine's memory, and of each of its GPUs."""
+        processes = [one.id for folder in self._folders(sweep_path) for one in folder.processes()]
+        gpus = read_gpu_memory(self.project.environment, self.list_gpus())
+        return (*read_memory(processes), *gpus)
+
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
-        self.check(plan)
-        environment = self._find_environment()
+        run_checks(self.list_checks(plan))
+        environment = build_run_environment(self.project)
         with self._alone():
             folders = [
                 AgentFolder(self._root / a.name, self._build_spec(plan, a)) for a in plan.agents
@@ -111,7 +173,7 @@ class LocalExecutor(Executor):
         for folder in folders:
             signal_supervisor(folder, signal.SIGTERM)
         with ThreadPoolExecutor(max_workers=max(1, len(folders))) as pool:
-            ended = pool.map(lambda folder: end_agent(folder, self._environment), folders)
+            ended = pool.map(lambda folder: end_agent(folder, self.project.environment), folders)
             were_alive = list(ended)
         return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
 
@@ -168,7 +230,7 @@ class LocalExecutor(Executor):
             working_folder=plan.folder,
             gpus=planned.gpus,
             environment={**self._find_variables(plan.sweep_path), **dict(planned.environment)},
-            grace_seconds=self._grace_seconds,
+            grace_seconds=self.grace_seconds,
             created_at=time.time(),
             # Not those of this plan: on W&B's servers, agents start one by one.
             agents=max(plan.asked, len(plan.agents)),
@@ -179,7 +241,7 @@ class LocalExecutor(Executor):
     def _find_variables(self, sweep_path: str) -> dict[str, str]:
         """Return what runs are told: as the agents before, where deployer.yaml is not."""
         if self._variables:
-            return self._variables
+            return dict(self._variables)
         known = [folder.spec.environment for folder in self._folders(sweep_path)]
         told = known[-1] if known else {}
         ours = (VARIABLE, KEEP_VARIABLE, ENDPOINT_VARIABLE)

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from deployer.executors.base import Memory
 from deployer.executors.local.run_environment import PROBE_SECONDS
-from deployer.executors.memory import Memory
 
 MEMORY_INFO = Path("/proc/meminfo")
 CONTROL_GROUP = Path("/sys/fs/cgroup")  # of a container: its limit counts as well, version 2

@@ -188,3 +188,15 @@ def _make_folder(python: str) -> str:
         with suppress(FileExistsError):
             Path(folder, name).symlink_to(python)
     return str(folder)
+
+
+def find_variables(project: Project) -> tuple[tuple[str, str], ...]:
+    """Return what deployer.yaml tells runs: where data is, where outputs go."""
+    outputs = tuple(project.outputs.environment)
+    if not project.data:
+        return outputs
+    from deployer.config.sections.data import list_variables
+    from deployer.data.places import find_place
+
+    places = {data.name: str(find_place(data, project.folder)) for data in project.data}
+    return (*list_variables(project.data, places), *outputs)

@@ -8,8 +8,8 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from deployer.executors.base import Surroundings
 from deployer.executors.local.run_environment import PROBE_SECONDS
-from deployer.executors.target import Surroundings
 
 # As importlib.metadata reads them, without the packages' descriptions: in a fifth of the time.
 ASK_PYTHON = """

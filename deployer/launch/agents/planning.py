@@ -12,10 +12,9 @@ from pathlib import Path
 
 from deployer.config.code import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code
 from deployer.config.project import Project
-from deployer.executors.base import Executor
+from deployer.executors.base import Executor, SharesPods, list_gpus
 from deployer.executors.deadline import find_deadline
 from deployer.executors.plan import build_plan
-from deployer.executors.target import Target
 from deployer.launch.agents.agent_environment import Pace, build_environment, find_pace
 from deployer.launch.agents.one_run_per_job import (
     count_agents,
@@ -25,7 +24,7 @@ from deployer.launch.agents.one_run_per_job import (
     takes_one_run,
 )
 from deployer.launch.agents.scaling import stays
-from deployer.model import Agent, Plan, SweepPath
+from deployer.model import Agent, AgentPlan, Plan, SweepPath
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
@@ -38,12 +37,12 @@ RAMP_SECONDS = 6.0
 RAMP_JITTER = 0.25
 
 
-def choose_bound(project: Project, target: Target, one_run: bool) -> int | None:
+def choose_bound(project: Project, executor: Executor, one_run: bool) -> int | None:
     """Return how many agents there shall be; None for what was there, or one for each run.
 
     A cluster queues what does not fit now, and this machine does not.
     """
-    return project.replicas if one_run and target.runs_here else project.given_replicas
+    return project.replicas if one_run and executor.runs_here else project.given_replicas
 
 
 def build_draft(project: Project, base_url: str, own_keys: bool) -> Plan:
@@ -186,7 +185,7 @@ def _plan(
         existing=[a.name for a in agents if stays(a)],
         leaving=[*leaving, *used, *avoided],
         preferred=[a.name for a in agents if not a.alive and not a.dismissed],
-        gpus=executor.list_gpus(),
+        gpus=list_gpus(executor),
         environment=(*build_environment(one_run, deadline, pace), *code.variables),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
@@ -253,7 +252,8 @@ def apply_plan(
         return executor.apply(plan, keys)
     starting = [agent for agent in plan.agents if agent.name in missing]
     waits = iter(build_ramp(len(starting), chance or random.Random()))
-    for group in executor.group(starting):
+    alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
+    for group in executor.group(starting) if isinstance(executor, SharesPods) else alone:
         sleep(sum(islice(waits, len(group))))
         executor.apply(replace(plan, agents=tuple(group)), keys)
     names = {agent.name for agent in plan.agents}

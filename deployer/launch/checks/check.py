@@ -12,8 +12,8 @@ from deployer.config import paths
 from deployer.config.code import Code
 from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError
+from deployer.executors.base import Executor, KeepsData, Limits, find_backend_url
 from deployer.executors.checks import Check, run_checks
-from deployer.executors.target import Limits, Target
 from deployer.findings import Finding, right, warning, wrong
 from deployer.images.code import SHORT
 from deployer.images.code_archive import list_left_out
@@ -35,13 +35,13 @@ FULL_BYTES = 16 << 20  # the records of a sweep, and the logs of its first minut
 PORT = re.compile(r"--master[-_]port[= ][1-9]\d*|--rdzv[-_]endpoint[= ]\S*:[1-9]\d*")
 
 
-def check(project: Project, target: Target, request: Request, server: Server | None) -> None:
+def check(executor: Executor, request: Request, server: Server | None) -> None:
     """Refuse what cannot work, without changing anything; `server` is None if it is yet to be made.
 
     Raises ConfigError, DeployerError.
     """
     check_disk(paths.home())
-    run_checks(list_checks(project, target, request, server))
+    run_checks(list_checks(executor, request, server))
 
 
 def check_disk(folder: Path) -> None:
@@ -62,34 +62,32 @@ def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
     return right("disk", str(folder), said)
 
 
-def list_checks(
-    project: Project, target: Target, request: Request, server: Server | None
-) -> Sequence[Check]:
+def list_checks(executor: Executor, request: Request, server: Server | None) -> Sequence[Check]:
     """Return what `up` asks before it makes anything, in its order."""
-    config, file = request.started, str(request.file)
+    config, file, project = request.started, str(request.file), executor.project
     return (
         Check(
             "program",
             file,
-            lambda: check_program_here(target, config, project.code, file),
+            lambda: check_program_here(executor, config, project.code, file),
             "its program is there",
         ),
         Check("lock", file, lambda: check_lock_place(request.lock), "a lock file can be written"),
         Check("names", file, lambda: _check_names(project, request, server), "its names are valid"),
-        *list_server_checks(target, server, request),
+        *list_server_checks(executor, server, request),
         Check(
             "runs",
             file,
-            lambda: _check_one_run(project, target, request),
+            lambda: _check_one_run(executor, request),
             "its runs can be counted",
         ),
-        Check("packing", file, lambda: check_packing(target, request), "agents can be packed so"),
-        *list_target_checks(project, target, build_limits(project, request), server),
+        Check("packing", file, lambda: check_packing(executor, request), "agents can be packed so"),
+        *list_place_checks(executor, build_limits(project, request), server),
     )
 
 
 def list_server_checks(
-    target: Target, server: Server | None, request: Request | None = None
+    executor: Executor, server: Server | None, request: Request | None = None
 ) -> Sequence[Check]:
     """Return what depends on the server: whether agents reach it, and what it can draw."""
     if server is None:
@@ -99,35 +97,36 @@ def list_server_checks(
         Check(
             "reach",
             server.url,
-            lambda: check_reach(target, server.url, server.inside),
+            lambda: check_reach(executor, server.url, server.inside),
             "its address is none of this machine's alone, or agents run here",
         ),
         Check("draws", server.url, lambda: check_draws(server, draws), "it has the wanted draws"),
     )
 
 
-def list_target_checks(
-    project: Project, target: Target, limits: Limits, server: Server | None = None
+def list_place_checks(
+    executor: Executor, limits: Limits, server: Server | None = None
 ) -> Sequence[Check]:
     """Return what depends on where agents run: their settings, and the data sets of this machine.
 
     Contacts nothing.
     """
-    url = server.url if server else target.backend_url
-    draft = build_draft(project, url, server.extended if server else True)
-    return (
-        Check("settings", target.name, lambda: target.check(draft, limits), "the settings fit"),
-        Check("data", target.name, target.check_data, "the data sets are there"),
-    )
+    url = server.url if server else find_backend_url(executor)
+    draft = build_draft(executor.project, url, server.extended if server else True)
+    name = executor.name
+    checks = [Check("settings", name, lambda: executor.check(draft, limits), "the settings fit")]
+    if isinstance(executor, KeepsData):
+        checks.append(Check("data", name, executor.check_data, "the data sets are there"))
+    return checks
 
 
-def _check_one_run(project: Project, target: Target, request: Request) -> None:
+def _check_one_run(executor: Executor, request: Request) -> None:
     """Refuse an agent for each run where runs have no number or pods several agents."""
     if not request.one_run:
         return
-    count_agents(request.sweep.expected, choose_bound(project, target, True))
-    packed = project.kubernetes.agents_per_pod
-    if packed > 1 and not target.runs_here:
+    count_agents(request.sweep.expected, choose_bound(executor.project, executor, True))
+    packed = executor.project.kubernetes.agents_per_pod
+    if packed > 1 and not executor.runs_here:
         said = f"a pod of {packed} agents ends with the last of their runs"
         hint = "leave --one-run-per-job out, or agents_per_pod"
         raise ConfigError("deployer.yaml: kubernetes.agents_per_pod", said, hint)
@@ -141,16 +140,16 @@ def _check_names(project: Project, request: Request, server: Server | None) -> N
     )
 
 
-def check_reach(target: Target, base_url: str, inside: Inside | None = None) -> None:
+def check_reach(executor: Executor, base_url: str, inside: Inside | None = None) -> None:
     """Refuse agents that would not reach their server; raises ConfigError.
 
     That is in a cluster for a server on this machine's own address, and here for one `inside`.
     """
-    if inside and inside.on != target.name:
-        said = f"agents on {target.name} do not reach {base_url}, the embedded backend"
+    if inside and inside.on != executor.name:
+        said = f"agents on {executor.name} do not reach {base_url}, the embedded backend"
         start = f"start them there: --on {inside.on}"
         raise ConfigError("--on", f"{said} of --on {inside.on}", start)
-    if target.runs_here or not is_loopback(base_url):
+    if executor.runs_here or not is_loopback(base_url):
         return
     raise ConfigError(
         "--on",
@@ -166,15 +165,17 @@ def build_limits(project: Project, request: Request) -> Limits:
     return Limits(agents, request.max_seconds, request.capacity_seconds, bayes)
 
 
-def check_program_here(target: Target, config: Mapping[str, Any], code: Code, place: str) -> None:
+def check_program_here(
+    executor: Executor, config: Mapping[str, Any], code: Code, place: str
+) -> None:
     """Refuse a program, or a file of sets, that is not as the sweep says in the agents' code.
 
     Raises ConfigError.
     """
-    if target.has_folder:
-        archived = not target.runs_here
+    if executor.has_folder:
+        archived = not executor.runs_here
         check_program(config, code.folder, place, code.commit[:SHORT], archived)
-        if not target.runs_here and not code.commit:
+        if not executor.runs_here and not code.commit:
             _check_tracked(config, code.folder, place)
         check_sets_file(config, code.folder, place)
 
@@ -197,21 +198,21 @@ def warn_about_many(server: Server, replicas: int) -> str:
     )
 
 
-def warn_about_port(target: Target, config: Mapping[str, Any], agents: int) -> str:
+def warn_about_port(executor: Executor, config: Mapping[str, Any], agents: int) -> str:
     """Name a port for processes of one run that several agents of this machine would share."""
     named = PORT.search(" ".join(str(word) for word in config.get("command") or ()))
-    if not named or agents < 2 or not target.runs_here:
+    if not named or agents < 2 or not executor.runs_here:
         return ""
     said = f"{named[0]}: one port for {agents} agents of this machine, and the second run fails"
     return f"{said}; torchrun --standalone takes a free one"
 
 
-def warn_about_deadline(target: Target) -> str:
+def warn_about_deadline(executor: Executor) -> str:
     """Say that Jobs which wait for their turn come nearer to their end meanwhile, else empty.
 
     A queue suspends them until they may run, and only then their time begins.
     """
-    seconds = target.queued_seconds
+    seconds = executor.queued_seconds
     if seconds is None:
         return ""
     return (

@@ -12,39 +12,40 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.project import Project
-from deployer.executors.checks import Question, examine_all
-from deployer.executors.registry import find_target
-from deployer.executors.target import Demand, Limits, Target
+from deployer.executors.base import Demand, Executor, Limits, find_backend_url
+from deployer.executors.checks import Check, examine_all
+from deployer.executors.registry import find_executor
 from deployer.findings import Finding
 from deployer.launch.agents.planning import build_draft
-from deployer.launch.checks.check import judge_disk, list_checks, list_target_checks
-from deployer.launch.checks.script import ask_about_script
+from deployer.launch.checks.check import judge_disk, list_checks, list_place_checks
+from deployer.launch.checks.script import build_script_check
 from deployer.launch.checks.server_examination import examine_server
 from deployer.launch.request import Request
 
 
 def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
     """Return all that is right, wrong or unknown; with a request, of its sweep, too."""
-    target = find_target(project)
-    demand = _build_demand(project, target, request)
-    questions = [
-        *_list_own_questions(project, target, request),
-        Question("server", project.wandb, lambda: examine_server(project, target)),
-        Question("place", target.name, lambda: target.examine(demand)),
+    executor = find_executor(project)
+    demand = _build_demand(executor, request)
+    checks = [
+        *_list_own_checks(executor, request),
+        Check("server", project.wandb, lambda: examine_server(executor)),
+        Check("place", executor.name, lambda: executor.examine(demand)),
         *_list_disks(project),
     ]
-    return examine_all(questions)
+    return examine_all(checks)
 
 
 def mend(project: Project, findings: Sequence[Finding]) -> bool:
     """Mend what is wrong where that is safe; tell each, and return whether anything was done."""
-    target = find_target(project)
-    done = [target.mend(one) for one in findings if one.is_error]
+    executor = find_executor(project)
+    done = [executor.mend(one) for one in findings if one.is_error]
     return any(done)
 
 
-def _build_demand(project: Project, target: Target, request: Request | None) -> Demand:
-    url = target.backend_url if project.embedded else project.wandb
+def _build_demand(executor: Executor, request: Request | None) -> Demand:
+    project = executor.project
+    url = find_backend_url(executor) if project.embedded else project.wandb
     plan = build_draft(project, url, project.embedded)
     bayes = project.embedded and request is not None and request.is_bayes
     return Demand(plan, project.replicas, _find_script(project, request), bayes)
@@ -55,22 +56,19 @@ def _find_script(project: Project, request: Request | None) -> Path | None:
     return project.code.folder / program if program and program.endswith(".py") else None
 
 
-def _list_own_questions(
-    project: Project, target: Target, request: Request | None
-) -> Sequence[Question]:
+def _list_own_checks(executor: Executor, request: Request | None) -> Sequence[Check]:
     """Return the checks of `up` that need no server."""
     if request is None:
-        return [one.question() for one in list_target_checks(project, target, Limits())]
-    checks = [one.question() for one in list_checks(project, target, request, None)]
-    return [*checks, ask_about_script(project, target, request)]
+        return list_place_checks(executor, Limits())
+    return [*list_checks(executor, request, None), build_script_check(executor, request)]
 
 
-def _list_disks(project: Project) -> Sequence[Question]:
+def _list_disks(project: Project) -> Sequence[Check]:
     """Return the folders of this machine that `up` fills: its own, and that of a builder."""
     folders = [(paths.home(), "the state folder")]
     if project.image.repository and not project.kubernetes.image:
         folders.append((Path("/var/lib"), "images that are built here"))
-    return [Question("disk", str(one[0]), partial(_examine_disk, *one)) for one in folders]
+    return [Check("disk", str(one[0]), partial(_examine_disk, *one)) for one in folders]
 
 
 def _examine_disk(folder: Path, what: str) -> Iterable[Finding]:

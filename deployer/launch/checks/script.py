@@ -13,9 +13,8 @@ from typing import Any
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.checks import Question
-from deployer.executors.registry import find_target
-from deployer.executors.target import Target
+from deployer.executors.base import Executor
+from deployer.executors.checks import Check
 from deployer.findings import Finding, right, unknown, warning
 from deployer.launch.request import Request
 from deployer.scripts.script_check import OF_WANDB, Report, Surroundings, check_script
@@ -30,13 +29,13 @@ METRIC_PATH = ("metric", "name")
 IN_IMAGE = "the code is in the image"
 
 
-def begin_script_check(project: Project, request: Request) -> Future[Report]:
+def begin_script_check(executor: Executor, request: Request) -> Future[Report]:
     """Begin to ask a sweep's script about its flags, in a thread."""
     future: Future[Report] = Future()
 
     def ask() -> None:
         try:
-            future.set_result(ask_script(project, find_target(project), request))
+            future.set_result(ask_script(executor, request))
         except BaseException as error:
             future.set_exception(error)
 
@@ -54,20 +53,21 @@ def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> R
     return future.result()
 
 
-def check_script_first(project: Project, request: Request) -> None:
+def check_script_first(executor: Executor, request: Request) -> None:
     """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
-    tell_report(ask_script(project, find_target(project), request), request)
+    tell_report(ask_script(executor, request), request)
 
 
-def ask_script(project: Project, target: Target, request: Request) -> Report:
+def ask_script(executor: Executor, request: Request) -> Report:
     """Return what the script says of the sweep; nothing where it shall not be asked."""
+    project = executor.project
     if not request.check_script:
         return Report()
-    if not target.has_folder:
+    if not executor.has_folder:
         return Report(not_checked=IN_IMAGE)
     if any("${" in word for word in request.words):
         return Report(not_checked="${ in its command would be read as a macro")
-    around = Surroundings(project.code.folder, target.run_environment, target.runs_here)
+    around = Surroundings(project.code.folder, executor.run_environment, executor.runs_here)
     report = check_script(request.started, around)
     if not project.metrics_variable:
         return report
@@ -107,16 +107,16 @@ def list_findings(report: Report, request: Request, severity: str) -> list[Compl
     return sorted(located, key=lambda one: (one.line, one.column))
 
 
-def ask_about_script(project: Project, target: Target, request: Request) -> Question:
-    """Return the same as a question of `doctor`."""
+def build_script_check(executor: Executor, request: Request) -> Check:
+    """Return the same for `doctor`."""
     place = str(request.file)
 
     def ask() -> Iterable[Finding]:
         try:
-            target.describe_runs()
+            executor.describe_runs()
         except ConfigError:
             return  # the target's own examination says why there is no Python for it
-        report = ask_script(project, target, request)
+        report = ask_script(executor, request)
         if errors := list_errors(report, request):
             raise ConfigError.join(errors)
         for one in list_findings(report, request, "warning"):
@@ -126,4 +126,4 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
         elif report.script and not report.raised:
             yield right("script", place, f"{report.script} takes the sweep's flags")
 
-    return Question("script", place, ask)
+    return Check("script", place, ask)

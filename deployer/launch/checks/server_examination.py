@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from deployer.config.paths import backend_folder
-from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError
+from deployer.executors.base import Executor
 from deployer.executors.checks import examine_all
 from deployer.executors.clock import judge_clock
-from deployer.executors.registry import find_target
-from deployer.executors.target import Target
 from deployer.findings import Finding, right, wrong
 from deployer.launch.checks.check import list_server_checks
+from deployer.launch.server import find_host
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
@@ -23,13 +22,14 @@ REFUSED = (401, 403)
 LOOPBACK = "127.0.0.1"  # where one that `up` starts serves, whatever its name was before
 
 
-def examine_server(project: Project, target: Target) -> Iterator[Finding]:
+def examine_server(executor: Executor) -> Iterator[Finding]:
     """Ask the server that is meant; an embedded one of this machine that rests stays at rest.
 
     One in a cluster is examined with the cluster.
     """
+    project = executor.project
     if project.embedded:
-        if not find_target(project, project.backend_on).hosts_backend:
+        if find_host(project, executor) is None:
             yield _examine_own_backend()
         return
     try:
@@ -43,7 +43,7 @@ def examine_server(project: Project, target: Target) -> Iterator[Finding]:
     yield right("key", project.wandb, f"the key from {project.key_source} is {who}'s")
     if client.ahead_seconds is not None:
         yield judge_clock(project.wandb, client.ahead_seconds)
-    yield from examine_all([one.question() for one in list_server_checks(target, server)])
+    yield from examine_all(list_server_checks(executor, server))
 
 
 def _examine_own_backend() -> Finding:

@@ -8,7 +8,7 @@ from pathlib import Path
 from deployer.config.document.yaml_document import UnreadableYaml
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.launch.checks.script import ask_script
 from deployer.launch.request import Request
 from deployer.sweeps.examination import Examination, Finding, examine_sweep, locate
@@ -49,13 +49,13 @@ def check_file(
 
 
 def _check_script(project: Project, examined: Examination, request: Request) -> FileCheck:
-    target = find_target(project)
+    executor = find_executor(project)
     folder = project.code.folder
-    archived = not target.runs_here
+    archived = not executor.runs_here
     missing = find_missing_scripts(examined.config, folder, archived=archived)
-    if target.has_folder and (located := [locate(examined.document, one) for one in missing]):
+    if executor.has_folder and (located := [locate(examined.document, one) for one in missing]):
         return FileCheck((*located, *examined.findings))
-    report = ask_script(project, target, request)
+    report = ask_script(executor, request)
     asked = (locate(examined.document, one) for one in report.problems)
     found = sorted((*examined.findings, *asked), key=lambda one: (one.line, one.column))
     return FileCheck(tuple(found), report.not_checked)

@@ -10,9 +10,9 @@ from deployer.config.project import Project
 from deployer.data.places import find_archive, find_place, open_kept
 from deployer.data.store import Store
 from deployer.errors import DataError
-from deployer.executors.registry import find_target
-from deployer.executors.target import Target
-from deployer.launch.data.data_sets import describe_kept, is_place
+from deployer.executors.base import Executor, KeepsData
+from deployer.executors.registry import find_executor
+from deployer.launch.data.data_sets import describe_kept, find_keeper, is_place
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
@@ -23,10 +23,10 @@ def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
 
     Raises DataError.
     """
-    target, place = find_target(project), Path(find_place(data, project.folder))
-    if target.runs_here and not everywhere and not os.path.lexists(place):
-        raise _refuse_nothing(target, data, everywhere)
-    if data.folder is None or not (everywhere or target.runs_here):
+    executor, place = find_executor(project), Path(find_place(data, project.folder))
+    if executor.runs_here and not everywhere and not os.path.lexists(place):
+        raise _refuse_nothing(executor, data, everywhere)
+    if data.folder is None or not (everywhere or executor.runs_here):
         return
     more = (project.folder, Path(project.environment.get("HOME") or "/"))
     if any(one.resolve().is_relative_to(place.resolve()) for one in more):
@@ -39,9 +39,9 @@ def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
 
 def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
     """Name what `delete` would delete."""
-    target = find_target(project)
-    seen = f"what runs on {target.name} see of data set {data.name}"
-    if is_place(target, data):
+    executor = find_executor(project)
+    seen = f"what runs on {executor.name} see of data set {data.name}"
+    if is_place(executor, data):
         return f"data set {data.name}, the folder {find_place(data, project.folder)}"
     if data.claim or data.nfs:
         return f"{seen}, for good"
@@ -49,25 +49,25 @@ def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
 
 
 def delete(project: Project, data: DataSet, everywhere: bool) -> None:
-    """Delete what runs of the target see; with `everywhere` also what is kept elsewhere.
+    """Delete what runs see; with `everywhere` also what is kept elsewhere.
 
     Raises DataError if there was nothing.
     """
-    target = find_target(project)
-    found = _delete_place(target, data)
-    credentials = target.read_credentials(data)
+    executor = find_keeper(project)
+    found = _delete_place(executor, data)
+    credentials = executor.read_credentials(data)
     kept = open_kept(data, project.folder, credentials) if everywhere else None
-    if kept is not None and not is_place(target, data):
+    if kept is not None and not is_place(executor, data):
         with kept:
             found = _delete_kept(kept, data) or found
     if not found:
-        raise _refuse_nothing(target, data, everywhere)
+        raise _refuse_nothing(executor, data, everywhere)
 
 
-def _delete_place(target: Target, data: DataSet) -> bool:
+def _delete_place(executor: KeepsData, data: DataSet) -> bool:
     """Delete what runs see; tell whether there was anything."""
     try:
-        return target.delete_data(data)
+        return executor.delete_data(data)
     except DataError as error:
         if not error.missing:
             raise
@@ -84,11 +84,11 @@ def _delete_kept(kept: Store, data: DataSet) -> bool:
     return found
 
 
-def _refuse_nothing(target: Target, data: DataSet, everywhere: bool) -> DataError:
-    place = "" if everywhere else f" where runs on {target.name} see it"
+def _refuse_nothing(executor: Executor, data: DataSet, everywhere: bool) -> DataError:
+    place = "" if everywhere else f" where runs on {executor.name} see it"
     kept = data.url and not everywhere
     more = f"; --kept deletes what is in {data.url}, too" if kept else ""
     return DataError(
         f"data set {data.name} is not there{place}: nothing was deleted",
-        f"deployer data list{target.project.on_option} shows what is there{more}",
+        f"deployer data list{executor.project.on_option} shows what is there{more}",
     )

@@ -21,8 +21,8 @@ from deployer.data.sources import FileStore, open_source
 from deployer.data.store import Store
 from deployer.data.tree import Entry
 from deployer.errors import ConfigError, DataError, Refusals
-from deployer.executors.registry import find_target
-from deployer.executors.target import Target
+from deployer.executors.base import Executor, KeepsData
+from deployer.executors.registry import find_executor
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
@@ -116,28 +116,37 @@ def get(
 
 def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
     """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
-    target = find_target(project)
-    kept = open_kept(data, project.folder, target.read_credentials(data))
-    if kept is None or is_place(target, data):
+    executor = find_keeper(project)
+    kept = open_kept(data, project.folder, executor.read_credentials(data))
+    if kept is None or is_place(executor, data):
         place = "in a cluster" if data.claim or data.nfs else "on this machine"
         said = f"data set {data.name} is kept {place}, where runs see it"
         raise ConfigError("deployer data preload", said, _hint(data))
     with kept:
         found = _list_kept(kept, data)
         size_bytes = sum(entry.size_bytes for entry in found)
-        with target.open_data(data, size_bytes) as place_store:
+        with executor.open_data(data, size_bytes) as place_store:
             archive = find_archive(data) if data.unpack else ""
             copied = preload(kept, found, place_store, archive, progress)
             return Transfer(data.name, str(kept), str(place_store), copied)
 
 
+def find_keeper(project: Project) -> KeepsData:
+    """Return where runs see data sets; raises ConfigError where they see none."""
+    executor = find_executor(project)
+    if isinstance(executor, KeepsData):
+        return executor
+    said = f"{executor.name} keeps no data sets"
+    raise ConfigError("--on", said, "--on local or --on kubernetes")
+
+
 def find_elsewhere(project: Project) -> list[DataSet]:
     """Return the data sets that have to be brought to where runs see them; raises ConfigError."""
-    target = find_target(project)
+    executor = find_keeper(project)
     found = [
         data
         for data in project.data
-        if data.url or (data.folder is not None and not is_place(target, data))
+        if data.url or (data.folder is not None and not is_place(executor, data))
     ]
     if not found:
         raise ConfigError(
@@ -149,15 +158,15 @@ def find_elsewhere(project: Project) -> list[DataSet]:
 
 
 def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
-    """Yield each data set as runs of the target see it; one that cannot be read says why.
+    """Yield each data set as runs see it; one that cannot be read says why.
 
     Its error is noted in `refusals`.
     """
-    target = find_target(project)
+    executor = find_keeper(project)
     for data in project.data:
         kept_in = describe_kept(data)
         try:
-            with target.open_data(data) as place:
+            with executor.open_data(data) as place:
                 entries = place.list_entries()
                 whole = "whole" if entries else "missing"
                 yield Listing(
@@ -219,17 +228,17 @@ def describe_kept(data: DataSet) -> str:
     return str(value) if data.source == "url" else f"{data.source} {value}"
 
 
-def is_place(target: Target, data: DataSet) -> bool:
+def is_place(executor: Executor, data: DataSet) -> bool:
     """Tell whether runs see a data set right where it is kept."""
-    return data.folder is not None and target.runs_here
+    return data.folder is not None and executor.runs_here
 
 
 @contextmanager
 def _open_kept(project: Project, data: DataSet, size_bytes: int | None = None) -> Iterator[Store]:
-    target = find_target(project)
-    store = open_kept(data, project.folder, target.read_credentials(data))
+    executor = find_keeper(project)
+    store = open_kept(data, project.folder, executor.read_credentials(data))
     if store is None:
-        store = target.open_data(data, size_bytes)
+        store = executor.open_data(data, size_bytes)
     with store:
         yield store
 

@@ -15,7 +15,7 @@ from deployer.config.check import list_problems
 from deployer.config.document.yaml_document import MOST_VALUES, parse_document
 from deployer.config.redaction import STRUCTURE, redact
 from deployer.errors import ConfigError
-from deployer.executors.target import Surroundings
+from deployer.executors.base import Surroundings
 from deployer.images.code_archive import LOCK_MARK
 from deployer.images.code_state import CodeState
 from deployer.sweeps.sweep_file import dump_config

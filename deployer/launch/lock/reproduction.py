@@ -10,7 +10,7 @@ from typing import Any
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
-from deployer.executors.registry import find_target, list_names
+from deployer.executors.registry import find_executor, list_names
 from deployer.images.code_archive import LOCK_END, begins_as_lock_file
 from deployer.images.code_state import restore_code
 from deployer.launch.lock.content import OTHER, DataState, Lock
@@ -187,11 +187,11 @@ def _restore(found: Project, asked: Project, lock: Lock) -> Project:
     """Return the project with executor, code and image as they were."""
     on = asked.on if asked.explicit_on else lock.on
     project = replace(found, on=on, replicas=asked.replicas, given_replicas=asked.given_replicas)
-    if lock.image and not find_target(project).runs_here:
+    if lock.image and not find_executor(project).runs_here:
         project = project.with_image(lock.image)
         if "@sha256:" not in lock.image:
             LOG.warning(f"{lock.image} has no digest: it may be another image by now")
-    if not find_target(project).has_folder:
+    if not find_executor(project).has_folder:
         return project
     apart = list_apart(project, Path(lock.file))
     code = restore_code(lock.code, project.folder, project.environment, apart)
@@ -203,7 +203,7 @@ def _restore(found: Project, asked: Project, lock: Lock) -> Project:
 def check_data(project: Project, lock: Lock) -> None:
     """Refuse data that is not what it was, where that is known; raises ConfigError."""
     sets = {one.name: one for one in project.data}
-    now = {one.name: one for one in list_data(project, find_target(project))}
+    now = {one.name: one for one in list_data(find_executor(project))}
     for then in lock.data:
         found = now.get(then.name)
         place = f"data set {then.name}"
@@ -235,7 +235,7 @@ def list_differences(project: Project, lock: Lock) -> list[str]:
     then = lock.surroundings
     if not then.python:
         return []  # the image has them
-    now = find_target(project).read_surroundings()
+    now = find_executor(project).read_surroundings()
     named = {**then.packages, "Python": then.python, "driver": then.driver}
     present = {**now.packages, "Python": now.python, "driver": now.driver}
     changed = [

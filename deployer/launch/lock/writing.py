@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.base import Executor
-from deployer.executors.target import Target
 from deployer.images.code_state import DIGITS, read_state
 from deployer.launch.lock.content import (
     DataState,
@@ -24,8 +22,8 @@ from deployer.launch.lock.content import (
 )
 from deployer.launch.lock.file import find_kept, keep_lock, write_whole
 from deployer.launch.request import Request
-from deployer.model import Plan, SweepPath
-from deployer.wandb_api.server import Server
+from deployer.launch.session import Session
+from deployer.model import Plan
 
 if TYPE_CHECKING:  # its classes take long to make, and most projects name no data
     from deployer.config.sections.data import DataSet
@@ -37,29 +35,16 @@ MOST_READ_BYTES = 1 << 30
 MOST_LISTED = 200  # the files of a larger one have no lines of their own in the lock file
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A sweep that is there, and the agents that are about to start."""
-
-    project: Project
-    request: Request
-    server: Server
-    target: Target
-    executor: Executor
-    path: SweepPath
-    plan: Plan
-
-
-def write_lock(planned: Planned) -> None:
+def write_lock(session: Session, request: Request, plan: Plan) -> None:
     """Write the lock file beside the sweep's file; a sweep that goes on keeps its first one.
 
     What it held of another sweep stays in the state folder. Trouble is told, and stops nothing.
     """
-    place, path = planned.request.lock, str(planned.path)
-    if place is None and not planned.request.words:
+    place, path = request.lock, session.sweep_path
+    if place is None and not request.words:
         return
     try:
-        text = _find_text(planned)
+        text = _find_text(session, request, plan)
         if place is None:
             return
         there = place.read_text(encoding="utf-8", errors="replace") if place.exists() else ""
@@ -106,18 +91,18 @@ def list_apart(project: Project, file: Path) -> tuple[Path, ...]:
     return (*(project.folder / one for one in folders), project.folder / file, paths.home())
 
 
-def list_data(project: Project, target: Target) -> tuple[DataState, ...]:
+def list_data(executor: Executor) -> tuple[DataState, ...]:
     """Return what is known of the data sets that a project's runs see."""
-    here = target.runs_here
+    project, here = executor.project, executor.runs_here
     return tuple(describe_data(one, project.folder, runs_here=here) for one in project.data)
 
 
-def _find_text(planned: Planned) -> str:
+def _find_text(session: Session, request: Request, plan: Plan) -> str:
     """Return the lock file that the sweep has already, else a new one, which is kept, too."""
-    path, server = str(planned.path), planned.server
+    path, server = session.sweep_path, session.server
     if kept := find_kept(path, server.name):
         return kept.read_text(encoding="utf-8")
-    lock = _build(planned)
+    lock = _build(session, request, plan)
     if lock.code.left_out:
         what = "what is not in git" if lock.code.commit else "the code"
         LOG.warning(f"the lock file lacks {what}: it {lock.code.left_out}")
@@ -126,21 +111,20 @@ def _find_text(planned: Planned) -> str:
     return text
 
 
-def _build(planned: Planned) -> Lock:
-    project, request, server = planned.project, planned.request, planned.server
+def _build(session: Session, request: Request, plan: Plan) -> Lock:
+    project, executor, server = session.project, session.executor, session.server
     key = "" if server.extended else server.client.key  # the name of its Secret follows from it
-    keys = {agent.name: key for agent in planned.plan.agents}
-    manifests = list_manifests(planned.executor.preview(planned.plan, keys))
+    manifests = list_manifests(executor.preview(plan, {agent.name: key for agent in plan.agents}))
     return Lock(
-        sweep=str(planned.path),
+        sweep=session.sweep_path,
         server=server.name,
         file=str(request.file),
-        on=planned.target.name,
+        on=executor.name,
         config=request.sweep.config,
         seeds=request.draws.keys,
         code=read_state(project.code, project.environment, list_apart(project, request.file)),
         image=find_image(manifests),
-        surroundings=planned.target.read_surroundings(),
-        data=list_data(project, planned.target),
+        surroundings=executor.read_surroundings(),
+        data=list_data(executor),
         manifests=manifests,
     )

@@ -8,13 +8,12 @@ from functools import partial
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.base import Executor
-from deployer.executors.registry import find_target
-from deployer.executors.target import Target
+from deployer.executors.base import Executor, SharesGpus, SharesPods
+from deployer.executors.registry import find_executor
 from deployer.launch.packing.packer import Packer, from_record
 from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.request import Packing, Request
-from deployer.model import SweepPath
+from deployer.launch.session import Session
 from deployer.sweeps.records import Records
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
@@ -26,15 +25,15 @@ MOST_IN_POD = 16  # as `agents_per_pod` has it
 GROWING_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def check_packing(target: Target, request: Request) -> None:
+def check_packing(executor: Executor, request: Request) -> None:
     """Refuse a measurement where agents cannot be added; raises ConfigError."""
     if request.packing is None or request.packing.agents is not None:
         return
     if request.one_run:
         said = "agents that leave after one run are not there long enough to be measured"
         raise ConfigError("--packing", said, "leave --one-run-per-job out, or give a number")
-    if not target.runs_here and not target.packs:
-        said = f"`auto` measures agents that share a GPU or a pod, which {target.name} has not"
+    if not isinstance(executor, SharesGpus | SharesPods):
+        said = f"`auto` measures agents that share a GPU or a pod, which {executor.name} has not"
         raise ConfigError("--packing", said, "give a number: --packing 2")
 
 
@@ -46,47 +45,42 @@ def prepare_packing(project: Project, packing: Packing | None) -> Project:
         return replace(project, environment={**GROWING_MEMORY, **project.environment})
     from deployer.config.sections.kubernetes import MOST_PER_POD  # pydantic
 
-    if packing.agents > MOST_PER_POD and find_target(project).runs_here:
+    if packing.agents > MOST_PER_POD and find_executor(project).runs_here:
         return project  # no pod has them
     return project.with_kubernetes(agents_per_pod=packing.agents)
 
 
-def find_place(executor: Executor, target: Target) -> Place:
+def find_place(executor: Executor) -> Place:
     """Return what agents share."""
-    if not target.runs_here:
+    if isinstance(executor, SharesPods):
         return Place(pod=True)
-    gpus = len(executor.list_gpus())
+    gpus = len(executor.list_gpus()) if isinstance(executor, SharesGpus) else 0
     return Place(gpus or 1, gpu=gpus > 0)
 
 
-def settle_packing(
-    project: Project,
-    target: Target,
-    packing: Packing | None,
-    executor: Executor,
-    path: SweepPath,
-) -> tuple[Project, Packer | None]:
-    """Return the project for as many agents as are to begin, and who measures them, if anybody.
+def settle_packing(session: Session, packing: Packing | None) -> tuple[Session, Packer | None]:
+    """Return the session for as many agents as are to begin, and who measures them, if anybody.
 
     There are never more than --replicas. Goes on with what was measured of the sweep before.
     """
-    if packing is None or (packing.agents is not None and not target.runs_here):
-        return project, None
-    place, most = find_place(executor, target), project.given_replicas
+    executor, most = session.executor, session.project.given_replicas
+    if packing is None or (packing.agents is not None and not executor.runs_here):
+        return session, None
+    place = find_place(executor)
     if packing.agents is not None:
         count = packing.agents * place.count
-        return _with_agents(project, min(count, most or count)), None
+        return _with_agents(session, min(count, most or count)), None
     place = replace(place, count=min(place.count, most or place.count))
-    packer = _open_packer(executor, str(path), place, most)
+    packer = _open_packer(executor, session.sweep_path, place, most)
     measurement = packer.measurement
     if measurement.over:
         LOG.info(f"as measured before: {measurement.sentence()}")
-        return _with_agents(project, packer.beginning), packer
+        return _with_agents(session, packer.beginning), packer
     seconds = measurement.patience.level
     LOG.info(
         f"measuring how many agents {place.name} bears: {seconds:.0f} s or more with each number"
     )
-    return _with_agents(project, packer.beginning), packer
+    return _with_agents(session, packer.beginning), packer
 
 
 def _open_packer(executor: Executor, path: str, place: Place, most: int | None) -> Packer:
@@ -98,5 +92,6 @@ def _open_packer(executor: Executor, path: str, place: Place, most: int | None) 
     return from_record(known, executor, path, Measurement(place, most))
 
 
-def _with_agents(project: Project, count: int) -> Project:
-    return replace(project, replicas=count, given_replicas=count)
+def _with_agents(session: Session, count: int) -> Session:
+    project = replace(session.project, replicas=count, given_replicas=count)
+    return replace(session, project=project)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from deployer.executors.base import Executor
-from deployer.executors.memory import Memory
+from deployer.executors.base import Executor, Memory, read_memory
 from deployer.sweeps.records import Records
 from deployer.watch.packing.levels import Level, choose_surplus
 from deployer.watch.packing.measurement import Measurement
@@ -77,7 +76,7 @@ class Packer:
         if self.measurement.over or now - self._memory_at < MEMORY_SECONDS:
             return ()
         self._memory_at = now
-        return self.executor.read_memory(self.path)
+        return read_memory(self.executor, self.path)
 
     def _drain(self) -> None:
         agents = self.executor.list_agents(self.path)

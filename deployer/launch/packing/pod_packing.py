@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deployer.executors.base import SharesPods
 from deployer.launch.packing.packer import Packer
 from deployer.watch.restarts import is_dismissed, takes_runs
 from deployer.watch.status import AgentStatus, Status
@@ -44,7 +45,8 @@ class PodPacker(Packer):
     def resize(self, size: int) -> None:
         """Let pods that are made from now on have so many agents."""
         self.size = size
-        self.executor.share_pods(size)
+        if isinstance(self.executor, SharesPods):
+            self.executor.share_pods(size)
 
     def look(self, status: Status, now: float) -> int:
         """Take in a status; return how many agents there shall be, those that leave included."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from deployer.executors.memory import Memory
+from deployer.executors.base import Memory
 from deployer.model import Agent
 from deployer.text import format_bytes
 from deployer.watch.packing.rates import Rate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from deployer.executors.memory import Memory
+from deployer.executors.base import Memory
 from deployer.model import Run
 from deployer.text import format_count, format_seconds
 from deployer.watch.packing.levels import (

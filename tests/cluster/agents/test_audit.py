@@ -11,7 +11,7 @@ from deployer.cli.output.render import to_plain
 from deployer.config.owner import build_owner
 from deployer.config.project import Flags
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.kube.names import build_selector
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.planning import plan_agents
@@ -54,7 +54,7 @@ def list_writes(cluster: Cluster, user: str, dry_run: bool = False) -> list[dict
 def plan_documents(shell: Shell, server: Server, sweep: str, replicas: int) -> list[Any]:
     """Return what `up` would send for a sweep that is there."""
     project = read_project(shell.folder, Flags(), **shell.environment)
-    executor = find_target(project).open()
+    executor = find_executor(project)
     plan = plan_agents(
         server,
         executor,

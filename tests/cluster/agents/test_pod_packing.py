@@ -28,7 +28,7 @@ def test_a_pod_with_more_agents_takes_the_place_of_the_first(
     packer = PodPacker(bed.executor, str(path), measurement)
     bed.start(path, packer.beginning)
     sizes = []
-    for status in watch_sweep(bed.server, bed.executor, path, bed.folder, packer=packer):
+    for status in watch_sweep(bed.launch(path, packer)):
         pods = {agent.pod for agent in status.agents if agent.state == "running"}
         sizes.append((len(pods), sum(agent.state == "running" for agent in status.agents)))
     assert measurement.levels[0].size == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import KubeError, Refusals
+from deployer.executors.checks import run_checks
 from deployer.executors.kubernetes.backend.removal import remove_backend
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Manifest
@@ -132,7 +133,8 @@ def _build_idle_backend(namespace: str) -> list[Manifest]:
 
 def _check(bed: Bed) -> None:
     path = bed.create_sweep([0.1])
-    bed.executor.check(plan_agents(bed.server, bed.executor, path, 1, bed.code))
+    plan = plan_agents(bed.server, bed.executor, path, 1, bed.code)
+    run_checks(bed.executor.list_checks(plan))
 
 
 def _count_left(bed: Bed) -> tuple[int, int]:

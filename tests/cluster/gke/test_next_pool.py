@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deployer.executors.gke.executor import NO_NODE, GkeExecutor
 from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.pricing.estimate import load_prices
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 from tests.cluster.bed import SECTION, open_client, wait_for
@@ -19,6 +20,7 @@ from tests.cluster.pods import build_job, build_pod
 from tests.gke import rooms
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import permission
+from tests.project_files import build_project
 from tests.sections import parse_cluster
 
 PATH = "e/p/sold-out"
@@ -35,18 +37,11 @@ def test_a_pool_that_cannot_be_added_is_waited_for(
         monkeypatch.setenv(name, value)
     cloud.set_operation_seconds(0.03)
     gke, spec = rooms.open_client(), rooms.read_spec(tmp_path)
-    found = ensure_cluster(gke, spec)
+    ensure_cluster(gke, spec)
     section = parse_cluster({**SECTION, "namespace": namespace})
-    executor = GkeExecutor(
-        gke,
-        spec,
-        found,
-        section,
-        tmp_path,
-        find_pushed=None,
-        hints={},
-        prices=lambda: load_prices(tmp_path),
-    )
+    project = replace(build_project(os.environ), folder=tmp_path)
+    executor = GkeExecutor("gke", project.with_settings(kubernetes=section))
+    executor.gke, executor.spec = gke, spec
     wait_without_a_node(cluster, namespace)
 
     def is_sold_out() -> bool:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels, build_selector
-from tests.cluster.bed import build_section, open_client, wait_for
+from tests.cluster.bed import build_executor, build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
 from tests.cluster.pods import build_job, build_pod, list_running
@@ -46,7 +45,7 @@ def test_an_agent_that_waits_for_a_gpu_says_why(
         first = build_selector("e/p/full", "agent", "first")
         wait_for(lambda: list_running(client, first), "the first agent")
         client.create(build_agent_job("second", "e/p/full", "drivers-full"))
-        executor = KubernetesExecutor(client, build_section(namespace=namespace), tmp_path)
+        executor = build_executor(client, build_section(namespace=namespace), tmp_path)
         said = "all 1 nvidia.com/gpu on node drivers-full are in use (passes with time)"
         wait_for(lambda: said in executor.list_agents("e/p/full")[1].reason, said)
         assert executor.list_agents("e/p/full")[0].reason == ""

@@ -36,7 +36,7 @@ def write_weights(bed: Bed) -> str:
 def list_planned(bed: Bed, path: SweepPath) -> list[dict[str, object]]:
     """Return the ConfigMaps of code that the next agent would get."""
     plan = plan_agents(bed.server, bed.executor, path, 1, bed.code)
-    manifests = bed.executor.build_manifests(plan, {agent.name: "key" for agent in plan.agents})
+    manifests = bed.executor.preview(plan, {agent.name: "key" for agent in plan.agents})
     return [one for one in manifests if "-code-" in one["metadata"]["name"]]
 
 

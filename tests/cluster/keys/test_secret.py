@@ -18,7 +18,6 @@ from deployer.backend.data_folder import write_key
 from deployer.backend.db.accounts import add_key, replace_keys
 from deployer.backend.db.store import DATABASE, Store
 from deployer.config.project import EMBEDDED
-from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 from deployer.executors.kubernetes.manifests.build import build_secret
@@ -27,7 +26,14 @@ from deployer.kube.kinds import SECRET
 from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, build_section, make_bed, open_client, serve_for_pods
+from tests.cluster.bed import (
+    Bed,
+    build_executor,
+    build_section,
+    make_bed,
+    open_client,
+    serve_for_pods,
+)
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_tenant
 from tests.conftest import FOREIGN_KEY, ServedBackend
@@ -128,7 +134,7 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
     kept = desk.deployer("delete")
     assert kept.returncode == 2
     assert "belongs to an unknown owner and stays" in kept.stderr
-    KubernetesExecutor(desk.kube, build_section(), desk.folder).forget(None)
+    build_executor(desk.kube, build_section(), desk.folder).forget(None)
     assert desk.deployer("rotate", WANDB_API_KEY=desk.backend.key).returncode == 2
     assert desk.stored_key() == FOREIGN_KEY
 
@@ -150,7 +156,7 @@ def test_a_secret_made_by_hand_is_the_callers_if_it_holds_the_callers_key(
 @pytest.mark.full
 def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
     assert desk.deployer("create", WANDB_API_KEY=desk.backend.key).returncode == 0
-    executor = KubernetesExecutor(desk.kube, build_section(), desk.folder)
+    executor = build_executor(desk.kube, build_section(), desk.folder)
     executor.forget("tester/other/abc")
     assert desk.stored_key() == desk.backend.key
     executor.forget(None)

@@ -18,7 +18,7 @@ from deployer.findings import Finding
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 from deployer.model import Agent
-from tests.cluster.bed import build_section, open_client, wait_for
+from tests.cluster.bed import build_executor, build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
 from tests.cluster.pods import build_job, build_pod
@@ -115,7 +115,7 @@ def stage(
         clients = {name: open_client(cluster.kubeconfig, name) for name in names}
         clients["rented"] = open_client(tenant, "rented")
         executors = {
-            name: KubernetesExecutor(client, section, folder) for name, client in clients.items()
+            name: build_executor(client, section, folder) for name, client in clients.items()
         }
         cluster.kubectl("label", "namespace", "main", "pod-security.kubernetes.io/enforce-")
         yield Stage(cluster, executors)

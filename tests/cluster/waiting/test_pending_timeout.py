@@ -8,6 +8,7 @@ import pytest
 
 from deployer.config.causes import Cause
 from deployer.errors import KubeError, StartFailed
+from deployer.executors.checks import run_checks
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.plan import build_plan
 from deployer.findings import Finding
@@ -46,9 +47,7 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
 def watch(bed: Bed, path: SweepPath, pending_seconds: float | None = None) -> list[str]:
     """Watch a sweep as `up` does, to its end; return what is told."""
     with keep_told() as told:
-        for _ in watch_sweep(
-            bed.server, bed.executor, path, bed.folder, pending_seconds=pending_seconds
-        ):
+        for _ in watch_sweep(bed.launch(path), pending_seconds=pending_seconds):
             pass
     return told
 
@@ -151,14 +150,14 @@ def test_agents_of_a_full_cluster_start_unwatched_and_leave_a_sweep_that_has_end
 def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed, told: list[str]) -> None:
     """What is missing may yet be made: it is named, and nobody is stopped."""
     draft = build_plan("e/p/draft", bed.server.url, str(bed.folder), 1)
-    bed.with_section(secrets=NOTHING).executor.check(draft)
+    run_checks(bed.with_section(secrets=NOTHING).executor.list_checks(draft))
     [said] = told
     assert "Secret nothing is missing: kubectl create secret generic nothing -n " in said
-    bed.executor.check(draft)
+    run_checks(bed.executor.list_checks(draft))
     assert told == [said]
     for section, refused in REFUSED.items():
         with pytest.raises(KubeError, match=refused):
-            bed.with_section(**{section: "gold"}).executor.check(draft)
+            run_checks(bed.with_section(**{section: "gold"}).executor.list_checks(draft))
     path = bed.create_sweep([0.1])
     with pytest.raises(KubeError, match="there is no PriorityClass gold"):
         bed.with_section(priority_class="gold").start(path, 1)

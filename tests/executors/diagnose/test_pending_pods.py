@@ -11,7 +11,7 @@ import pytest
 
 from deployer.executors.checks import examine_all
 from deployer.executors.kubernetes.diagnose.case import Case
-from deployer.executors.kubernetes.diagnose.needs import list_need_questions
+from deployer.executors.kubernetes.diagnose.needs import list_need_checks
 from deployer.executors.kubernetes.diagnose.pending import (
     LOOK_AFTER_SECONDS,
     PendingPods,
@@ -138,7 +138,7 @@ def test_a_claims_class_is_looked_at_where_it_may_be_read(kube: Kube, line: str)
 @pytest.mark.parametrize("kube", [OfTenants], indirect=True)
 def test_the_doctor_judges_a_claim_by_itself_where_its_class_may_not_be_read(kube: Kube) -> None:
     case = Case(kube, parse_cluster({}), job={"spec": {"template": build_pod()}})
-    [found] = examine_all([*list_need_questions(case)])
+    [found] = examine_all([*list_need_checks(case)])
     assert (found.subject, found.severity) == (f"{CLAIM.kind} data", Severity.UNKNOWN)
     assert found.message == "is not bound: it waits for a volume of StorageClass fast"
     assert found.fix == "kubectl describe pvc data -n ns --context c"

@@ -15,13 +15,13 @@ from deployer.backend.storage.copy_proof import Copied
 from deployer.config.paths import copies_folder
 from deployer.config.project import Project
 from deployer.errors import BackendError
+from deployer.executors.base import Saved
 from deployer.executors.kubernetes.backend.deployment import (
     SELECTOR,
     ClusterBackend,
     ensure_backend,
 )
 from deployer.executors.kubernetes.backend.tunnel import open_forward
-from deployer.executors.target import Saved
 from deployer.kube.client import Kube
 from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import CLAIM

@@ -13,7 +13,7 @@ from functools import partial
 from deployer.config.causes import Cause
 from deployer.config.project import Project
 from deployer.errors import DeployerError, KubeError
-from deployer.executors.checks import Check, Question, examine_all
+from deployer.executors.checks import Check, examine_all
 from deployer.executors.clock import judge_clock
 from deployer.executors.kubernetes.backend.deployment import find_backend, find_image, is_made
 from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
@@ -29,7 +29,7 @@ from deployer.executors.kubernetes.diagnose.admission import (
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.facts import Nodes
 from deployer.executors.kubernetes.diagnose.image import examine_image
-from deployer.executors.kubernetes.diagnose.needs import examine_classes, list_need_questions
+from deployer.executors.kubernetes.diagnose.needs import examine_classes, list_need_checks
 from deployer.executors.kubernetes.diagnose.placement import explain_placement, is_selected
 from deployer.executors.kubernetes.diagnose.queue import examine_priority, examine_queue
 from deployer.executors.kubernetes.diagnose.quota import examine_quota
@@ -71,7 +71,7 @@ def list_checks(
 
 def check_agents(case: Case) -> None:
     """Raise what the server or Kueue refuses, and log warnings about what is missing."""
-    found = examine_all(_list_agent_questions(case))
+    found = examine_all(_list_agent_checks(case))
     for one in found:
         if one.severity is Severity.WARNING:
             LOG.warning(f"{one.subject} {one.message}: {one.fix}")
@@ -91,41 +91,41 @@ def examine_cluster(kube: Kube, build_case: Callable[[], Case]) -> tuple[Finding
     If the cluster does not answer, or the namespace is missing, the checks that need them are left
     out. `build_case` asks the cluster, too, and is called once it has answered.
     """
-    first = Question("cluster", f"context {kube.context}", lambda: examine_server(kube)).examine()
+    first = Check("cluster", f"context {kube.context}", lambda: examine_server(kube)).examine()
     if any(one.code == "cluster" for one in first):
         return first
     case = build_case()
     subject = f"namespace {case.namespace}"
-    namespace = Question("namespace", subject, lambda: examine_access(case)).examine()
-    questions = [
-        Question("nodes", "nodes", lambda: examine_nodes(case)),
-        Question("storage-class", "storage", lambda: examine_classes(case)),
+    namespace = Check("namespace", subject, lambda: examine_access(case)).examine()
+    checks = [
+        Check("nodes", "nodes", lambda: examine_nodes(case)),
+        Check("storage-class", "storage", lambda: examine_classes(case)),
     ]
     if not any(one.is_error for one in namespace):
-        questions += _list_namespace_questions(case)
-    found = (*first, *namespace, *examine_all(questions))
+        checks += _list_namespace_checks(case)
+    found = (*first, *namespace, *examine_all(checks))
     refused = {(one.code, one.subject) for one in found if one.is_error}
     return tuple(one for one in found if one.is_error or (one.code, one.subject) not in refused)
 
 
-def _list_namespace_questions(case: Case) -> Iterator[Question]:
+def _list_namespace_checks(case: Case) -> Iterator[Check]:
     name, image = case.namespace, case.section.image or case.image.repository
-    yield Question("rights", f"rights in {name}", lambda: examine_rights(case))
-    yield Question("quota", f"quota of {name}", lambda: examine_quota(case))
+    yield Check("rights", f"rights in {name}", lambda: examine_rights(case))
+    yield Check("quota", f"quota of {name}", lambda: examine_quota(case))
     for claim, data in list_claims(case.section).items():
         ask = partial(check_claims, case.kube, {claim: data})
-        yield Check("data", f"data set {data}", ask, "its claim is there").question()
-    yield Question("image", f"image {image}", lambda: examine_image(case))
-    yield from _list_agent_questions(case)
-    yield Question("backend", f"embedded backend in {name}", lambda: _examine_backend(case))
+        yield Check("data", f"data set {data}", ask, "its claim is there")
+    yield Check("image", f"image {image}", lambda: examine_image(case))
+    yield from _list_agent_checks(case)
+    yield Check("backend", f"embedded backend in {name}", lambda: _examine_backend(case))
 
 
-def _list_agent_questions(case: Case) -> tuple[Question, ...]:
+def _list_agent_checks(case: Case) -> tuple[Check, ...]:
     return (
-        Question("queue", f"queue in {case.namespace}", lambda: examine_queue(case)),
-        Question("queue-priority", "queue", lambda: examine_priority(case)),
-        *list_need_questions(case),
-        Question(ADMISSION, ADMISSION, lambda: examine_admission(case)),
+        Check("queue", f"queue in {case.namespace}", lambda: examine_queue(case)),
+        Check("queue-priority", "queue", lambda: examine_priority(case)),
+        *list_need_checks(case),
+        Check(ADMISSION, ADMISSION, lambda: examine_admission(case)),
     )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from deployer.config.sections.data import DataSet
-from deployer.executors.checks import Question
+from deployer.executors.checks import Check
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
@@ -32,7 +32,7 @@ OF_BACKEND = "backend: {storage_class: %s}"
 CODES = {SECRET: "secret", CONFIG_MAP: "config-map", CLAIM: "claim"}  # of the doctor's findings
 
 
-def list_need_questions(case: Case) -> Iterator[Question]:
+def list_need_checks(case: Case) -> Iterator[Check]:
     """Yield a check of each object that a pod needs and `up` does not create.
 
     A missing object is a warning: another process may create it.
@@ -41,13 +41,13 @@ def list_need_questions(case: Case) -> Iterator[Question]:
         return
     references = list_references(case.pod["spec"])
     if nfs := [one.name for one in references if one.kind == CLAIM and one in case.own]:
-        yield Question("nfs", "nfs", lambda: [_examine_nfs(case, nfs)])
+        yield Check("nfs", "nfs", lambda: [_examine_nfs(case, nfs)])
     data = {Reference(CLAIM, name) for name in list_claims(case.section)}
     for one in references:
         if not one.key and one not in case.own | data:
             keys = [other for other in references if other.key and other[:2] == one[:2]]
             ask = partial(_examine, case, one, keys)
-            yield Question(CODES[one.kind], f"{one.kind.kind} {one.name}", ask)
+            yield Check(CODES[one.kind], f"{one.kind.kind} {one.name}", ask)
 
 
 def judge_claim(case: Case, claim: Manifest, storage_class: Manifest | None) -> Finding:
