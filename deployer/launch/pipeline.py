@@ -39,7 +39,7 @@ from deployer.launch.server import connect, find_host
 from deployer.launch.session import Session
 from deployer.launch.starting import Launch, start_agents, start_asked
 from deployer.model import Agent, Sweep, SweepPath
-from deployer.sweeps.creation import MadeSweep, find_newest, goes_on, is_edited, make_sweep
+from deployer.sweeps.creation import find_newest, goes_on, is_edited, make_sweep
 from deployer.sweeps.records import Records
 from deployer.waiting import COMMAND
 from deployer.wandb_api.operations import get_sweep
@@ -76,7 +76,7 @@ def up(
     _describe(executor, server)
     executor.provision(build_limits(executor.project, request))
     server = _reach(executor, server, request)
-    session = _make(executor, server, request)
+    session = Session(executor.project, executor, server, _make(executor, server, request))
     for line in () if request.words else describe_others(session, request.file):
         LOG.info(line)
     return start(session, request)
@@ -199,24 +199,24 @@ def _reach(executor: Executor, server: Server | None, request: Request) -> Serve
     return server
 
 
-def _make(executor: Executor, server: Server, request: Request) -> Session:
+def _make(executor: Executor, server: Server, request: Request) -> SweepPath:
     """Make or continue the sweep; tell each in a line."""
-
-    def make() -> MadeSweep:
-        return make_sweep(
+    file, draws = request.file, request.draws
+    made = ask_patiently(
+        server,
+        lambda: make_sweep(
             server,
             request.sweep,
             executor.project,
-            file=request.file,
+            file=file,
             continued=request.continued,
-            draws=request.draws,
+            draws=draws,
             now=time.time(),
-        )
-
-    made = ask_patiently(server, make)
+        ),
+    )
     for warning in made.warnings:
         LOG.warning(warning)
     LOG.info(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     for line in server.page_lines(made.path):
         LOG.info(line)
-    return Session(executor.project, executor, server, made.path)
+    return made.path

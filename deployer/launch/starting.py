@@ -54,13 +54,14 @@ def start_agents(
     *,
     one_run: bool = False,
     max_seconds: float | None = None,
-    expected: int | None = None,
+    request: Request | None = None,
     narrow: Narrow | None = None,
 ) -> Launch:
     """Start agents until there are as many as the project says; tell what is doubtful about it.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
-    `max_seconds`. `narrow` is called with the plan, and returns the one that is carried out.
+    `max_seconds`. For a `request`, the lock file is written. `narrow` takes the plan, and returns
+    the one that is carried out.
     """
     project, executor, server = session.project, session.executor, session.server
     path = session.sweep_path
@@ -90,11 +91,14 @@ def start_agents(
         LOG.info(f"{path} {said}: deployer sweep resume {path}")
     server.note_user()
     Records.load().note(path, on=executor.name)
+    if request:
+        write_lock(session, request, plan)
     if narrow:
         plan = narrow(plan)
     dismiss_ended(executor, executor.list_agents(path), [agent.name for agent in plan.agents])
     agents = tuple(apply_plan(server, executor, plan))
     wanted = len(agents) if any(map(takes_one_run, agents)) else None
+    expected = request.sweep.expected if request else None
     return Launch(**vars(session), agents=agents, wanted=wanted, expected=expected)
 
 
@@ -115,19 +119,15 @@ def start_asked(session: Session, request: Request) -> Launch:
 
 def start_patiently(session: Session, request: Request, narrow: Narrow | None = None) -> Launch:
     """Write the lock file and start the agents that `narrow` leaves of the plan."""
-
-    def record(plan: Plan) -> Plan:
-        write_lock(session, request, plan)
-        return narrow(plan) if narrow else plan
-
-    def start() -> Launch:
-        return start_agents(
+    server = session.server
+    return ask_patiently(
+        server,
+        lambda: start_agents(
             session,
-            get_sweep(session.server.client, session.path),
+            get_sweep(server.client, session.path),
             one_run=request.one_run,
             max_seconds=request.max_seconds,
-            expected=request.sweep.expected,
-            narrow=record,
-        )
-
-    return ask_patiently(session.server, start)
+            request=request,
+            narrow=narrow,
+        ),
+    )

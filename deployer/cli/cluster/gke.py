@@ -123,7 +123,7 @@ def down(
         if one.has_backend and not delete_data:
             raise CloudError(
                 f"{one.cluster.words} holds the results of its embedded backend",
-                "deployer down --cluster copies them here first; or add --delete-data",
+                "deployer down --cluster --on gke copies them here first; or add --delete-data",
                 "HOLDS_RESULTS",
             )
     sure = check_held([(one.words, one.foreign) for one in held], yes, named=spec is not None)

@@ -340,7 +340,10 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
         now = self.kube.now()
         alive = {s.name for s in agent_objects if build_agent(s, now).alive}
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
-        started = self._start(plan, missing, api_keys) if missing else set()
+        started: set[str] = set()  # those that nobody else has created meanwhile
+        if missing:
+            jobs = self._prepare(plan, missing, api_keys)
+            do_all(lambda job: started.update(self._create(job)), jobs)
         planned = {agent.name for agent in plan.agents}
         agents = [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
         return [replace(agent, found=agent.name not in started) for agent in agents]
@@ -457,18 +460,14 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
             for pod in lost
         ]
 
-    def _start(
-        self,
-        plan: Plan,
-        missing: Sequence[str],
-        api_keys: Mapping[str, str],
-    ) -> set[str]:
-        """Create the Jobs of missing agents; return the names of those that nobody else created."""
+    def _prepare(
+        self, plan: Plan, missing: Sequence[str], api_keys: Mapping[str, str]
+    ) -> Sequence[Manifest]:
+        """Make what missing agents need, remove what is left of them; return their Jobs."""
         keyless = [name for name in missing if name not in api_keys]
         if keyless:
             raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
-        keys = {name: api_keys[name] for name in missing}
-        secret, manifests = self._build(plan, keys)
+        secret, manifests = self._build(plan, {name: api_keys[name] for name in missing})
         jobs = [one for one in manifests if kind_of(one) == JOB]
         check_admission(self.kube, jobs[0])
         secret.write()
@@ -476,9 +475,7 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
             if kind_of(one) != JOB:
                 self._ensure(one)
         remove_agents(self.kube, self._find_dead(plan.sweep_path, missing), self._sleep)
-        started: set[str] = set()
-        do_all(lambda job: started.update(self._create(job)), jobs)
-        return started
+        return jobs
 
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]
