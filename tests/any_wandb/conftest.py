@@ -44,7 +44,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     lines, projects = [], []
     for word, outcomes in (("held", ["passed"]), ("NOT HELD", ["failed", "error"])):
         for report in [one for outcome in outcomes for one in stats.get(outcome, [])]:
-            said = dict(report.user_properties)
+            said = dict(getattr(report, "user_properties", ()))  # a failed import has none
             if "claim" in said:
                 lines.append(f"  {word:9} {said['claim']}: {said.get('detail', 'see above')}")
                 projects.append(f"  {said['project']}")
