@@ -29,8 +29,9 @@ from deployer.config.owner import Owner, build_owner
 from deployer.config.paths import agents_folder, outputs_folder
 from deployer.errors import DeployerError
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
+from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.local.agent_folder import AgentFolder, Spec
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_executor
 from deployer.findings import PERMANENT, Finding, Severity
 from deployer.images.image_file import LoadedImage, SavedImage
 from deployer.kube.names import (
@@ -284,7 +285,7 @@ def test_values_that_no_quick_command_shows(
     project = read_project(tmp_path)
     anything: Any = None
     there = (full, agents[1])
-    launch = Launch(project, find_target(project), anything, anything, PATH, there)
+    launch = Launch(project, find_executor(project), anything, PATH, there)
     _say_how_to_reattach(launch, "json")
     shown.keep("up --detach")
     show_ended(str(PATH), Ended(("a1",)), "json", "nothing")
@@ -408,8 +409,9 @@ def test_commands_of_clusters(
         shown.run("secret rotate")
         shown.run("secret delete")
         shown.run("drivers status")
-        place = InCluster(read_project(tmp_path))
-        state = place._describe(kube, ClusterBackend("backend", NAMESPACE, True, "key"))
+        place = InCluster(KubernetesExecutor("kubernetes", read_project(tmp_path)))
+        place.host.kube = kube
+        state = place._describe(ClusterBackend("backend", NAMESPACE, True, "key"))
         show_json(state.as_json)
         shown.keep("backend status --on kubernetes")
     shown.check("clusters")

@@ -61,8 +61,11 @@ class LocalExecutor(KeepsData, SharesGpus):
 
     def __init__(self, name: str, project: Project) -> None:
         super().__init__(name, project)
-        self._root = paths.agents_folder()
         self._obstacle = ""
+
+    @cached_property
+    def _root(self) -> Path:
+        return paths.agents_folder()
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
