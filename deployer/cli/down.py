@@ -85,7 +85,7 @@ def down(
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    provider = _find_provider(config) if cluster else None
+    provider = find_provider(config, named=on is not None) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
     if data.words and not _is_sure_of_data(data, yes):
         say("nothing was deleted")
@@ -110,12 +110,13 @@ def down(
         end_sweep(config, sweep, yes, output)
 
 
-def _find_provider(config: Project) -> ProvidesCluster:
-    """Return where `--on` says that a cluster was made, else where one was used from this folder.
+def find_provider(config: Project, *, named: bool) -> ProvidesCluster:
+    """Return where a cluster was made: where `--on` says if it is `named`, or from this folder.
 
     Raises ConfigError.
     """
-    for on in (config.on, *sorted(_choose_executors(config) - {config.on})):
+    used = set() if named else _list_used(config)
+    for on in (config.on, *sorted(used - {config.on})):
         if isinstance(found := find_executor(config, on), ProvidesCluster):
             return found
     raise ConfigError("--cluster", f"no cluster was made on {config.on}", "--on gke")
@@ -217,11 +218,13 @@ def _end_everywhere(
 
 def _choose_executors(config: Project) -> set[str]:
     """Return the place that was named, else those where something was started from this folder."""
-    if config.explicit_on:
-        return {config.on}
+    return {config.on} if config.explicit_on else {config.on} | _list_used(config)
+
+
+def _list_used(config: Project) -> set[str]:
+    """Return the places where something was started from this folder."""
     records = Records.load().made_in(config.folder)
-    used = {on for record in records for on in (record.on, record.backend_on)}
-    return {config.on} | used & {*list_names()}
+    return {on for record in records for on in (record.on, record.backend_on)} & {*list_names()}
 
 
 def _means_here(config: Project) -> bool:

@@ -84,7 +84,7 @@ def _save_results(executor: Executor) -> bool:
     except DeployerError as error:
         silent = isinstance(error, KubeError) and error.passing
         if not silent or executor.project.embedded:
-            raise _explain_kept(error) from error
+            raise _explain_kept(error, executor.name) from error
         LOG.info(f"whether the cluster holds results cannot be told: {error.message}")
         return False
     if saved:
@@ -99,11 +99,12 @@ def _note_copy(saved: Saved) -> None:
     Records.load().change(lambda one: (one.cluster, one.base_url) == there, **here)
 
 
-def _explain_kept(error: DeployerError) -> BackendError:
+def _explain_kept(error: DeployerError, on: str) -> BackendError:
     return BackendError(
         f"the cluster stays, since its results are not copied: {error.message}",
-        f"{error.hint or 'type the command again'}; then deployer down --cluster copies and "
-        "deletes, or deployer down --all --cluster --delete-data gives the results up",
+        f"{error.hint or 'type the command again'}; then deployer down --cluster --on {on} "
+        f"copies and deletes, or deployer down --all --cluster --delete-data --on {on} gives the "
+        "results up",
     )
 
 
@@ -112,7 +113,9 @@ def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: b
     others = sorted(working - {str(path)})
     if others and not everything:
         said = f"agents of {', '.join(others)} are at work in the cluster"
-        raise ConfigError("--cluster", said, "deployer down --all --cluster ends them, too")
+        raise ConfigError(
+            "--cluster", said, f"deployer down --all --cluster --on {executor.name} ends them, too"
+        )
     with tell_who_lasts(executor, None):
         end_agents(executor, None)
 

@@ -148,7 +148,7 @@ def test_a_sweep_that_fails_says_what_its_cluster_costs(cloud: Cloud, machine: M
     (machine.folder / "sweep.yaml").write_text(json.dumps(sweep))
     up = ("up", "sweep.yaml", "--on", "gke", "--plain", "--no-check")
     err = machine.run(*up, code=1)[1]
-    whole = [line.replace(f"gke down {SPEC}", "down --cluster") for line in (KEPT, POOL)]
+    whole = [line.replace(f"gke down {SPEC}", "down --cluster --on gke") for line in (KEPT, POOL)]
     assert [line.replace(" (spot)", "") for line in list_existing(err)] == whole
     assert 0 < err.index("agents run on spot nodes (gpu-1 of") < err.index("creating cluster")
     assert list_existing(machine.run(*up, "--project", "a/b", code=2)[1]) == []

@@ -13,9 +13,10 @@ import pytest
 
 from deployer.backend.server.daemon import stop_backend
 from deployer.backend.storage.backup import adopt_copy
+from deployer.cli.down import find_provider
 from deployer.config.paths import copies_folder, list_copies
 from deployer.config.project import Project
-from deployer.errors import BackendError, DeployerError, KubeError
+from deployer.errors import BackendError, ConfigError, DeployerError, KubeError
 from deployer.executors.base import (
     Held,
     HostedBackend,
@@ -148,11 +149,12 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     assert raised.value.message == (
         f"the cluster stays, since its results are not copied: {failure.message}"
     )
-    assert "deployer down --all --cluster --delete-data gives the results up" in raised.value.hint
+    given_up = "deployer down --all --cluster --delete-data --on gke gives the results up"
+    assert given_up in raised.value.hint
     assert told == [BILL]
     assert tuple(Records.load()) == (record,)
-    given_up = Removal(delete_data=True)
-    take_down_cluster(executor, None, everything=True, removal=given_up)
+    removal = Removal(delete_data=True)
+    take_down_cluster(executor, None, everything=True, removal=removal)
     assert executor.removed
 
 
@@ -180,3 +182,20 @@ def test_with_another_server_a_cluster_that_does_not_answer_goes(
     take_down_cluster(executor, None, everything=False)
     assert executor.removed
     assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]
+
+
+@pytest.mark.parametrize(("text", "named"), [("on: local\n", False), ("", False), ("", True)])
+def test_the_cluster_is_that_of_on_or_was_used_from_this_folder(
+    tmp_path: Path, text: str, named: bool
+) -> None:
+    (tmp_path / "deployer.yaml").write_text(text)
+    config = read_project(tmp_path)
+    with pytest.raises(ConfigError) as nowhere:
+        find_provider(config, named=named)
+    assert nowhere.value.message == "--cluster: no cluster was made on local"
+    remember("e/p/s", tmp_path)
+    if named:
+        with pytest.raises(ConfigError):
+            find_provider(config, named=True)
+    else:
+        assert find_provider(config, named=False).name == "gke"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ from deployer.cli.shell.options import (
     read_duration,
 )
 from deployer.config.project import Flags
+from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
 from deployer.launch.remains import describe_agents, telling_remains
 from deployer.launch.resolution import open_sweep
@@ -58,7 +60,12 @@ def watch(
         say(line)
     launch = Launch(config, find_executor(config), server, path)
     here = [(str(path), config.on)]
-    with telling_remains(lambda failure: describe_agents(config, here, failure)):
+
+    def describe(failure: BaseException) -> Iterable[str]:
+        wrong = isinstance(failure, ConfigError)  # nothing can be asked
+        return () if wrong else describe_agents(config, here, failure)
+
+    with telling_remains(describe):
         follow_and_report(
             launch, output, plain=plain, timeout_seconds=timeout, pending_seconds=pending_timeout
         )

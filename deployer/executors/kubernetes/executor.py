@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
+from deployer.config.owner import Owner
 from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
-from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.data.store import Store
 from deployer.errors import AgentError, DeployerError, KubeError, collect_refusals
@@ -162,7 +162,8 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what manifests cannot be built from, or the site would; raises ConfigError."""
         super().check(plan, limits)
-        self.builder.draft(plan, self.builder.with_image(NOT_BUILT))
+        builder = self.builder
+        builder.draft(plan, builder.with_image(NOT_BUILT), builder.named_owner)
 
     def list_warnings(self, plan: Plan) -> Sequence[str]:
         """Name files that are left out of the archive, and spot nodes without checkpoints."""
@@ -170,7 +171,7 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
         left_out = warn_about_left_out(self.project.folder) if as_it_is else ""
         # Without the archive, which takes time.
         section = replace(self.builder.with_image(NOT_BUILT), code="image")
-        job = _find_job(self.builder.draft(plan, section))
+        job = _find_job(self.builder.draft(plan, section, self.builder.named_owner))
         doubts = (left_out, warn_about_spot(job, self._spot_pools), warn_about_variables(job))
         return [*filter(None, (*doubts, self._warn_about_namespace()))]
 
@@ -197,7 +198,7 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return what is asked of the cluster before anything is made."""
         claims = list_claims(self.builder.section)
-        return list_checks(self.kube, claims, lambda: self._build_case(plan))
+        return list_checks(self.kube, claims, lambda: self._build_case(plan, self.kube.owner))
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
         """Return what is right and wrong with the cluster for these agents."""
@@ -213,9 +214,9 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
     def _build_whole_case(self, demand: Demand) -> Case:
         """Return what the doctor looks at: also where no Job can be built, as `check` says."""
         embedded = self.project.embedded
-        case = self._open_case(self.builder.section)
+        case = self._open_case()
         with contextlib.suppress(DeployerError):
-            case = self._build_case(demand.plan, NOT_BUILT)
+            case = self._build_case(demand.plan, self.builder.named_owner, NOT_BUILT)
             case = replace(case, backend_made=embedded and is_made(self.kube))
         return replace(
             case,
@@ -223,23 +224,24 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
             backend=self.project.backend if embedded else None,
         )
 
-    def _build_case(self, plan: Plan, image: str | None = None) -> Case:
+    def _build_case(self, plan: Plan, owner: Owner, image: str | None = None) -> Case:
         """Return what `up` looks at: the cluster, and the first agent's Job. Raises ConfigError.
 
         The Job has the `image`, where `image:` builds one; without it what was pushed.
         """
-        case = self._open_case(self.builder.with_image(image))
-        manifests = self.builder.draft(plan, case.section)
-        own = {*list_own(manifests, plan, self.builder.named_owner)}
+        case = self._open_case()
+        section = replace(case.section, image=self.builder.with_image(image).image)
+        manifests = self.builder.draft(plan, section, owner)
+        own = {*list_own(manifests, plan, owner)}
         if self.project.embedded:
             own.add(Reference(SECRET, KEY_SECRET))
         return replace(case, job=_find_job(manifests), own=frozenset(own))
 
-    def _open_case(self, section: ClusterConfig) -> Case:
+    def _open_case(self) -> Case:
         project, kube = self.project, self.kube
         return Case(
             kube,
-            replace(section, namespace=kube.namespace),
+            replace(self.builder.section, namespace=kube.namespace),
             project.folder,
             data=project.data,
             image=project.image,
@@ -260,7 +262,9 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
         Without keys nothing is contacted but the registry of `image:`.
         """
         if api_keys is None:
-            return self.builder.draft(plan, self.builder.with_image(self.builder.name_image()), now)
+            builder = self.builder
+            section = builder.with_image(builder.name_image())
+            return builder.draft(plan, section, builder.named_owner, now)
         manifests = self._build(plan, api_keys)[1] if api_keys else ()
         return [stamp_owner(one, self.kube.owner) for one in manifests]
 

@@ -66,12 +66,13 @@ class ManifestBuilder:
         named = self._project.owner
         return build_owner(named) if named else UNKNOWN_OWNER
 
-    def draft(self, plan: Plan, section: ClusterConfig, now: float = 0.0) -> list[Manifest]:
+    def draft(
+        self, plan: Plan, section: ClusterConfig, owner: Owner, now: float = 0.0
+    ) -> list[Manifest]:
         """Return what would be sent for a sweep that is not there yet, the backend's first.
 
         Contacts nothing. Raises ConfigError, also for what the site would refuse.
         """
-        owner = self.named_owner
         secret, keys = name_keys(plan, [agent.name for agent in plan.agents], owner)
         code = build_code_archive(Path(plan.folder)) if section.code == "archive" else None
         agents = build_manifests(
