@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deployer.cli.output.progress import follow_copy
-from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.output.render import Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
 from deployer.cli.shell.options import Output, OutputOption, read_config
@@ -18,7 +17,7 @@ from deployer.errors import ConfigError, collect_refusals
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
-    from deployer.launch.data.data_sets import Listing, Transfer
+    from deployer.launch.data.data_sets import Transfer
 
 app = make_app("The data sets that runs read, as `data:` in deployer.yaml names them.")
 
@@ -124,8 +123,7 @@ def preload(
                 done.append(data_sets.bring(project, data, progress))
                 if output == "table":
                     _show(done[-1], output)
-        if output == "json":
-            show_json(done)
+        emit(done, output)
 
 
 @app.command("list")
@@ -134,23 +132,16 @@ def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
     from deployer.launch.data import data_sets
 
     with collect_refusals() as refusals:
-        _show_list(list(data_sets.list_places(_read(on), refusals)), output)
-
-
-def _show_list(found: Sequence[Listing], output: str) -> None:
-    if output == "json":
-        show_json(found)
-        return
-    from deployer.launch.data.data_sets import EXAMPLE
-
-    rows = [
-        (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
-        for one in found
-    ]
-    if not rows:
-        say(f"there is no data set in deployer.yaml; {EXAMPLE} makes one")
-        return
-    show_table(("data set", "kept in", "runs see it in", "files", "size", "state"), rows)
+        found = list(data_sets.list_places(_read(on), refusals))
+        table = Table(
+            ("data set", "kept in", "runs see it in", "files", "size", "state"),
+            [
+                (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
+                for one in found
+            ],
+            empty=f"there is no data set in deployer.yaml; {data_sets.EXAMPLE} makes one",
+        )
+        emit(found, output, table)
 
 
 @app.command()
@@ -177,8 +168,7 @@ def delete(
         say(f"deleted {what}")
     else:
         say("nothing was deleted")
-    if output is Output.JSON:
-        show_json({"data": data.name, "deleted": wanted})
+    emit({"data": data.name, "deleted": wanted}, output)
 
 
 def _read(on: str | None) -> Project:
@@ -192,8 +182,5 @@ def _size(size_bytes: int) -> str:
 def _show(done: Transfer, output: str) -> None:
     from deployer.data.copy import describe_copied
 
-    if output == "json":
-        show_json(done)
-        return
     said = describe_copied(done.copied) if done.copied else "all there already"
-    show(f"{done.name}: {said}, in {done.target}")
+    emit(done, output, f"{done.name}: {said}, in {done.target}")

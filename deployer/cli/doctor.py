@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.cli.output.findings import build_findings, show_findings
-from deployer.cli.output.render import show_json, warn
+from deployer.cli.output.render import emit, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     NoCheckOption,
@@ -24,11 +26,20 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.project import Flags
 from deployer.errors import ExitCode
+from deployer.findings import Finding, Severity
 from deployer.launch.checks.doctor import diagnose, mend
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.waiting import COMMAND
+
+SIGNS = {Severity.OK: "✓", Severity.ERROR: "✗", Severity.WARNING: "!", Severity.UNKNOWN: "?"}
+VERDICTS = {
+    Severity.OK: "right",
+    Severity.ERROR: "wrong",
+    Severity.WARNING: "doubtful",
+    Severity.UNKNOWN: "unknown",
+}
 
 app = make_app()
 
@@ -69,9 +80,46 @@ def doctor(
     findings = diagnose(config, request)
     if fix and mend(config, findings):
         findings = diagnose(config, request)
-    if output == "json":
-        show_json({"findings": build_findings(findings)})
-    else:
-        show_findings(findings)
+    show_findings(findings, output)
     if any(one.is_error for one in findings):
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def show_findings(findings: Sequence[Finding], output: str) -> None:
+    """Put the findings on stdout, then how many there are of each kind."""
+    plain = [
+        {
+            "code": one.code,
+            "subject": one.subject,
+            "verdict": VERDICTS[one.severity],
+            "sentence": one.message,
+            "remedy": one.fix,
+        }
+        for one in findings
+    ]
+    lines = []
+    for one in _join(findings):
+        lines.append(f"{SIGNS[one.severity]} {one.subject}: {one.message}")
+        if one.fix and one.severity is not Severity.OK:
+            lines.append(f"    {one.fix}")
+    emit({"findings": plain}, output, *lines, _summarise(findings))
+
+
+def _join(findings: Sequence[Finding]) -> list[Finding]:
+    """Put what is right with one thing in one line."""
+    joined: list[Finding] = []
+    for one in findings:
+        last = joined[-1] if joined else one
+        both = {last.severity, one.severity} == {Severity.OK} and last.subject == one.subject
+        if joined and both:
+            joined[-1] = replace(last, message=f"{last.message}; {one.message}")
+        else:
+            joined.append(one)
+    return joined
+
+
+def _summarise(findings: Sequence[Finding]) -> str:
+    """Return the last line: whether agents can start, as far as it can be told."""
+    counts = Counter(VERDICTS[one.severity] for one in findings)
+    shown = [one for one in VERDICTS.values() if one != "doubtful" or counts[one]]
+    return ", ".join(f"{counts[one]} {one}" for one in shown)

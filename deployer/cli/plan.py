@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from deployer.cli.output.render import is_terminal, say, show_json, show_yaml, warn
+from deployer.cli.output.render import emit, is_terminal, say, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     Documents,
@@ -77,10 +77,9 @@ def plan(
     documents = _build_documents(executor, read.expected, one_run_per_job, max_time)
     for line in describe_runs(executor):
         say(line)
-    if output == "json":
-        show_json(documents)
-    else:
-        show_yaml([leave_out_archives(one) for one in documents] if is_terminal() else documents)
+    if output == "yaml" and is_terminal():
+        documents = [leave_out_archives(one) for one in documents]
+    emit(documents, output)
 
 
 def leave_out_archives(document: object) -> object:

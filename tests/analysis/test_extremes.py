@@ -17,8 +17,7 @@ from deployer.analysis.parallel import build_axes
 from deployer.analysis.reduction import parse_reduction, reduce_values
 from deployer.analysis.repeats import Verdict, group_repeats
 from deployer.analysis.welch import compare_means
-from deployer.cli.output.ranking_view import View
-from deployer.cli.output.views import show_results
+from deployer.cli.results.ranking import View, show_results
 from deployer.model import Run, Sweep, SweepPath
 from deployer.page.strict_json import to_strict_json
 from deployer.page.sweep_document import SweepSource, build_sweep_document

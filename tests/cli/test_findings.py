@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.cli.output.findings import show_findings
+from deployer.cli.doctor import show_findings
 from deployer.findings import right, unknown, wrong
 
 
@@ -16,7 +16,8 @@ def test_findings_are_lines_with_their_remedies(capsys: pytest.CaptureFixture[st
             right("namespace", "namespace research", "is there"),
             wrong("secret", "Secret hub", "is missing", "kubectl create secret generic hub"),
             unknown("nodes", "nodes", "may not be listed"),
-        )
+        ),
+        "table",
     )
     assert capsys.readouterr().out == (
         "✓ kubernetes: the settings fit; the data sets are there\n"

@@ -7,14 +7,17 @@ from dataclasses import replace
 import pytest
 
 from deployer.cli.output.agent_views import describe_agents, describe_others, show_agents
-from deployer.cli.output.ranking_view import View, build_ranking, build_ranking_csv
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
-from deployer.cli.output.views import (
+from deployer.cli.results.outcome import (
     build_breaker_lines,
     build_failure_line,
     build_fix_lines,
     build_summary_lines,
+)
+from deployer.cli.results.ranking import (
+    build_runs,
+    build_runs_csv,
     results_to_plain,
     show_results,
 )
@@ -67,7 +70,8 @@ def test_json_lists_the_attempts_of_each_run() -> None:
 
 
 def test_csv_counts_the_attempts_where_the_server_keeps_them() -> None:
-    columns, rows = build_ranking_csv(results(), View())
+    table = build_runs_csv(results().rows, "loss")
+    columns, rows = table.columns, table.rows
     assert columns == [
         *("rank", "run_id", "title", "state", "duration_seconds", "exit_code", "attempts"),
         *("loss", "lr", "summary.loss"),
@@ -122,16 +126,16 @@ def test_the_ranking_notes_what_a_state_does_not_say() -> None:
     ]
     info = Sweep(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
     found = build_results(info, [*runs, BAD])
-    columns, rows = build_ranking(found, View(), ["lr"])
-    assert columns[-2:] == ["TIME", "NOTE"]
-    notes = {str(row[1]): row[-1] for row in rows}
+    table = build_runs(found.rows, "loss", ["lr"])
+    assert table.columns[-2:] == ["TIME", "NOTE"]
+    notes = {str(row[1]): row[-1] for row in table.rows}
     assert notes == {
         "preempted": "waits for its next attempt (crashed: exit code 1)",
         "finished": "all rows delivered, exit unknown",
         "bad": "",
     }
     assert {row["note"] for row in to_plain(results_to_plain(found))["runs"]} == {*notes.values()}
-    assert "NOTE" not in build_ranking(results(), View(), ["lr"])[0]
+    assert "NOTE" not in build_runs(results().rows, "loss", ["lr"]).columns
 
 
 def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:

@@ -17,13 +17,13 @@ import pytest
 from deployer.__main__ import run
 from deployer.analysis.importance import Importance, ParameterImportance
 from deployer.cli.backend.place import InCluster
-from deployer.cli.cluster import image
 from deployer.cli.output.agent_views import show_agents, show_ended
-from deployer.cli.output.importance_view import show_importance
 from deployer.cli.output.probe_view import probe_to_plain
-from deployer.cli.output.render import show_error, show_json
-from deployer.cli.output.views import show_results, show_sweep
+from deployer.cli.output.render import emit, show_error
+from deployer.cli.results.importance import show_importance
+from deployer.cli.results.ranking import show_results
 from deployer.cli.running.up import _say_how_to_reattach
+from deployer.cli.sweep.sweep import show_sweep
 from deployer.config.causes import Cause
 from deployer.config.owner import Owner, build_owner
 from deployer.config.paths import agents_folder, outputs_folder
@@ -309,17 +309,17 @@ def test_values_that_no_quick_command_shows(
     report = Report(
         "e/p/s", Verdict.GOOD, row, 1.0, ("loss",), 2, 3.0, "loss", 0.5, memory, True, 9.0, "1 of 2"
     )
-    show_json(probe_to_plain(report, Rest(3, 2, 60.0, 1.5)))
+    emit(probe_to_plain(report, Rest(3, 2, 60.0, 1.5)), "json")
     shown.keep("up --probe")
-    show_json(probe_to_plain(Report("e/p/s", Verdict.NO_RUN), None))
+    emit(probe_to_plain(Report("e/p/s", Verdict.NO_RUN), None), "json")
     shown.keep("up --probe")
-    show_json(probe_to_plain(report, Rest(None, 2)))
+    emit(probe_to_plain(report, Rest(None, 2)), "json")
     shown.keep("up --probe")
 
     saved = SavedImage(tmp_path, "registry.example/x:1", "sha256:0", 1)
-    image._show(saved, "", "json")
+    emit(saved, "json")
     shown.keep("image save")
-    image._show(LoadedImage("registry.example/x@sha256:0", 1, 1), "", "json")
+    emit(LoadedImage("registry.example/x@sha256:0", 1, 1), "json")
     shown.keep("image load")
     shown.check("values")
 
@@ -409,10 +409,10 @@ def test_commands_of_clusters(
         shown.run("secret rotate")
         shown.run("secret delete")
         shown.run("drivers status")
-        place = InCluster(KubernetesExecutor("kubernetes", read_project(tmp_path)))
-        place.host.kube = kube
-        state = place._describe(ClusterBackend("backend", NAMESPACE, True, "key"))
-        show_json(state.as_json)
+        host = KubernetesExecutor("kubernetes", read_project(tmp_path))
+        host.kube = kube
+        state = InCluster(host)._describe(ClusterBackend("backend", NAMESPACE, True, "key"))
+        emit(state.as_json, "json")
         shown.keep("backend status --on kubernetes")
     shown.check("clusters")
 
@@ -444,12 +444,12 @@ def test_commands_of_the_cloud(
     disk = CloudDisk("d", "us-central1-a", 10, "pd-ssd", {}, "f", ("vm",), "2026", "claim", "ns")
     rule = ForwardingRule("r", "us-central1", "", {}, "f", "pool", "2026")
     inventory = Inventory((), (disk,), (rule,), (TargetPool("t", "us-central1", ("vm",)),), ("z",))
-    show_json(inventory)
+    emit(inventory, "json")
     shown.keep("gke down")
     remains = Remains("c", Owner("o", "me"), inventory, "left over", 1, ("why",), 1.0, 2.0)
     remains = replace(remains, inventory=replace(inventory, clusters=(cluster,)))
     for remain in (remains, replace(remains, owner=None, agents=None)):
-        show_json(remain.describe(load_prices(tmp_path)))
+        emit(remain.describe(load_prices(tmp_path)), "json")
         shown.keep("orphans cloud[]")
     objects = [build_left_over("mine", "me"), build_left_over("others", "zoe")]
     monkeypatch.setitem(LISTS, "secrets", objects)

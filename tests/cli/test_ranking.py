@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 
 from deployer.analysis.repeats import group_repeats
-from deployer.cli.output.ranking_view import (
+from deployer.cli.output.render import build_table
+from deployer.cli.results.ranking import (
     View,
     build_groups,
     build_ranking,
-    build_ranking_csv,
+    build_runs_csv,
     groups_to_plain,
+    results_to_plain,
 )
-from deployer.cli.output.render import build_table
-from deployer.cli.output.views import results_to_plain
 from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.results import build_results
 from tests.backend.client import Client as Sdk
@@ -37,7 +37,6 @@ RUNS = [
     for lr, seed, loss in [(1, 1, 0.1), (1, 2, 0.3), (2, 1, 0.8), (2, 2, 0.9)]
 ]
 RESULTS = build_results(SWEEP, RUNS)
-NAMES = ["lr", "seed"]
 
 
 def test_a_terminal_gets_states_in_colours_and_none_with_no_color() -> None:
@@ -50,27 +49,32 @@ def test_a_terminal_gets_states_in_colours_and_none_with_no_color() -> None:
 
 def draw(**options: object) -> str:
     """Return the ranking as a terminal gets it."""
-    table, _ = build_table(*build_ranking(RESULTS, View(), NAMES))
+    ranking = build_ranking(RESULTS, "table", View())
+    table, _ = build_table(ranking.columns, ranking.rows)
     file = io.StringIO()
     Console(file=file, force_terminal=True, width=100, **options).print(table)  # type: ignore[arg-type]
     return file.getvalue()
 
 
 def test_a_ranking_has_its_columns() -> None:
-    columns, rows = build_ranking(RESULTS, View(), NAMES)
-    assert columns == ["RANK", "RUN", "STATE", "loss", "lr", "seed", "TIME"]
-    assert all(len(row) == len(columns) for row in rows)
-    named = build_ranking(RESULTS, View(by="mean:3"), NAMES)[0]
-    assert named[3] == "loss (mean:3)"
+    table = build_ranking(RESULTS, "table", View())
+    assert table.columns == ["RANK", "RUN", "STATE", "loss", "lr", "seed", "TIME"]
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    named = build_ranking(RESULTS, "table", View(by="mean:3"))
+    assert named.columns[3] == "loss (mean:3)"
 
 
 def test_a_table_for_programs_has_no_secrets() -> None:
     config = {**CONFIG, "parameters": {"api_key": {"values": ["hunter1", "hunter2"]}}}
     runs = [replace(run, config={"api_key": f"hunter{n % 2 + 1}"}) for n, run in enumerate(RUNS)]
     results = build_results(replace(SWEEP, config=config), runs)
-    columns, rows = build_ranking_csv(results, View())
-    assert columns[-2:] == ["api_key", "summary.loss"]
-    for found in (rows, results_to_plain(results), results_to_plain(results, View(grouped=True))):
+    table = build_runs_csv(results.rows, "loss")
+    assert table.columns[-2:] == ["api_key", "summary.loss"]
+    for found in (
+        table.rows,
+        results_to_plain(results),
+        results_to_plain(results, View(grouped=True)),
+    ):
         assert "hunter" not in str(found)
         assert "REDACTED" in str(found)
     assert len(results_to_plain(results, View(grouped=True))["groups"]) == 2
@@ -78,9 +82,9 @@ def test_a_table_for_programs_has_no_secrets() -> None:
 
 def test_groups_have_mean_spread_and_count(capsys: pytest.CaptureFixture[str]) -> None:
     found = group_repeats(RESULTS.rows, "minimize")
-    columns, rows = build_groups(found, "loss", ["lr"])
-    assert columns == ["RANK", "RUNS", "loss", "±", "lr"]
-    assert [row[:3] for row in rows] == [[1, "2", 0.2], [2, "2", pytest.approx(0.85)]]
+    table = build_groups(found.groups, "loss", ["lr"])
+    assert table.columns == ["RANK", "RUNS", "loss", "±", "lr"]
+    assert [row[:3] for row in table.rows] == [[1, "2", 0.2], [2, "2", pytest.approx(0.85)]]
     plain = groups_to_plain(RESULTS)
     assert [group["count"] for group in plain["groups"]] == [2, 2]
     assert plain["lead"]["verdict"] == "within the noise"

@@ -14,13 +14,12 @@ from rich.console import Console
 
 from deployer.__main__ import wants_json
 from deployer.cli.output.render import (
+    Table,
     build_table,
+    emit,
     say,
-    show_csv,
     show_error,
-    show_json,
     show_log_line,
-    show_table,
     to_plain,
 )
 from deployer.cli.shell.command_table import COMMANDS
@@ -29,7 +28,7 @@ from deployer.text import format_parameter, format_seconds, format_value
 
 
 def test_json_is_strict_whatever_a_metric_is(capsys: pytest.CaptureFixture[str]) -> None:
-    show_json({"nan": math.nan, "inf": [math.inf, 1], "path": Path("a"), "words": ("b", None)})
+    emit({"nan": math.nan, "inf": [math.inf, 1], "path": Path("a"), "words": ("b", None)}, "json")
     assert json.loads(capsys.readouterr().out) == {
         "nan": None,
         "inf": [None, 1],
@@ -42,32 +41,32 @@ def test_json_is_strict_whatever_a_metric_is(capsys: pytest.CaptureFixture[str])
 def test_json_is_ascii_even_of_half_a_character(capsys: pytest.CaptureFixture[str]) -> None:
     values = ["\ud800", "é😀\u2028", 2**70, MappingProxyType({"a": (1,)}), ConfigError]
     for part in (values, values[1:]):
-        show_json(part)
+        emit(part, "json")
         text = capsys.readouterr().out
         assert text.isascii()
         assert json.loads(text) == to_plain(part)
 
 
 def test_csv_keeps_lists_in_one_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    show_csv(["a", "b", "c"], [[1, [2, "x,y"], None]])
+    emit(None, "csv", Table(["a", "b", "c"], [[1, [2, "x,y"], None]]))
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row == {"a": "1", "b": '[2, "x,y"]', "c": ""}
 
 
 def test_no_name_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     name = "a\x1b[31mred\x1b]0;title\x07\x1b[2Jb\nc\x08\x9b2J\u202ed"
-    show_table([name, "VALUE"], [[name, 1]], title=name)
+    emit(None, "table", Table([name, "VALUE"], [[name, 1]]))
     say(f"failed: {name}")
     told = capsys.readouterr()
     shown = "aredb\\nc\\x08\\x9b2J\\u202ed"
     assert [line.split() for line in told.out.splitlines()][-1] == [shown, "1"]
-    assert told.out.count(shown) == 3
+    assert told.out.count(shown) == 2
     assert told.err == f"failed: {shown}\n".replace("\\n", "\n", 1)
 
 
 def test_a_spreadsheet_computes_nothing_of_csv(capsys: pytest.CaptureFixture[str]) -> None:
     texts = ['=HYPERLINK("x")', "+1", "-x", "@y", "\tz", "plain", "a=b"]
-    show_csv(["=a", "b"], [[text, -1.5] for text in texts])
+    emit(None, "csv", Table(["=a", "b"], [[text, -1.5] for text in texts]))
     heads, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
     assert heads == ["'=a", "b"]
     assert [first for first, _ in rows] == [*(f"'{text}" for text in texts[:5]), "plain", "a=b"]
@@ -75,7 +74,9 @@ def test_a_spreadsheet_computes_nothing_of_csv(capsys: pytest.CaptureFixture[str
 
 
 def test_a_table_in_a_pipe_is_neither_cut_nor_coloured(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table(["NAME", "VALUE"], [["n" * 300, 0.123456789], ["[red]x[/red]", None]])
+    emit(
+        None, "table", Table(["NAME", "VALUE"], [["n" * 300, 0.123456789], ["[red]x[/red]", None]])
+    )
     out = capsys.readouterr().out
     assert "n" * 300 in out
     assert "0.123457" in out

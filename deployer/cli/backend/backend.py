@@ -18,7 +18,7 @@ from deployer.cli.backend.place import (
     choose_folder,
     find_place,
 )
-from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.render import Note, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption
 from deployer.cli.shell.options import Output, OutputOption
@@ -103,8 +103,8 @@ def down(
 ) -> None:
     """Stop the backend; its data stays. In a cluster it may be another owner's: asks first."""
     stopped = find_place(on, data).down(yes)
-    if output is Output.JSON and stopped is not None:
-        show_json({"stopped": stopped})
+    if stopped is not None:
+        emit({"stopped": stopped}, output)
 
 
 @app.command()
@@ -119,11 +119,8 @@ def env(
         url = inside.pages_url
     key, entity = server.client.key, server.viewer.entity
     variables = {"WANDB_BASE_URL": url, "WANDB_API_KEY": key, "WANDB_ENTITY": entity}
-    if output is Output.JSON:
-        show_json(variables)
-        return
-    for name, value in variables.items():
-        show(f"export {name}={shlex.quote(value)}")
+    lines = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+    emit(variables, output, *lines)
 
 
 @app.command("open")
@@ -148,10 +145,6 @@ def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
 
 
 def _show(state: State, output: Output) -> None:
-    if output is Output.JSON:
-        show_json(state.as_json)
-        return
-    for line in state.lines:
-        show(line)
-    if state.trouble:
-        say(f"{state.trouble.message}\nhint: {state.trouble.hint}")
+    trouble = state.trouble
+    notes = [Note(f"{trouble.message}\nhint: {trouble.hint}")] if trouble else []
+    emit(state.as_json, output, *state.lines, *notes)

@@ -11,7 +11,7 @@ import typer
 
 from deployer.backend.db.accounts import hash_key, key_id_of, new_key
 from deployer.cli.backend.place import DataOption, ExecutorOption, find_place
-from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.output.render import Note, Table, emit
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption
 from deployer.errors import WandbError
@@ -48,19 +48,14 @@ def add(
         before = [one.id for one in accounts.list_users(client).get(name, ())]
         accounts.add_user(client, name, key, label)
     shown = {} if key_stdin else {"key": key}
-    if output is Output.JSON:
-        state = "unchanged" if key_id in before else "key-added" if before else "added"
-        show_json({"user": name, "state": state, "id": key_id, **shown})
-        return
     if key_id in before:
-        say(f"{name} has key {key_id} already")
+        state, said = "unchanged", f"{name} has key {key_id} already"
     elif before:
-        say(f"added key {key_id} of {name}, who has {len(before) + 1}")
+        state, said = "key-added", f"added key {key_id} of {name}, who has {len(before) + 1}"
     else:
-        say(f"added user {name}")
-    if shown:
-        say(f"the key, id {key_id}, is shown this once:")
-        show(key)
+        state, said = "added", f"added user {name}"
+    lines = (Note(f"the key, id {key_id}, is shown this once:"), key) if shown else ()
+    emit({"user": name, "state": state, "id": key_id, **shown}, output, Note(said), *lines)
 
 
 @app.command("list")
@@ -72,12 +67,9 @@ def list_(
     A key has an id, a label and a time; the key itself nobody can read.
     """
     users = accounts.list_users(find_place(on, data).connect().client)
-    if output is Output.JSON:
-        named = [{"name": name, "keys": list(map(vars, keys))} for name, keys in users.items()]
-        show_json({"users": named})
-        return
+    named = [{"name": name, "keys": list(map(vars, keys))} for name, keys in users.items()]
     rows = [(name, key.id, key.label, key.created) for name, keys in users.items() for key in keys]
-    show_table(("USER", "KEY-ID", "LABEL", "CREATED"), rows)
+    emit({"users": named}, output, Table(("USER", "KEY-ID", "LABEL", "CREATED"), rows))
 
 
 @app.command("remove")
@@ -100,13 +92,13 @@ def remove(
             accounts.remove_user(find_place(on, data).connect().client, name)
         else:
             accounts.revoke_key(find_place(on, data).connect().client, name, key_id)
-    if output is Output.JSON:
-        what = {"state": "removed"} if key_id is None else {"state": "key-removed", "id": key_id}
-        show_json({"user": name, **what})
-    elif key_id is None:
-        say(f"removed user {name}; deployer backend user add {name} brings back what they made")
+    if key_id is None:
+        what = {"state": "removed"}
+        said = f"removed user {name}; deployer backend user add {name} brings back what they made"
     else:
-        say(f"removed key {key_id} of {name}")
+        what = {"state": "key-removed", "id": key_id}
+        said = f"removed key {key_id} of {name}"
+    emit({"user": name, **what}, output, Note(said))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from deployer.cli.cluster.target_cluster import (
     open_client,
 )
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show_json, show_table
+from deployer.cli.output.render import Note, Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     Output,
@@ -63,10 +63,13 @@ def status(
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
     survey = survey_cluster(open_client(read_config(Flags(on=on)), context, namespace))
-    if output == "json":
-        show_json(_describe(survey))
-    else:
-        _show(survey)
+    rows = [
+        _build_row(node, resource)
+        for node in survey.nodes
+        for resource in (node.resources or (None,))
+    ]
+    notes = map(Note, (*_list_troubles(survey), *survey.limits, *survey.quotas))
+    emit(_describe(survey), output, Table(COLUMNS, rows), *notes)
 
 
 @app.command()
@@ -113,18 +116,6 @@ def remove(
     kube = open_client(read_config(Flags(on=on)), context, namespace)
     if not remove_drivers(kube):
         say("nothing of ours is installed")
-
-
-def _show(survey: Survey) -> None:
-    rows = [
-        _build_row(node, resource)
-        for node in survey.nodes
-        for resource in (node.resources or (None,))
-    ]
-    if rows:
-        show_table(COLUMNS, rows)
-    for sentence in (*_list_troubles(survey), *survey.limits, *survey.quotas):
-        say(sentence)
 
 
 def _build_row(node: NodeGpus, resource: GpuResource | None) -> tuple[object, ...]:

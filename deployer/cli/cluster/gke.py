@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show, show_json, show_table, show_yaml, warn
+from deployer.cli.output.render import Table, emit, say, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, check_held, is_sure
 from deployer.cli.shell.options import (
@@ -58,11 +58,7 @@ def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) ->
         warn(line)
     calls = describe_plan(chosen)
     shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
-    documents = [*shown, *_plan_timer(chosen)]
-    if output == "json":
-        show_json(documents)
-    else:
-        show_yaml(documents)
+    emit([*shown, *_plan_timer(chosen)], output)
 
 
 @app.command()
@@ -135,8 +131,7 @@ def down(
     terms = replace(terms, sure=sure)
     with _telling_remains(gke, chosen, spec, config), showing_busy():
         left = remove_with_proof(gke, chosen, terms, load_prices(config.folder))
-    if output == "json":
-        show_json(left)
+    emit(left, output)
 
 
 @app.command("list")
@@ -149,17 +144,14 @@ def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> Non
     gke = _open(_load(spec, config), config)
     listing = gke.list_clusters()
     rows = [_describe(gke, cluster) for cluster in listing.clusters]
-    if output == "json":
-        show_json(rows)
-    else:
-        names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
-        show_table(
-            [*(name.replace("_at", "").replace("_name", "").upper() for name in names), "POOLS"],
-            [[*(row[name] for name in names), _list_pools(row)] for row in rows],
-        )
-        for row in rows:
-            for condition in row["conditions"]:
-                show(f"{row['name']}: {condition['code']}: {condition['message']}")
+    names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
+    table = Table(
+        [*(name.replace("_at", "").replace("_name", "").upper() for name in names), "POOLS"],
+        [[*(row[name] for name in names), _list_pools(row)] for row in rows],
+        empty=f"no clusters in project {gke.project}",
+    )
+    conditions = (f"{row['name']}: {line}" for row in rows for line in _list_conditions(row))
+    emit(rows, output, table, *conditions)
     listing.check()
 
 
@@ -220,19 +212,17 @@ def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) ->
 
 def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
     described = _describe(gke, cluster)
-    if output == "json":
-        show_json(described)
-        return
-    show(f"cluster {cluster.name} in {cluster.location}, project {gke.project}: {cluster.status}")
-    show_table(
-        ("POOL", "STATUS", "MACHINE", "GPUS", "NODES"),
-        [
-            (p["name"], p["status"], p["machine_type"], p["gpus"], p["nodes"])
-            for p in described["pools"]
-        ],
-    )
-    for condition in described["conditions"]:
-        show(f"{condition['code']}: {condition['message']}")
+    said = f"cluster {cluster.name} in {cluster.location}, project {gke.project}: {cluster.status}"
+    pools = [
+        (p["name"], p["status"], p["machine_type"], p["gpus"], p["nodes"])
+        for p in described["pools"]
+    ]
+    table = Table(("POOL", "STATUS", "MACHINE", "GPUS", "NODES"), pools)
+    emit(described, output, said, table, *_list_conditions(described))
+
+
+def _list_conditions(row: Mapping[str, Any]) -> list[str]:
+    return [f"{one['code']}: {one['message']}" for one in row["conditions"]]
 
 
 def _list_pools(row: Mapping[str, Any]) -> str:

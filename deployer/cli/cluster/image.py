@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import show, show_json
+from deployer.cli.output.render import emit
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption, read_config
 from deployer.config.project import Flags
@@ -41,7 +41,7 @@ def push(rebuild: RebuildOption = False, output: OutputOption = Output.TABLE) ->
 
     project = read_config(Flags())
     pinned = push_image(project.image, project.folder, project.environment, rebuild=rebuild)
-    _show({"reference": pinned}, pinned, output)
+    emit({"reference": pinned}, output, pinned)
 
 
 @app.command()
@@ -55,7 +55,7 @@ def save(file: FileArgument, output: OutputOption = Output.TABLE) -> None:
     project = read_config(Flags())
     saved = save_image(project.image, project.folder, file, project.environment)
     size = format_bytes(saved.size_bytes)
-    _show(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}", output)
+    emit(saved, output, f"{saved.path}: {saved.reference}, {size}, {saved.digest}")
 
 
 @app.command()
@@ -75,11 +75,4 @@ def load(
         parse_repository(repository)
         settings = replace(settings, repository=repository)
     loaded = load_image(file, settings, project.environment)
-    _show(loaded, loaded.reference, output)
-
-
-def _show(value: object, text: str, output: str) -> None:
-    if output == "json":
-        show_json(value)
-    else:
-        show(text)
+    emit(loaded, output, loaded.reference)

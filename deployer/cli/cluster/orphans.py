@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.output.render import Note, Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, can_ask, confirm, is_sure
 from deployer.cli.shell.options import Output, OutputOption, read_config, read_duration
@@ -91,8 +91,8 @@ def orphans(
     found, missing = _find_cloud(gke, min_age, names or ()) if gke else ((), ())
     objects = searched.objects
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
-    if output == "table":
-        _show(found, searched, going, missing)
+    if output == "table":  # what is to be removed is seen before the question
+        emit(None, output, *_list_shown(found, searched, going, missing))
     for sentence in describe_others(searched.others, searched.now):
         say(sentence)
     sure = False
@@ -109,7 +109,7 @@ def orphans(
         cloud = [{**one.describe(prices), "removed": sure and one in going} for one in found]
         kubernetes = {"kubernetes": objects, "not_checked": searched.unchecked or None}
         document = {"cloud": cloud, **kubernetes, "others": searched.others, "removed": sure}
-        show_json({**document, "unchecked_zones": missing})
+        emit({**document, "unchecked_zones": missing}, output)
     kept = [one for one in found if not (sure and one in going)]
     if missing or searched.unchecked or any(one.unchecked for one in kept):
         raise typer.Exit(ExitCode.REFUSED)
@@ -169,31 +169,28 @@ def _load_prices() -> Prices:
     return load_prices(Path.cwd())
 
 
-def _show(
+def _list_shown(
     found: Sequence[Remains],
     searched: Searched,
     going: Sequence[Remains],
     missing: Sequence[str],
-) -> None:
+) -> list[Table | str]:
     if not (found or searched.objects or searched.unchecked):
-        show("nothing else was found" if missing else "nothing is left over")
-        return
-    if found:
-        show_table(
-            ("CLUSTER", "WHAT", "OWNER", "AGE", "USE"),
-            (row for remains in found for row in _list_rows(remains)),
-        )
-    if searched.objects:
-        show_table(
-            ("NAMESPACE", "KIND", "NAME", "SWEEP", "AGE"),
-            [
-                (one.namespace, one.kind, one.name, one.sweep_path, format_seconds(age))
-                for one, age in searched.list_ages()
-            ],
-        )
-    for remains in found:
-        for line in remains.explain(_load_prices(), stays=remains not in going):
-            say(line)
+        return ["nothing else was found" if missing else "nothing is left over"]
+    cloud = [row for remains in found for row in _list_rows(remains)]
+    kubernetes = [
+        (one.namespace, one.kind, one.name, one.sweep_path, format_seconds(age))
+        for one, age in searched.list_ages()
+    ]
+    return [
+        Table(("CLUSTER", "WHAT", "OWNER", "AGE", "USE"), cloud),
+        Table(("NAMESPACE", "KIND", "NAME", "SWEEP", "AGE"), kubernetes),
+        *(
+            Note(line)
+            for remains in found
+            for line in remains.explain(_load_prices(), stays=remains not in going)
+        ),
+    ]
 
 
 def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str, str, str]]:

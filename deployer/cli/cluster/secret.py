@@ -13,7 +13,7 @@ from deployer.cli.cluster.target_cluster import (
     NamespaceOption,
     open_client,
 )
-from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.render import emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption, WandbOption, read_config
 from deployer.config.project import Flags, Project
@@ -87,11 +87,8 @@ def show_(
     from deployer.executors.kubernetes.keys.key_secret import describe_secret
 
     found = describe_secret(open_client(read_config(Flags(on=on)), context, namespace))
-    if output == "json":
-        show_json(found)
-        return
-    for name, value in vars(found).items():
-        show(f"{name.replace('_', ' ')}: {value}")
+    lines = (f"{name.replace('_', ' ')}: {value}" for name, value in vars(found).items())
+    emit(found, output, *lines)
 
 
 @app.command()
@@ -112,8 +109,7 @@ def delete(
 
 
 def _show_state(namespace: str, state: str, output: Output) -> None:
-    if output is Output.JSON:
-        show_json({"secret": "wandb-secret", "namespace": namespace, "state": state})
+    emit({"secret": "wandb-secret", "namespace": namespace, "state": state}, output)
 
 
 def _read_config(wandb: str | None, on: str | None) -> Project:

@@ -7,33 +7,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from deployer.cli.output.render import say, show_json, show_table, without_empty_columns
+from deployer.cli.output.render import Table, emit, say, without_empty_columns
 from deployer.executors.base import Belongings
 from deployer.findings import Finding
 from deployer.launch.agents.scaling import Ended
 from deployer.model import Agent
 from deployer.text import format_count, format_seconds
 
+COLUMNS = (
+    *("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS"),
+    *("AGE", "EXIT", "START", "SWEEP", "OWNER", "REASON"),
+)
+
 
 def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
     """Put agents on stdout."""
-    if output == "json":
-        show_json([agent_to_plain(agent) for agent in agents])
-        return
-    columns = (
-        "AGENT",
-        "STATE",
-        "RUN",
-        "NODE",
-        "GPU",
-        "RESTARTS",
-        "AGE",
-        "EXIT",
-        "START",
-        "SWEEP",
-        "OWNER",
-        "REASON",
-    )
     shared = any(agent.foreign for agent in agents)
     rows = [
         (
@@ -52,10 +40,8 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
         )
         for agent in agents
     ]
-    if rows:
-        show_table(*without_empty_columns(columns, rows))
-    else:
-        say("no agents")
+    table = Table(*without_empty_columns(COLUMNS, rows), empty="no agents")
+    emit([agent_to_plain(agent) for agent in agents], output, table)
 
 
 def name_node(node: str) -> str:
@@ -107,8 +93,7 @@ def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
         say(f"{whose}: no agents were running; their logs and records are deleted")
     else:
         say(nothing)
-    if output == "json":
-        show_json({"sweep": whose, "ended": ended.names})
+    emit({"sweep": whose, "ended": ended.names}, output)
 
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from deployer.waiting import COMMAND
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.table import Table
+    from rich.table import Table as RichTable
     from rich.text import Text
 
 LOG = logging.getLogger("deployer.cli")
@@ -40,6 +40,43 @@ class Styled:
 
     def __str__(self) -> str:
         return self.text
+
+
+class Note(str):
+    """A line beside a result, which goes to stderr."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows for people, or for CSV; people get `empty` on stderr where there are none."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    empty: str = ""
+
+
+def emit(data: Any, output: str, *shown: Table | str) -> None:
+    """Put a result on stdout: `data` as JSON or YAML, or what is `shown`, as tables or CSV.
+
+    Beside CSV, lines go to stderr. JSON is strict: NaN and infinities become null.
+    """
+    if output == "json":
+        _put(_to_indented_json(data))
+        return
+    if output == "yaml":
+        _put(_to_yaml(data))
+        return
+    for part in shown:
+        if isinstance(part, str):
+            (say if output == "csv" or isinstance(part, Note) else show)(part)
+        elif output == "csv":
+            _write_csv(part)
+        elif part.rows:
+            _show_table(part)
+        elif part.empty:
+            say(part.empty)
 
 
 def say(text: str) -> None:
@@ -71,18 +108,6 @@ def _put(text: str) -> None:
 def show_log_line(text: str) -> None:
     """Put a line that a trainer printed on stdout; a pipe gets it without colours."""
     _put(text if sys.stdout.isatty() else strip_colours(text))
-
-
-def show_json(value: Any) -> None:
-    """Put a value on stdout as strict JSON in ASCII: NaN and infinities become null."""
-    _put(_to_indented_json(value))
-
-
-def show_yaml(documents: Iterable[Any]) -> None:
-    """Put documents on stdout as YAML, each as `kubectl apply -f -` takes it."""
-    import yaml
-
-    _put(yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=PIPE_WIDTH).rstrip())
 
 
 def show_json_line(value: Any) -> None:
@@ -136,12 +161,11 @@ def to_plain(value: Any) -> Any:
     return str(value)
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Put a table on stdout; numbers are set to the right and never cut."""
+def _show_table(shown: Table) -> None:
     from rich.console import Console
 
-    table, least_width = build_table(columns, rows, title)
-    if sys.stdout.isatty():
+    table, least_width = build_table(shown.columns, shown.rows)
+    if is_terminal():
         Console(width=max(Console().width, least_width)).print(table)
         return
     text = StringIO()
@@ -159,23 +183,19 @@ def _shorten_rule(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def build_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = ""
-) -> tuple[Table, int]:
+def build_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[RichTable, int]:
     """Return a table, and the width below which it would lose digits or whole columns.
 
-    In a narrow terminal texts are cut; where that is not enough, its lines are folded.
+    Numbers are set to the right and never cut. In a narrow terminal texts are cut; where that is
+    not enough, its lines are folded.
     """
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
-    data = [list(row) for row in rows]
-    table = Table(
-        box=SIMPLE_HEAD, title=to_line(title) or None, title_justify="left", pad_edge=False
-    )
+    table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
     least_width = 0
     for index, column in enumerate(columns):
-        cells = [row[index] for row in data]
+        cells = [row[index] for row in rows]
         known = [cell for cell in cells if cell is not None]
         numeric = bool(known) and all(isinstance(cell, int | float) for cell in known)
         is_whole = numeric or (bool(known) and all(isinstance(cell, Styled) for cell in known))
@@ -189,7 +209,7 @@ def build_table(
             min_width=least,
         )
         least_width += least + CELL_GAP
-    for row in data:
+    for row in rows:
         table.add_row(*map(_build_cell, row))
     return table, least_width
 
@@ -205,11 +225,11 @@ def _cut(text: str, style: str = "") -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
-def is_too_wide(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bool:
+def is_too_wide(shown: Table) -> bool:
     """Tell whether a terminal would have to fold a table's lines; a pipe takes any."""
     from rich.console import Console
 
-    return is_terminal() and build_table(columns, rows)[1] > Console().width
+    return is_terminal() and build_table(shown.columns, shown.rows)[1] > Console().width
 
 
 def is_terminal() -> bool:
@@ -255,11 +275,19 @@ def _to_plain_parts(value: Any) -> Any:
     return list(value) if isinstance(value, Iterable) else str(value)
 
 
-def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def _to_yaml(documents: Iterable[Any]) -> str:
+    """Return documents as `kubectl apply -f -` takes them."""
+    import yaml
+
+    dumped: str = yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=PIPE_WIDTH)
+    return dumped.rstrip()
+
+
+def _write_csv(shown: Table) -> None:
     """Put rows on stdout as CSV; lists and mappings are JSON in their cell."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(map(_to_cell, columns))
-    for row in rows:
+    writer.writerow(map(_to_cell, shown.columns))
+    for row in shown.rows:
         writer.writerow(map(_to_cell, row))
     sys.stdout.flush()
 
@@ -271,7 +299,7 @@ def _to_cell(value: object) -> object:
     """
     if isinstance(value, str):
         return f"'{value}" if value.startswith(COMPUTED) else value
-    return _to_line(value) if isinstance(value, (list, tuple, dict)) else value
+    return _to_line(value) if isinstance(value, (list, tuple, Mapping)) else value
 
 
 def _to_line(value: object) -> str:

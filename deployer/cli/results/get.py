@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deployer.cli.output.progress import follow_copy
-from deployer.cli.output.render import say, show_json, show_table
+from deployer.cli.output.render import Note, Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -182,20 +182,16 @@ def _show(
     copied: Mapping[str, Gathered],
     output: str,
 ) -> None:
-    if output == "json":
-        plain = [_to_plain(run, targets[run.run_id], copied[run.run_id]) for run in runs]
-        show_json({"runs": plain})
-        return
+    plain = [_to_plain(run, targets[run.run_id], copied[run.run_id]) for run in runs]
     rows = [
         (names[key], one.files, format_bytes(one.size_bytes), one.equal_files, targets[key])
         for key, one in copied.items()
         if one.files
     ]
-    if rows:
-        show_table(("RUN", "FILES", "SIZE", "THERE ALREADY", "FOLDER"), rows)
-    for run in runs:
-        if not copied[run.run_id].files and not find_loss(run):
-            say(f"run {names[run.run_id]} has no outputs")
+    table = Table(("RUN", "FILES", "SIZE", "THERE ALREADY", "FOLDER"), rows)
+    empty = [run for run in runs if not copied[run.run_id].files and not find_loss(run)]
+    notes = (Note(f"run {names[run.run_id]} has no outputs") for run in empty)
+    emit({"runs": plain}, output, table, *notes)
 
 
 def _to_plain(run: Run, folder: str, copied: Gathered) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from deployer.analysis.importance import build_importance, require_importance
-from deployer.cli.output.importance_view import show_importance
+from deployer.analysis.importance import Importance, build_importance, require_importance
+from deployer.cli.output.render import Note, Table, emit
 from deployer.cli.results.metric_choice import MetricOption, check_metric, choose_metric
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -18,6 +18,7 @@ from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.text import format_count
 
 app = make_app()
 
@@ -44,3 +45,31 @@ def importance(
         raise ConfigError("--metric", "the sweep has no metric", "name one: --metric NAME")
     check_metric(found, chosen=metric is not None)
     show_importance(build_importance(found.rows, found.metric), str(path), output)
+
+
+def show_importance(found: Importance, sweep: str, output: str) -> None:
+    """Put importance on stdout, the sentence last; what was left out on stderr."""
+    rows = []
+    for one in found.parameters:
+        share, deviation = one.percents
+        correlation = None if one.correlation is None else round(one.correlation, 2)
+        verdict = "" if one.told else "maybe noise"
+        rows.append([one.name, share, deviation, correlation, one.runs, verdict])
+    table = Table(("PARAMETER", "EXPLAINS %", "±", "CORRELATION", "RUNS", ""), rows)
+    sentence = found.sentence()
+    plain = {"sweep": sweep, **vars(found), "sentence": sentence}
+    emit(plain, output, table, *map(Note, _list_notes(found)), sentence)
+
+
+def _list_notes(found: Importance) -> list[str]:
+    """Return what was left out, and how much all parameters explain together."""
+    notes = []
+    if found.explained is not None:
+        together = round(100 * found.explained)
+        notes.append(f"all of them explain {together} % of {found.metric} in runs not seen before")
+    if found.left_out:
+        runs = format_count(found.left_out, "run")
+        notes.append(f"left out: {runs} not finished, or without a finite {found.metric}")
+    if found.names:
+        notes.append(f"left out: {', '.join(found.names)}, another text in every run")
+    return notes

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployer.cli.output.ranking_view import View
-from deployer.cli.output.render import say, show, show_json
-from deployer.cli.output.views import (
-    build_breaker_lines,
-    build_failure_line,
-    build_fix_lines,
-    build_summary_lines,
+from deployer.cli.output.render import emit
+from deployer.cli.results.ranking import (
+    View,
+    build_lead_line,
     results_to_plain,
     row_to_plain,
     show_results,
@@ -22,9 +19,12 @@ from deployer.cli.output.views import (
 from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
-from deployer.sweeps.doubts import list_metric_doubts
+from deployer.sweeps.doubts import list_doubts, list_metric_doubts
+from deployer.sweeps.endings import FIXES, WORDS, find_last_words, name_signal
 from deployer.sweeps.equal_curves import find_equal_curves
-from deployer.sweeps.results import Results
+from deployer.sweeps.results import Results, Row
+from deployer.sweeps.wording import describe_configuration
+from deployer.text import format_count, format_value
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 
@@ -47,14 +47,11 @@ def show_outcome(
     page = server.sweep_url(path)
     if output == "json":
         failures = _failures_with_lines(server, executor, path, results)
-        show_json({**results_to_plain(results, view), "failures": failures, "page": page})
+        emit({**results_to_plain(results, view), "failures": failures, "page": page}, output)
         return
-    show_results(results, output, view)
-    put = show if output == "table" else say
-    for line in _failure_lines(server, executor, path, results):
-        put(line)
-    for line in build_summary_lines(results, page, view):
-        put(line)
+    show_results(results, output, view)  # before servers are asked what failed runs printed
+    emit(None, output, *_failure_lines(server, executor, path, results))
+    emit(None, output, *build_summary_lines(results, page, view))
 
 
 def _failures_with_lines(
@@ -88,6 +85,56 @@ def _failure_lines(
     if (hidden := len(failures) - SHOWN_FAILURES) > 0:
         yield f"and {hidden} more failures: deployer results {path} -o json"
     yield from build_fix_lines(results.failures)
+
+
+def build_summary_lines(results: Results, page: str, view: View = View()) -> list[str]:
+    """Return the lines below the ranking: coverage, the best configuration, its lead, the page."""
+    lines = [results.coverage.sentence()]
+    if results.best is not None:
+        value = f"{results.metric}={format_value(results.best.value)}"
+        configuration = describe_configuration(results.best, results.rows)
+        lines.append(f"best: {results.best.run_id} {value} with {configuration}")
+    if lead := build_lead_line(results, view):
+        lines.append(lead)
+    lines += [f"warning: {doubt}" for doubt in list_doubts(results)]
+    return [*lines, f"results page: {page}"]
+
+
+def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
+    """Return one line about a run that failed: its exit code and the last line it printed."""
+    last = find_last_words(tail)
+    words = f": {last}" if last else ""
+    return f"{row.state}: {row.run_id}{_ending(row)} ({describe_configuration(row)}){words}"
+
+
+def _ending(row: Row) -> str:
+    """Return how a run failed: its exit code and how early, unless it was killed each time."""
+    causes = [attempt.cause for attempt in row.attempts]
+    last = causes[-1] if causes else None
+    if last == "OOM":
+        return f", {format_count(causes.count(last), 'time')} out of memory"
+    if last == "signal":
+        return f", killed {format_count(causes.count(last), 'time')}, at last without a new step"
+    early = " before wandb.init" if last in ("never started", "no server") else ""
+    if last == "own failure" and row.exit_code == 0:
+        early = " in the middle of its run"
+    said = f": {WORDS[last]}" if last in FIXES else early
+    if row.exit_code is None:
+        return said
+    name = name_signal(row.exit_code)
+    return f" with exit code {row.exit_code}{f' ({name})' if name else ''}{said}"
+
+
+def build_fix_lines(failures: Sequence[Row]) -> list[str]:
+    """Return one hint for each kind of failure that no retry passes."""
+    causes = {row.attempts[-1].cause: None for row in failures if row.attempts}
+    return [f"hint: {FIXES[cause]}" for cause in causes if cause in FIXES]
+
+
+def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:
+    """Return why the server stopped the sweep, and what its first failing run printed last."""
+    lines = [f"stopped: {reason}", build_failure_line(first, ())]
+    return lines + [f"  | {line}" for line in tail if line.strip()]
 
 
 def check_ranked(results: Results) -> None:

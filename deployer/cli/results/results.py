@@ -7,9 +7,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from deployer.cli.output.ranking_view import View
-from deployer.cli.output.render import say, show, show_json
-from deployer.cli.output.views import coverage_to_plain, show_results
+from deployer.cli.output.render import emit
 from deployer.cli.results.metric_choice import (
     ByOption,
     GoalOption,
@@ -19,6 +17,7 @@ from deployer.cli.results.metric_choice import (
     take_values,
 )
 from deployer.cli.results.outcome import check_ranked, show_outcome
+from deployer.cli.results.ranking import View, coverage_to_plain, show_results
 from deployer.cli.shell.command_group import CommandWithOthers, make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -105,14 +104,11 @@ def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) ->
     found = verify_sweep(server, snapshot)
     results = build_results(snapshot.sweep, snapshot.runs)
     coverage = results.coverage
-    if output == "json":
-        judged = {"good": found.good, "sentence": found.sentence()}
-        show_json({**vars(found), **judged, "coverage": coverage_to_plain(coverage)})
-    else:
-        if output != "table":
-            show_results(results, output)
-        for sentence in (coverage.sentence(), found.sentence()):
-            (show if output == "table" else say)(sentence)
+    if output == "csv":
+        show_results(results, output)
+    judged = {"good": found.good, "sentence": found.sentence()}
+    plain = {**vars(found), **judged, "coverage": coverage_to_plain(coverage)}
+    emit(plain, output, coverage.sentence(), found.sentence())
     if not found.good:
         raise SweepFailed(f"{path}: steps are doubled or missing", f"deployer results {path}")
     if not coverage.complete:

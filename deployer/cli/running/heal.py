@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show_json
+from deployer.cli.output.render import emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -62,8 +62,8 @@ def heal(
         say(f"agents that run them: {said}")
     if going:
         say(f"follow: deployer watch {healing.sweep_path}")
-    if output == "json":
-        show_json({"original": str(path), **vars(healing), "sweep_path": str(healing.sweep_path)})
+    plain = {"original": str(path), **vars(healing), "sweep_path": str(healing.sweep_path)}
+    emit(plain, output)
 
 
 def _describe(path: SweepPath, healing: Healing) -> str:

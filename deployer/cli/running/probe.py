@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
-from deployer.cli.output.render import say, show_json
+from deployer.cli.output.render import emit, say
 from deployer.cli.running.live_view import follow_and_report, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
@@ -96,15 +96,13 @@ def _look_first(
         say(f"\nthe rest is not started; to start it: {name_command()}")
         raise
     except SweepFailed:
-        if showing.output == "json":
-            show_json(probe_to_plain(report, rest))
+        emit(probe_to_plain(report, rest), showing.output)
         raise
     if rest and rest.runs == 0:
         return launch
     if wanted:
         return start_rest(launch, request, going=report.going)
-    if showing.output == "json":
-        show_json(probe_to_plain(report, rest))
+    emit(probe_to_plain(report, rest), showing.output)
     raise RestWaits(f"the rest of {launch.path} is not started", name_command())
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import show, show_json
+from deployer.cli.output.render import emit
 from deployer.cli.running.live_view import follow
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -83,16 +83,10 @@ def reproduce(
     content = {"run": again.row.run_id, "metric": again.metric, "sweep": launch.sweep_path}
     if judgement is None:
         logged = list_logged_again(again, snapshot)
-        if output == "json":
-            show_json({**content, "logged": logged})
-        else:
-            show(_describe_finished(again, logged))
+        emit({**content, "logged": logged}, output, _describe_finished(again, logged))
         return
     sentence = _describe(again, judgement)
-    if output == "json":
-        show_json({**content, **vars(judgement), "within": judgement.within})
-    else:
-        show(sentence)
+    emit({**content, **vars(judgement), "within": judgement.within}, output, sentence)
     if not judgement.within:
         raise SweepFailed(sentence, f"deployer results {launch.path}")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import say, show_json
+from deployer.cli.output.render import emit, say
 from deployer.cli.running.live_view import (
     follow_and_report,
     say_what_begins_later,
@@ -194,5 +194,4 @@ def _say_how_to_reattach(launch: Launch, output: str) -> None:
     state = f", {starting} of them starting" if starting else " at work"
     say(f"{format_count(len(agents), 'agent')}{state}")
     say(f"reattach: deployer watch {path}")
-    if output == "json":
-        show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})
+    emit({"sweep": str(path), "agents": [agent.name for agent in agents]}, output)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from deployer.cli.output.render import say, show, show_json, show_table, warn
-from deployer.cli.output.views import show_sweep, sweep_to_plain
+from deployer.cli.output.agent_views import agent_to_plain, describe_agents
+from deployer.cli.output.render import Table, emit, say, warn
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
 from deployer.cli.shell.options import (
@@ -43,8 +43,10 @@ from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import build_results
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_age, format_bytes, format_count
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import (
     delete_sweep,
     get_sweep,
@@ -92,10 +94,7 @@ def create(
     page = server.sweep_url(made.path)
     for line in server.page_lines(made.path):
         say(line)
-    if output == "json":
-        show_json({"sweep": str(made.path), "page": page})
-    else:
-        show(str(made.path))
+    emit({"sweep": str(made.path), "page": page}, output, str(made.path))
 
 
 @app.command("list")
@@ -115,15 +114,14 @@ def list_(
     found = [sweep for name in names for sweep in list_sweeps(server.client, owner, name)]
     found.sort(key=lambda sweep: sweep.created_at or 0.0, reverse=True)
     records = {one.sweep_path: one for one in Records.load() if one.is_on(server)}
-    if output == "json":
-        show_json([_list_plain(info, records.get(str(info.path))) for info in found])
-        return
-    if not found:
-        say(f"no sweeps of {owner}{f' in project {chosen}' if chosen else ''}")
-        say("hint: deployer up FILE")
-        return
-    columns = ("SWEEP", "STATE", "METHOD", "RUNS", "AGE", "FILE", "FOLDER", "TITLE")
-    show_table(columns, [_list_row(info, records.get(str(info.path))) for info in found])
+    listed = [(info, records.get(str(info.path))) for info in found]
+    table = Table(
+        ("SWEEP", "STATE", "METHOD", "RUNS", "AGE", "FILE", "FOLDER", "TITLE"),
+        [_list_row(info, record) for info, record in listed],
+        empty=f"no sweeps of {owner}{f' in project {chosen}' if chosen else ''}\n"
+        "hint: deployer up FILE",
+    )
+    emit([_list_plain(info, record) for info, record in listed], output, table)
 
 
 def _list_plain(info: Sweep, record: SweepRecord | None) -> dict[str, object]:
@@ -157,6 +155,41 @@ def show_(
     server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     snapshot = get_whole_snapshot(server, path)
     show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), output)
+
+
+def show_sweep(snapshot: Snapshot, agents: Sequence[Agent] | None, page: str, output: str) -> None:
+    """Put one sweep on stdout: what it is, how far it is, who works on it, where its page is."""
+    info = snapshot.sweep
+    coverage = build_results(info, snapshot.runs).coverage
+    known = None if agents is None else [agent_to_plain(agent) for agent in agents]
+    plain = {"coverage": vars(coverage), "page": page, "config": info.config, "agents": known}
+    lines = {
+        "sweep": str(info.path),
+        "title": info.title,
+        "state": info.state,
+        "method": info.method,
+        "metric": f"{info.metric_goal} {info.metric_name}" if info.metric_name else "none",
+        "coverage": coverage.sentence(),
+        **({"agents": describe_agents(agents)} if agents is not None else {}),
+        "results page": page,
+    }
+    said = (f"{name}: {value}" for name, value in lines.items())
+    emit({**sweep_to_plain(info), **plain}, output, *said)
+
+
+def sweep_to_plain(info: Sweep) -> dict[str, Any]:
+    """Return a sweep with stable keys for `-o json`."""
+    return {
+        "sweep": str(info.path),
+        "title": info.title,
+        "state": info.state,
+        "method": info.method,
+        "metric": info.metric_name,
+        "goal": info.metric_goal,
+        "runs": info.run_count,
+        "expected": info.expected,
+        "created_at": info.created_at,
+    }
 
 
 def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.render import emit, say, show
 from deployer.cli.shell.options import (
     NoCheckOption,
     Output,
@@ -49,10 +49,7 @@ def check(
         findings += checked.findings
         if checked.not_checked:
             say(f"{file}: the script is not checked: {checked.not_checked}")
-    if output == "json":
-        show_json(findings)
-    for one in findings if output != "json" else ():
-        show(format_finding(one))
+    emit(findings, output, *map(format_finding, findings))
     counts = Counter(one.severity for one in findings)
     said = f"{format_count(counts['error'], 'error')}, {format_count(counts['warning'], 'warning')}"
     say(f"{format_count(len(files), 'file')}: {said}")

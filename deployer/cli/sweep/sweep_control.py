@@ -7,7 +7,7 @@ import time
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import say, show_json, warn
+from deployer.cli.output.render import emit, say, warn
 from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
     OnOption,
@@ -142,8 +142,7 @@ def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
 
 def show_state(path: SweepPath, state: str, output: str) -> None:
     """Show a sweep's new state as JSON, if that is asked for."""
-    if output == "json":
-        show_json({"sweep": str(path), "state": state})
+    emit({"sweep": str(path), "state": state}, output)
 
 
 def _say_held(path: SweepPath, agents: int) -> None:
