@@ -18,10 +18,10 @@ from deployer.__main__ import run
 from deployer.analysis.importance import Importance, ParameterImportance
 from deployer.cli.backend.place import InCluster
 from deployer.cli.output.agent_views import show_agents, show_ended
-from deployer.cli.output.probe_view import probe_to_plain
 from deployer.cli.output.render import emit, show_error
 from deployer.cli.results.importance import show_importance
 from deployer.cli.results.ranking import show_results
+from deployer.cli.running.probe import probe_to_plain
 from deployer.cli.running.up import _say_how_to_reattach
 from deployer.cli.sweep.sweep import show_sweep
 from deployer.config.causes import Cause

@@ -7,10 +7,9 @@ import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
 from deployer.cli.output.render import emit, say
 from deployer.cli.running.live_view import follow_and_report, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
@@ -24,12 +23,14 @@ from deployer.launch.starting import Launch
 from deployer.model import ENDED_SWEEP_STATES
 from deployer.sweeps.endings import describe_attempt
 from deployer.sweeps.results import Row
+from deployer.text import format_bytes, format_count, format_seconds, format_value
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.probe import Probe, Report, Rest, Verdict
 from deployer.watch.run_logs import get_run_tail
 
 NOT_AGAIN = ("--probe", "--new", "--yes", "-y")
 FAILURE_LINES = 10
+SHOWN_NAMES = 6  # of what the probe has logged
 T = TypeVar("T")
 
 
@@ -176,3 +177,86 @@ def _build_unranked(report: Report) -> SweepFailed:
         f"the probe did not log {report.metric} but {logged}; nothing more is started",
         f"in the sweep's file, let metric: name: be{meant}",
     )
+
+
+def build_probe_lines(report: Report, rest: Rest | None, *, priced: bool) -> list[str]:
+    """Return what the probe's run has shown, and the rest; `priced` if agents cost money.
+
+    Empty if the run has failed.
+    """
+    if report.row is None or report.verdict is Verdict.FAILED:
+        return []
+    title = report.row.title or report.row.run_id
+    going = report.going
+    ended = "finished after" if report.row.state == "finished" else f"{report.row.state} after"
+    seen = f"{'has gone on for' if going else ended} {format_seconds(report.seen_seconds)}"
+    said = {
+        "logged": _say_logged(report),
+        "metric": _say_metric(report, going=going),
+        "a run": _say_length(report, going=going),
+        "memory": _say_memory(report),
+        "the rest": _say_rest(rest, priced=priced) if rest else "",
+    }
+    lines = [f"  {label:<10}{words}" for label, words in said.items() if words]
+    return [f"the probe, {title}, {seen}; it counts as a run of the sweep", *lines]
+
+
+def probe_to_plain(report: Report, rest: Rest | None) -> dict[str, Any]:
+    """Return a probe as JSON shows it."""
+    return {**vars(report), "rest": rest}
+
+
+def _say_logged(report: Report) -> str:
+    if not report.logged:
+        return "nothing yet" if report.going else "nothing"
+    ordered = sorted(report.logged, key=lambda name: (name != report.metric, name))
+    hidden = len(ordered) - SHOWN_NAMES
+    names = ", ".join(ordered[:SHOWN_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
+    pace = ""
+    if rows := report.rows_per_minute:
+        pace = f", {rows:.0f} a minute" if rows >= 10 else f", {rows:.2g} a minute"
+    return f"{names}; {format_count(report.rows, 'step')}{pace}"
+
+
+def _say_metric(report: Report, *, going: bool) -> str:
+    if report.metric is None:
+        return "the sweep has none"
+    if report.value is None:
+        if not report.logged:
+            return ""
+        return f"{report.metric} is not among it{' yet' if going else ''}"
+    return f"{report.metric} {format_value(report.value)}"
+
+
+def _say_length(report: Report, *, going: bool) -> str:
+    if report.run_seconds is None:
+        unknown = "how long it takes is known once one has ended"
+        return f"{unknown}: nothing that it logs says how far it is" if going else unknown
+    by = f", by {report.progress}" if report.progress else ""
+    return f"about {format_seconds(report.run_seconds)}{by}"
+
+
+def _say_memory(report: Report) -> str:
+    parts = [
+        f"{format_bytes(used)}{'' if name == 'memory' else f' of {name}'}"
+        for name, used in report.memory.items()
+        if used
+    ]
+    if not parts:
+        return "not known here"
+    return f"{', '.join(parts)}{', as W&B last measured it' if report.sampled else ' at most'}"
+
+
+def _say_rest(rest: Rest, *, priced: bool) -> str:
+    if rest.runs is None:
+        return "the sweep has no end"
+    if not rest.runs:
+        return "nothing: this was the only run left"
+    runs = format_count(rest.runs, "run")
+    agents = format_count(rest.agents, "agent")
+    if rest.seconds is None:
+        return f"{runs} with {agents}"
+    said = f"{runs}, about {format_seconds(rest.seconds)} with {agents}"
+    if rest.usd is not None:
+        return f"{said} for about ${rest.usd:.2f}"
+    return f"{said}, at a price that is not known" if priced else said
