@@ -37,7 +37,7 @@ def open_client(config: Project, context: str | None, namespace: str | None) -> 
     """
     executor = find_executor(config)
     if context or not isinstance(executor, HostsBackend):  # without a cluster of its own
-        from deployer.executors.kubernetes.executor import open_kubeconfig
+        from deployer.executors.kubernetes.cluster import open_kubeconfig
 
         return open_kubeconfig(config, context, namespace)
     return executor.kube.in_namespace(namespace) if namespace else executor.kube

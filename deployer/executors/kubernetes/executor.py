@@ -11,18 +11,12 @@ from functools import cached_property, partial
 
 from deployer.config.owner import Owner
 from deployer.config.project import Project
-from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
-from deployer.data.store import Store
 from deployer.errors import AgentError, DeployerError, KubeError, collect_refusals
 from deployer.executors.base import (
     Belongings,
     Demand,
-    HostedBackend,
-    HostsBackend,
-    KeepsData,
     Limits,
-    Saved,
     SharesPods,
     Surroundings,
 )
@@ -51,21 +45,13 @@ from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
 from deployer.executors.kubernetes.backend.deployment import (
-    ensure_backend,
     is_made,
-    require_backend,
 )
-from deployer.executors.kubernetes.backend.download import save_backend
-from deployer.executors.kubernetes.backend.image_check import check_bayes_modules
-from deployer.executors.kubernetes.backend.manifests import KEY_SECRET, NAME, build_url
-from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
-from deployer.executors.kubernetes.backend.users import note_user
+from deployer.executors.kubernetes.backend.host import ClusterBackendHost
+from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
 from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.data.claims import delete_claim
-from deployer.executors.kubernetes.data.mounts import list_claims, name_claim
-from deployer.executors.kubernetes.data.outputs import find_outputs
-from deployer.executors.kubernetes.data.store_secret import read_secret
-from deployer.executors.kubernetes.data.volumes import open_volume
+from deployer.executors.kubernetes.data.keeper import ClusterData
+from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.diagnose.admission import check_admission
 from deployer.executors.kubernetes.diagnose.case import Case, list_own
 from deployer.executors.kubernetes.diagnose.doctor import (
@@ -76,19 +62,15 @@ from deployer.executors.kubernetes.diagnose.doctor import (
 )
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.diagnose.references import Reference, list_references
-from deployer.executors.kubernetes.diagnose.rights import MAKE_BACKEND, check_rights
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
-from deployer.executors.kubernetes.manifest_builder import NOT_BUILT, ManifestBuilder
+from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
 from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
 from deployer.executors.kubernetes.manifests.templates import warn_about_variables
 from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.findings import Finding
-from deployer.images.bayes_modules import list_modules
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.image import push_image
-from deployer.kube.client import Kube, open_kube
-from deployer.kube.identity import identify_cluster
 from deployer.kube.kinds import JOB, POD, SECRET, Manifest, kind_of
 from deployer.kube.names import build_selector, is_ours, stamp_owner
 from deployer.model import Agent, AgentPlan, Plan
@@ -101,40 +83,14 @@ AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
 
-def open_kubeconfig(project: Project, context: str | None, namespace: str | None) -> Kube:
-    """Return the client of the kubeconfig's cluster; what is named counts more than the file's."""
-    section = project.kubernetes
-    return open_kube(
-        context or section.context,
-        namespace or section.namespace,
-        environment=project.environment,
-        owner=project.owner,
-    )
-
-
-class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
-    """Agents as Jobs, with the embedded backend beside them.
-
-    `grows` tells that nodes come which are not there yet.
-    """
-
-    grows = False
+class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
+    """Agents as Jobs, with the embedded backend and data sets beside them."""
 
     def __init__(self, name: str, project: Project) -> None:
         super().__init__(name, project)
         self._sleep = time.sleep
         self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
-
-    @cached_property
-    def kube(self) -> Kube:
-        """The client of the cluster; raises ConfigError if the kubeconfig has none such."""
-        return open_kubeconfig(self.project, None, None)
-
-    @cached_property
-    def builder(self) -> ManifestBuilder:
-        """What makes the manifests of this project."""
-        return ManifestBuilder(self.project)
 
     @cached_property
     def _pending(self) -> PendingPods:
@@ -271,69 +227,6 @@ class KubernetesExecutor(HostsBackend, KeepsData, SharesPods):
     def read_surroundings(self) -> Surroundings:
         """Return the GPUs and drivers of the nodes; the image has the packages."""
         return read_surroundings(self.kube)
-
-    @property
-    def backend_url(self) -> str:
-        """Return the address of the backend's Service."""
-        return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
-
-    def check_bayes(self) -> None:
-        """Ask the image of a backend that is not made yet for the modules of `method: bayes`."""
-        if is_made(self.kube):
-            return  # it says itself what it lacks
-        check_rights(self.kube, MAKE_BACKEND, self.name)
-        LOG.info(
-            f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}"
-        )
-        if why := check_bayes_modules(self.kube, self.project, self.grows):
-            LOG.warning(f"it is not checked, and the backend reports what it lacks: {why}")
-
-    def prepare_backend(self) -> None:
-        """Leave a backend that is about to be made as it is: nothing is left of another."""
-
-    def open_backend(self, *, make: bool = True) -> HostedBackend:
-        """Return the backend in the cluster, through a port that lasts as long as we do."""
-        kube = self.kube
-        if make:
-            self.prepare_backend()
-            backend = ensure_backend(kube, self.project, self.name)
-        else:
-            backend = require_backend(kube, self.name)
-        return HostedBackend(
-            url=backend.url,
-            reached_at=open_forward(kube, backend).url,
-            pages_url=build_pages_url(kube),
-            key=backend.key,
-            key_source=f"Secret {KEY_SECRET} in {backend.namespace}",
-            note_user=partial(note_user, kube),
-            cluster=identify_cluster(kube),
-        )
-
-    def save_results(self) -> Saved | None:
-        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
-        return save_backend(self.kube, self.project, self.name)
-
-    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
-        image = self.builder.with_image()
-        return open_volume(self.kube, image, data, self.project.folder, size_bytes)
-
-    def delete_data(self, data: DataSet) -> bool:
-        """Delete the claim if we made it, else what is in the volume."""
-        claim = name_claim(data, self.project.folder)
-        if data.nfs or not delete_claim(self.kube, claim):
-            return super().delete_data(data)
-        LOG.info(f"deleted PersistentVolumeClaim {claim} in namespace {self.kube.namespace}")
-        return True
-
-    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
-        """Return what the data set's Secret holds; raises DataError if there is none."""
-        return None if data.secret is None else read_secret(self.kube, data.secret, data.url or "")
-
-    def open_outputs(self) -> Store | None:
-        """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
-        volume = find_outputs(self.project.kubernetes, self.builder.templates)
-        return self.open_data(volume) if volume else None
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.
