@@ -86,9 +86,7 @@ def make_sweep(
         records.change(record.is_same, continued_at=now)
         return MadeSweep(info.path, created=False, warnings=_go_on(server, sweep, info))
     cut_off = next((r for r in earlier if not r.sweep_path), None)
-    entity = project.entity_for(sweep.entity, server.viewer.entity)
-    name = project.project_for(sweep.project, sweep.program)
-    check_names(entity=entity, project=name)
+    entity, name = choose_names(project, sweep, server.viewer.entity)
     text = build_text(sweep, draws)
     if cut_off and (path := _find_made(server, cut_off, entity, name, text)):
         records.change(cut_off.is_same, sweep_path=str(path))
@@ -153,12 +151,22 @@ def build_text(sweep: SweepFile, draws: Draws) -> str:
     return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
 
 
-def check_names(**names: str) -> None:
-    """Refuse names that would change the path of an address; raises ConfigError."""
-    for key, name in names.items():
-        if letter := find_forbidden(name):
-            said = f"'{name}' holds {letter}, which is in no name"
-            raise ConfigError(f"--{key}", said, f"write it without {letter}")
+def choose_names(project: Project, sweep: SweepFile, viewer: str) -> tuple[str, str]:
+    """Return entity and project of a new sweep, of which `viewer` is the entity if none is named.
+
+    Raises ConfigError for names that would change the path of an address.
+    """
+    entity = project.entity_for(sweep.entity, viewer)
+    name = project.project_for(sweep.project, sweep.program)
+    for flag, variable, one in (
+        ("--entity", "WANDB_ENTITY", entity),
+        ("--project", "WANDB_PROJECT", name),
+    ):
+        if letter := find_forbidden(one):
+            place = variable if project.environment.get(variable) == one else flag
+            said = f"'{one}' holds {letter}, which is in no name"
+            raise ConfigError(place, said, f"write it without {letter}")
+    return entity, name
 
 
 def _list_unsaid(sweep: SweepFile, warnings: tuple[str, ...]) -> tuple[str, ...]:

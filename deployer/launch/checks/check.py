@@ -22,7 +22,7 @@ from deployer.launch.agents.planning import build_draft, choose_bound
 from deployer.launch.lock.file import check_lock_place
 from deployer.launch.packing.decision import check_packing
 from deployer.launch.request import Request
-from deployer.sweeps.creation import Draws, check_draws, check_names
+from deployer.sweeps.creation import Draws, check_draws, choose_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
 from deployer.sweeps.program import check_program, list_scripts
 from deployer.text import format_bytes, format_seconds
@@ -73,7 +73,7 @@ def list_checks(executor: Executor, request: Request, server: Server | None) -> 
             "its program is there",
         ),
         Check("lock", file, lambda: check_lock_place(request.lock), "a lock file can be written"),
-        Check("names", file, lambda: _check_names(project, request, server), "its names are valid"),
+        Check("names", file, lambda: _check_names(executor, request, server), "its names fit"),
         *list_server_checks(executor, server, request),
         Check(
             "runs",
@@ -132,12 +132,8 @@ def _check_one_run(executor: Executor, request: Request) -> None:
         raise ConfigError("deployer.yaml: kubernetes.agents_per_pod", said, hint)
 
 
-def _check_names(project: Project, request: Request, server: Server | None) -> None:
-    viewer = server.viewer.entity if server else ""
-    check_names(
-        entity=project.entity_for(request.sweep.entity, viewer),
-        project=project.project_for(request.sweep.project, request.sweep.program),
-    )
+def _check_names(executor: Executor, request: Request, server: Server | None) -> None:
+    choose_names(executor.project, request.sweep, server.viewer.entity if server else "")
 
 
 def check_reach(executor: Executor, base_url: str, inside: Inside | None = None) -> None:
