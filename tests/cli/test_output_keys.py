@@ -213,7 +213,7 @@ def test_commands_that_ask_a_server(shown: Shown, backend: ServedBackend) -> Non
     kept.mkdir(parents=True)
     (kept / "model").write_text("weights")
 
-    shown.run("sweep list")
+    shown.run("sweep list", "--project", path.split("/")[1])  # other tests share the backend
     shown.run("sweep check", "grid.yaml", "--no-check")
     shown.run("results", path)
     shown.run("results", path, "--group", "--by", "best", title="results --group --by best")
