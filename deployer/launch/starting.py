@@ -66,7 +66,8 @@ def start_agents(
     project, executor, server = session.project, session.executor, session.server
     path = session.sweep_path
     check_reach(executor, server.url, server.inside)
-    one_run = one_run or any(map(takes_one_run, executor.list_agents(path)))
+    there = executor.list_agents(path)
+    one_run = one_run or any(map(takes_one_run, there))
     if one_run and (warning := warn_about_deadline(executor)):
         LOG.warning(warning)
     bound, deadline = choose_bound(project, executor, one_run), find_end(max_seconds, time.time())
@@ -79,6 +80,7 @@ def start_agents(
         one_run=one_run,
         deadline=deadline,
         pace=choose_pace(project, server.extended),
+        agents=there,
     )
     for warning in (
         warn_about_many(server, len(plan.agents)),
@@ -95,6 +97,7 @@ def start_agents(
         write_lock(session, request, plan)
     if narrow:
         plan = narrow(plan)
+    # Listed again: meanwhile a watcher may have started one that had ended.
     dismiss_ended(executor, executor.list_agents(path), [agent.name for agent in plan.agents])
     agents = tuple(apply_plan(server, executor, plan))
     wanted = len(agents) if any(map(takes_one_run, agents)) else None

@@ -66,15 +66,18 @@ def plan_agents(
     one_run: bool = False,
     deadline: float | None = None,
     pace: Pace | None = None,
+    agents: Sequence[Agent] | None = None,
 ) -> Plan:
     """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
     many as configurations are left, at most `replicas`. Else None means one. New ones leave at
     `deadline`, in seconds since the epoch, or with those that are there. `pace` is that of those
-    that are there if it is None. Raises ConfigError.
+    that are there if it is None. `agents` are those that are there, if they were listed just now.
+    Raises ConfigError.
     """
-    agents = executor.list_agents(str(path))
+    if agents is None:
+        agents = executor.list_agents(str(path))
     one_run = one_run or any(map(takes_one_run, agents))
     if one_run:
         replicas = count_agents(get_left(server, path), replicas)
