@@ -61,6 +61,7 @@ class Scenario:
     script: str = trainers.RESUMING
     grid: Grid = WHOLE
     replicas: int = 2
+    retries: int = 1
     proxied: bool = False
     hold: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -270,7 +271,7 @@ class Scenario:
         command = [sys.executable, "-m", "deployer", "up", "sweep.yaml", "--plain"]
         with out.open("w") as stdout, err.open("a") as stderr:
             self._up = subprocess.Popen(
-                [*command, "--replicas", str(self.replicas)],
+                [*command, "--replicas", str(self.replicas), "--retries", str(self.retries)],
                 cwd=self.project,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
