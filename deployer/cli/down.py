@@ -111,15 +111,21 @@ def down(
 
 
 def find_provider(config: Project, *, named: bool) -> ProvidesCluster:
-    """Return where a cluster was made: where `--on` says if it is `named`, or from this folder.
+    """Return where the cluster was made: the place of the config, which `named` says was typed.
 
-    Raises ConfigError.
+    Else the one that was used from this folder, or the only one there is. Raises ConfigError.
     """
-    used = set() if named else _list_used(config)
-    for on in (config.on, *sorted(used - {config.on})):
-        if isinstance(found := find_executor(config, on), ProvidesCluster):
-            return found
-    raise ConfigError("--cluster", f"no cluster was made on {config.on}", "--on gke")
+    own = find_executor(config)
+    if isinstance(own, ProvidesCluster):
+        return own
+    every = [find_executor(config, on) for on in list_names()]
+    providers = [one for one in every if isinstance(one, ProvidesCluster)]
+    used = _list_used(config)
+    providers = [one for one in providers if one.name in used] or providers
+    if len(providers) == 1 and not named:
+        return providers[0]
+    ways = " or ".join(f"--on {one.name}" for one in providers)
+    raise ConfigError("--cluster", f"no cluster was made on {own.name}", ways)
 
 
 @dataclass

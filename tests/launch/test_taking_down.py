@@ -26,6 +26,7 @@ from deployer.executors.base import (
     Saved,
 )
 from deployer.executors.local.executor import LocalExecutor
+from deployer.executors.registry import register, unregister
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
@@ -184,18 +185,27 @@ def test_with_another_server_a_cluster_that_does_not_answer_goes(
     assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]
 
 
-@pytest.mark.parametrize(("text", "named"), [("on: local\n", False), ("", False), ("", True)])
-def test_the_cluster_is_that_of_on_or_was_used_from_this_folder(
-    tmp_path: Path, text: str, named: bool
-) -> None:
+@pytest.mark.parametrize("text", ["", "on: local\n", "on: gke\n"])
+def test_the_cluster_is_where_on_says_or_the_only_one(tmp_path: Path, text: str) -> None:
     (tmp_path / "deployer.yaml").write_text(text)
     config = read_project(tmp_path)
-    with pytest.raises(ConfigError) as nowhere:
-        find_provider(config, named=named)
-    assert nowhere.value.message == "--cluster: no cluster was made on local"
-    remember("e/p/s", tmp_path)
-    if named:
-        with pytest.raises(ConfigError):
-            find_provider(config, named=True)
-    else:
+    assert find_provider(config, named=False).name == "gke"
+    if config.on == "gke":
+        return
+    with pytest.raises(ConfigError) as refused:
+        find_provider(config, named=True)
+    assert refused.value.message == "--cluster: no cluster was made on local"
+    assert refused.value.hint == "--on gke"
+
+
+def test_of_two_clouds_that_is_meant_which_was_used_from_the_folder(tmp_path: Path) -> None:
+    register("other", "deployer.executors.gke.executor:GkeExecutor")
+    try:
+        config = read_project(tmp_path)
+        with pytest.raises(ConfigError) as refused:
+            find_provider(config, named=False)
+        assert refused.value.hint == "--on gke or --on other"
+        remember("e/p/s", tmp_path)
         assert find_provider(config, named=False).name == "gke"
+    finally:
+        unregister("other")
