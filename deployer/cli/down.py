@@ -111,9 +111,10 @@ def down(
 
 
 def find_provider(config: Project, *, named: bool) -> ProvidesCluster:
-    """Return where the cluster was made: the place of the config, which `named` says was typed.
+    """Return the place whose cluster is meant: that of the config, if it makes clusters.
 
-    Else the one that was used from this folder, or the only one there is. Raises ConfigError.
+    Else, unless `--on` has `named` it, the one that was used from this folder, or the only one that
+    makes clusters. Raises ConfigError.
     """
     own = find_executor(config)
     if isinstance(own, ProvidesCluster):

@@ -73,7 +73,7 @@ def up(
     tell_report(report, request)
     if report.raised and request.asks and executor.runs_here:
         raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
-    _describe(executor, server)
+    _tell_about_agents(executor, server)
     executor.provision(build_limits(executor.project, request))
     server = _reach(executor, server, request)
     session = Session(executor.project, executor, server, _make(executor, server, request))
@@ -119,11 +119,11 @@ def add_agents(
     check_program_here(executor, info.config, project.code, str(path))
     if isinstance(executor, KeepsData):
         executor.check_data()
-    _describe(executor, server)
+    _tell_about_agents(executor, server)
     return start_agents(session, info, one_run=one_run, max_seconds=max_seconds)
 
 
-def _describe(executor: Executor, server: Server | None) -> None:
+def _tell_about_agents(executor: Executor, server: Server | None) -> None:
     """Say what users must know of the runs, and what is doubtful about the agents."""
     for line in describe_runs(executor):
         LOG.info(line)

@@ -25,11 +25,11 @@ def connect(
 ) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
-    Where agents work in a cluster, it is in that cluster; what takes its time there is told. The
-    `executor` of agents, if it is there already, is looked up no second time. With
-    `bayes`, none is made there in an image that has nothing to search with. With `reading`, a
-    backend that is stopped stays so: BackendStopped. Raises ConfigError without a key,
-    BackendError, WandbError, KubeError, CloudError or ImageError.
+    Where agents work in a cluster, it is in that cluster; what takes its time there is told.
+    `executor` is that of the agents, if the caller has it: then its client is used. With `bayes`,
+    none is made there in an image that has nothing to search with. With `reading`, a backend that
+    is stopped stays so: BackendStopped. Raises ConfigError without a key, BackendError, WandbError,
+    KubeError, CloudError or ImageError.
     """
     if not project.embedded and not _is_own_backend(project):
         client = Client(project.wandb, project.require_key(), project.key_source)
@@ -60,7 +60,7 @@ def connect(
 
 
 def find_host(project: Project, executor: Executor | None = None) -> HostsBackend | None:
-    """Return where the embedded backend that is meant runs; None for this machine, or none."""
+    """Return the cluster of the embedded backend; None if it runs here, or W&B's is meant."""
     if not project.embedded:
         return None
     if executor is None or executor.name != project.backend_on:

@@ -31,7 +31,7 @@ from deployer.wandb_api.operations import get_sweep, list_runs
 
 LOG = logging.getLogger(__name__)
 
-Narrow = Callable[[Plan], Plan]  # takes agents out of a plan
+Narrow = Callable[[Plan], Plan]  # leaves out some of a plan's agents
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def start_agents(
     """Start agents until there are as many as the project says; tell what is doubtful about it.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
-    `max_seconds`. For a `request`, the lock file is written. `narrow` takes the plan, and returns
-    the one that is carried out.
+    `max_seconds`. With a `request`, its lock file is written first. `narrow` returns the part of
+    the plan that is carried out.
     """
     project, executor, server = session.project, session.executor, session.server
     path = session.sweep_path

@@ -309,12 +309,10 @@ def test_values_that_no_quick_command_shows(
     report = Report(
         "e/p/s", Verdict.GOOD, row, 1.0, ("loss",), 2, 3.0, "loss", 0.5, memory, True, 9.0, "1 of 2"
     )
-    emit(probe_to_plain(report, Rest(3, 2, 60.0, 1.5)), "json")
-    shown.keep("up --probe")
-    emit(probe_to_plain(Report("e/p/s", Verdict.NO_RUN), None), "json")
-    shown.keep("up --probe")
-    emit(probe_to_plain(report, Rest(None, 2)), "json")
-    shown.keep("up --probe")
+    nothing = Report("e/p/s", Verdict.NO_RUN)
+    for seen, rest in ((report, Rest(3, 2, 60.0, 1.5)), (nothing, None), (report, Rest(None, 2))):
+        emit(probe_to_plain(seen, rest), "json")
+        shown.keep("up --probe")
 
     saved = SavedImage(tmp_path, "registry.example/x:1", "sha256:0", 1)
     emit(saved, "json")

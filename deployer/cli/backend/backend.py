@@ -18,7 +18,7 @@ from deployer.cli.backend.place import (
     choose_folder,
     find_place,
 )
-from deployer.cli.output.render import Note, emit, say
+from deployer.cli.output.render import Aside, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption
 from deployer.cli.shell.options import Output, OutputOption
@@ -146,5 +146,5 @@ def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
 
 def _show(state: State, output: Output) -> None:
     trouble = state.trouble
-    notes = [Note(f"{trouble.message}\nhint: {trouble.hint}")] if trouble else []
+    notes = [Aside(f"{trouble.message}\nhint: {trouble.hint}")] if trouble else []
     emit(state.as_json, output, *state.lines, *notes)

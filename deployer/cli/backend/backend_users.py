@@ -11,7 +11,7 @@ import typer
 
 from deployer.backend.db.accounts import hash_key, key_id_of, new_key
 from deployer.cli.backend.place import DataOption, ExecutorOption, find_place
-from deployer.cli.output.render import Note, Table, emit
+from deployer.cli.output.render import Aside, Table, emit
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption
 from deployer.errors import WandbError
@@ -54,8 +54,8 @@ def add(
         state, said = "key-added", f"added key {key_id} of {name}, who has {len(before) + 1}"
     else:
         state, said = "added", f"added user {name}"
-    lines = (Note(f"the key, id {key_id}, is shown this once:"), key) if shown else ()
-    emit({"user": name, "state": state, "id": key_id, **shown}, output, Note(said), *lines)
+    lines = (Aside(f"the key, id {key_id}, is shown this once:"), key) if shown else ()
+    emit({"user": name, "state": state, "id": key_id, **shown}, output, Aside(said), *lines)
 
 
 @app.command("list")
@@ -98,7 +98,7 @@ def remove(
     else:
         what = {"state": "key-removed", "id": key_id}
         said = f"removed key {key_id} of {name}"
-    emit({"user": name, **what}, output, Note(said))
+    emit({"user": name, **what}, output, Aside(said))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from deployer.cli.cluster.target_cluster import (
     open_client,
 )
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import Note, Table, emit, say
+from deployer.cli.output.render import Aside, Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     Output,
@@ -68,7 +68,7 @@ def status(
         for node in survey.nodes
         for resource in (node.resources or (None,))
     ]
-    notes = map(Note, (*_list_troubles(survey), *survey.limits, *survey.quotas))
+    notes = map(Aside, (*_list_troubles(survey), *survey.limits, *survey.quotas))
     emit(_describe(survey), output, Table(COLUMNS, rows), *notes)
 
 

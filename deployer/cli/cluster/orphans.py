@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import Note, Table, emit, say
+from deployer.cli.output.render import Aside, Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, can_ask, confirm, is_sure
 from deployer.cli.shell.options import Output, OutputOption, read_config, read_duration
@@ -186,7 +186,7 @@ def _list_shown(
         Table(("CLUSTER", "WHAT", "OWNER", "AGE", "USE"), cloud),
         Table(("NAMESPACE", "KIND", "NAME", "SWEEP", "AGE"), kubernetes),
         *(
-            Note(line)
+            Aside(line)
             for remains in found
             for line in remains.explain(_load_prices(), stays=remains not in going)
         ),

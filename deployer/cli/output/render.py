@@ -42,7 +42,7 @@ class Styled:
         return self.text
 
 
-class Note(str):
+class Aside(str):
     """A line beside a result, which goes to stderr."""
 
     __slots__ = ()
@@ -70,7 +70,7 @@ def emit(data: Any, output: str, *shown: Table | str) -> None:
         return
     for part in shown:
         if isinstance(part, str):
-            (say if output == "csv" or isinstance(part, Note) else show)(part)
+            (say if output == "csv" or isinstance(part, Aside) else show)(part)
         elif output == "csv":
             _write_csv(part)
         elif part.rows:

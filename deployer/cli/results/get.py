@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deployer.cli.output.progress import follow_copy
-from deployer.cli.output.render import Note, Table, emit, say
+from deployer.cli.output.render import Aside, Table, emit, say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -190,7 +190,7 @@ def _show(
     ]
     table = Table(("RUN", "FILES", "SIZE", "THERE ALREADY", "FOLDER"), rows)
     empty = [run for run in runs if not copied[run.run_id].files and not find_loss(run)]
-    notes = (Note(f"run {names[run.run_id]} has no outputs") for run in empty)
+    notes = (Aside(f"run {names[run.run_id]} has no outputs") for run in empty)
     emit({"runs": plain}, output, table, *notes)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployer.analysis.importance import Importance, build_importance, require_importance
-from deployer.cli.output.render import Note, Table, emit
+from deployer.cli.output.render import Aside, Table, emit
 from deployer.cli.results.metric_choice import MetricOption, check_metric, choose_metric
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -58,7 +58,7 @@ def show_importance(found: Importance, sweep: str, output: str) -> None:
     table = Table(("PARAMETER", "EXPLAINS %", "±", "CORRELATION", "RUNS", ""), rows)
     sentence = found.sentence()
     plain = {"sweep": sweep, **vars(found), "sentence": sentence}
-    emit(plain, output, table, *map(Note, _list_notes(found)), sentence)
+    emit(plain, output, table, *map(Aside, _list_notes(found)), sentence)
 
 
 def _list_notes(found: Importance) -> list[str]:

@@ -50,7 +50,8 @@ def show_outcome(
         emit({**results_to_plain(results, view), "failures": failures, "page": page}, output)
         return
     show_results(results, output, view)  # before servers are asked what failed runs printed
-    emit(None, output, *_failure_lines(server, executor, path, results))
+    for line in _failure_lines(server, executor, path, results):
+        emit(None, output, line)
     emit(None, output, *build_summary_lines(results, page, view))
 
 

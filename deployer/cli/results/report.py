@@ -113,8 +113,6 @@ def _find_price(config: Project, path: SweepPath, agents: int) -> float | None:
 
     A sweep's cluster may be deleted by now, which keeps no report from being written.
     """
-    if config.on == "local":
-        return None
     try:
         return get_usd_per_hour(find_executor(config), str(path), agents)
     except DeployerError as error:

@@ -103,7 +103,7 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
         return open_kube_of(self.gke, self._require_cluster(), self.project.kubernetes.namespace)
 
     def _require_cluster(self) -> CloudCluster:
-        """Return the cluster as it was found or made first. Raises CloudError if there is none."""
+        """Return the cluster that was found or made; raises CloudError if there is none."""
         self._found = self._found or find_cluster(self.gke, self.spec)
         if self._found is None:
             raise CloudError(

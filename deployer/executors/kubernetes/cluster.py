@@ -21,7 +21,7 @@ def open_kubeconfig(project: Project, context: str | None, namespace: str | None
     )
 
 
-class InCluster(Executor):
+class ClusterExecutor(Executor):
     """Agents in a cluster. `grows` tells that nodes come which are not there yet."""
 
     grows = False

@@ -16,7 +16,7 @@ from deployer.executors.kubernetes.backend.image_check import check_bayes_module
 from deployer.executors.kubernetes.backend.manifests import KEY_SECRET, NAME, build_url
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.backend.users import note_user
-from deployer.executors.kubernetes.cluster import InCluster
+from deployer.executors.kubernetes.cluster import ClusterExecutor
 from deployer.executors.kubernetes.diagnose.rights import MAKE_BACKEND, check_rights
 from deployer.images.bayes_modules import list_modules
 from deployer.kube.identity import identify_cluster
@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 
 
-class ClusterBackendHost(InCluster, HostsBackend):
+class ClusterBackendHost(ClusterExecutor, HostsBackend):
     """Makes the backend, reaches it and copies what it holds."""
 
     @property
@@ -46,7 +46,7 @@ class ClusterBackendHost(InCluster, HostsBackend):
             LOG.warning(f"it is not checked, and the backend reports what it lacks: {why}")
 
     def prepare_backend(self) -> None:
-        """Leave a backend that is about to be made as it is: nothing is left of another."""
+        """Do nothing: an earlier backend leaves its claim, which the next one takes by name."""
 
     def open_backend(self, *, make: bool = True) -> HostedBackend:
         """Return the backend in the cluster, through a port that lasts as long as we do."""

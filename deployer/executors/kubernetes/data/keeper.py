@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from deployer.config.sections.data import DataSet
 from deployer.data.store import Store
 from deployer.executors.base import KeepsData
-from deployer.executors.kubernetes.cluster import InCluster
+from deployer.executors.kubernetes.cluster import ClusterExecutor
 from deployer.executors.kubernetes.data.claims import delete_claim
 from deployer.executors.kubernetes.data.mounts import name_claim
 from deployer.executors.kubernetes.data.outputs import find_outputs
@@ -18,7 +18,7 @@ from deployer.executors.kubernetes.data.volumes import open_volume
 LOG = logging.getLogger(__name__)
 
 
-class ClusterData(InCluster, KeepsData):
+class ClusterData(ClusterExecutor, KeepsData):
     """Reaches volumes by loader pods."""
 
     def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
