@@ -6,7 +6,7 @@ and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -137,9 +137,6 @@ class Agent:
     """One agent as its executor sees it.
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
-    `dismissed` says that the user told it to leave: no watcher starts it again. `asked` is how many
-    agents its sweep was to have when it was started, 0 if that is unknown. `found` says that
-    `apply` did not start it, since it was alive.
     `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
     `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
@@ -167,9 +164,6 @@ class Agent:
     process_id: int | None = None
     run_start: str = ""
     environment: dict[str, str] = field(default_factory=dict)
-    dismissed: bool = False
-    asked: int = 0
-    found: bool = False
     owner: str = ""
     foreign: bool = False
 
@@ -177,6 +171,27 @@ class Agent:
     def alive(self) -> bool:
         """Tell whether this agent is still at work, or about to be."""
         return self.state not in ("ended", "lost")
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether it cannot start however long it is waited for."""
+        return self.pending is not None and self.pending.transient is False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many agents of a sweep its owner wants, beside those that are `leaving`.
+
+    Commands set it, before they start or end anything, and watchers act on it alone.
+    """
+
+    number: int
+    leaving: frozenset[str] = frozenset()
+
+    def without(self, names: Iterable[str]) -> Wanted:
+        """Return it with these agents leaving, too; none comes in their place."""
+        new = {*names} - self.leaving
+        return Wanted(max(0, self.number - len(new)), self.leaving | new)
 
 
 @dataclass(frozen=True)
@@ -197,8 +212,8 @@ class Plan:
     """The agents of one sweep, working in `folder` and talking to `base_url`.
 
     New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
-    `own_keys` the server gives each a key of its own, else all share the user's. `asked` is how
-    many agents the sweep is to have in all.
+    `own_keys` the server gives each a key of its own, else all share the user's. `wanted` is how
+    many agents of the caller's own there shall be then.
     """
 
     sweep_path: str
@@ -208,4 +223,4 @@ class Plan:
     avoided_nodes: tuple[str, ...] = ()
     own_keys: bool = True
     deadline: float | None = None
-    asked: int = 0
+    wanted: int = 0

@@ -42,6 +42,7 @@ from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import (
     check_drainable,
     check_reached,
+    drain_agents,
     end_willing_agents,
     find_named,
     scale_down,
@@ -158,7 +159,7 @@ def drain(
     executor = find_executor(config)
     path = find_path(sweep, config)
     check_drainable(find_named(executor, path, agent))
-    executor.drain(agent)
+    drain_agents(executor, path, agent)
     say(f"{path}: draining {', '.join(agent)}")
     show_agents(executor.list_agents(str(path)), output, time.time())
 
@@ -249,7 +250,7 @@ def _start(
 def _say_if_idle(launch: Launch) -> None:
     """Say why no agent was started, if all that were asked for are there."""
     there = launch.agents
-    if not there or not all(agent.found for agent in there):
+    if not there or launch.started:
         return
     foreign = [agent for agent in there if agent.foreign]
     owners = ", ".join(sorted({agent.owner for agent in foreign}))

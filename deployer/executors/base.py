@@ -17,7 +17,7 @@ from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.checks import Check, examine_all
 from deployer.findings import Finding
-from deployer.model import Agent, AgentPlan, Plan
+from deployer.model import Agent, AgentPlan, Plan, Wanted
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
@@ -226,7 +226,10 @@ class Executor(ABC):
 
     @abstractmethod
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+        """Start the plan's agents that are not alive yet, and return those that it has started.
+
+        `api_keys` maps agent name to key.
+        """
 
     @abstractmethod
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
@@ -237,14 +240,28 @@ class Executor(ABC):
         return ()
 
     @abstractmethod
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        """Return how many of the caller's agents there shall be; None once they are taken down."""
+
+    @abstractmethod
+    def change_wanted(
+        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
+    ) -> None:
+        """Set that number to what `change` makes of it; None leaves it as it is.
+
+        A command sets it before it starts or ends anything: a watcher comes between any two steps.
+        """
+
+    @abstractmethod
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        """Forget that number, for one sweep or for all: no watcher starts an agent again.
+
+        Those of other owners stay unless `everyone` is meant.
+        """
+
+    @abstractmethod
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
-
-    def dismiss(self, names: Sequence[str]) -> None:
-        """Mark agents as dismissed, so that no watcher starts them again once they have ended.
-
-        A command marks them before it ends them: a watcher comes between any two steps.
-        """
 
     @abstractmethod
     def stop(self, names: Sequence[str]) -> Sequence[str]:

@@ -48,7 +48,7 @@ def build_plan(
         tuple(avoided_nodes),
         own_keys,
         deadline,
-        asked=len(ordered),
+        wanted=len(ordered),
     )
 
 

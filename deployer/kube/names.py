@@ -21,7 +21,6 @@ OWNER_LABEL = f"{PREFIX}/owner"  # as a label a hash, as an annotation the reada
 NO_OWNER = "an unknown owner"  # of objects without the label, as older versions made them
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
 ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
-ASKED_ANNOTATION = f"{PREFIX}/asked"  # how many agents the sweep of a Job was to have
 LOADER_LABEL = f"{PREFIX}/loader"  # tells data loaders apart
 MADE_BY_ANNOTATION = f"{PREFIX}/made-by"  # the process that a data loader works for
 KUEUE = "kueue.x-k8s.io"
@@ -34,6 +33,7 @@ COMPONENT_LABEL = "app.kubernetes.io/component"
 BACKEND = "backend"  # the component that is kept when everything else goes
 DATA = "data"  # the component of claims of data sets, which only `data delete` removes
 LOADER = "data-loader"  # the component of loaders, which end by themselves
+WANTED = "wanted"  # the component of the number of agents that an owner wants
 
 # A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
 # holds 63.

@@ -16,7 +16,7 @@ from deployer.errors import ScriptRaised
 from deployer.executors.base import Executor, KeepsData, find_backend_url
 from deployer.executors.checks import run_checks
 from deployer.executors.registry import find_executor, list_names
-from deployer.launch.agents.one_run_per_job import count_wanted, takes_one_run
+from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import (
     AgentStarter,
     build_draft,
@@ -154,17 +154,15 @@ def watch_sweep(
 ) -> Iterator[Status]:
     """Yield the status whenever it changes, or `every` time it is read, until the sweep is over.
 
-    Agents that die are replaced until as many as the launch wants work again. Raises WatchTimeout;
+    Agents that die are replaced until as many as are wanted work again. Raises WatchTimeout;
     StartFailed if no agent has started after `pending_seconds`, or none can.
     """
     COMMAND.begin_watching()
-    server, executor, path, wanted = launch.server, launch.executor, launch.path, launch.wanted
-    if wanted is None:
-        wanted = count_wanted(executor.list_agents(str(path)))
+    server, executor, path = launch.server, launch.executor, launch.path
     timeout = PendingTimeout(pending_seconds)
     starter = AgentStarter(server, executor, path, launch.project.code.folder)
     expected, packer = launch.expected, launch.packer
-    reconciler = Reconciler(server, executor, path, wanted, starter, expected, timeout, packer)
+    reconciler = Reconciler(server, executor, path, starter, expected, timeout, packer)
     return watch_status(
         reconciler.read,
         time.time,

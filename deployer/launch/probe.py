@@ -19,7 +19,7 @@ from deployer.launch.pipeline import watch_sweep
 from deployer.launch.request import Request
 from deployer.launch.session import Session
 from deployer.launch.starting import Launch, Narrow, start_asked, start_patiently
-from deployer.model import Agent, Plan, SweepPath
+from deployer.model import Agent, Plan, SweepPath, Wanted
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_memory, get_sweep, list_runs
@@ -71,7 +71,7 @@ def narrow_to_probe(request: Request) -> Narrow:
 
     def narrow(plan: Plan) -> Plan:
         first = (replace(one, environment=(*one.environment, *own)) for one in plan.agents[:1])
-        return replace(plan, agents=tuple(first))
+        return replace(plan, agents=tuple(first), wanted=0)  # none in its place
 
     return narrow
 
@@ -84,8 +84,7 @@ def watch_probe(
     Raises StartFailed if the agent cannot start, or has not after `pending_seconds`.
     """
     executor, path, read_at = launch.executor, launch.path, 0.0
-    alone = replace(launch, wanted=0)
-    for status in watch_sweep(alone, pending_seconds=pending_seconds, every=True):
+    for status in watch_sweep(launch, pending_seconds=pending_seconds, every=True):
         memory: Sequence[Memory] = ()
         if (now := time.time()) - read_at >= MEMORY_SECONDS:
             memory, read_at = read_memory(executor, str(path)), now
@@ -150,8 +149,9 @@ def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
         return start_asked(session, request)
     session, packer = settle_packing(session, request.packing)
     wanted = session.project.replicas
-    rest = replace(launch, project=session.project, agents=working, wanted=wanted, packer=packer)
+    rest = replace(launch, project=session.project, agents=working, packer=packer)
     if wanted == len(working):
+        launch.executor.change_wanted(launch.sweep_path, lambda _: Wanted(wanted))
         return rest
     fewer = replace(session.project, given_replicas=wanted - len(working))
     started = start_patiently(replace(session, project=fewer), request)

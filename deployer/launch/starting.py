@@ -11,7 +11,7 @@ from deployer.executors.deadline import find_end
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import apply_plan, choose_bound, plan_agents
-from deployer.launch.agents.scaling import dismiss_ended, scale_down
+from deployer.launch.agents.scaling import scale_down
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.checks.check import (
     check_reach,
@@ -36,14 +36,14 @@ Narrow = Callable[[Plan], Plan]  # leaves out some of a plan's agents
 
 @dataclass(frozen=True)
 class Launch(Session):
-    """A sweep with agents at work. A watcher keeps `wanted` of them alive, or what `packer` says.
+    """A sweep with agents at work, of which `started` names those that were not there before.
 
-    Without `wanted` it keeps those that are not dismissed. `expected` is how many configurations
-    the file promises, None without end.
+    `expected` is how many configurations the file promises, None without end. A `packer` measures
+    the agents while somebody watches.
     """
 
     agents: tuple[Agent, ...] = ()
-    wanted: int | None = None
+    started: tuple[str, ...] = ()
     expected: int | None = None
     packer: Packer | None = None
 
@@ -84,7 +84,7 @@ def start_agents(
     )
     for warning in (
         warn_about_many(server, len(plan.agents)),
-        warn_about_port(executor, sweep.config, plan.asked),
+        warn_about_port(executor, sweep.config, plan.wanted),
     ):
         if warning:
             LOG.warning(warning)
@@ -97,12 +97,11 @@ def start_agents(
         write_lock(session, request, plan)
     if narrow:
         plan = narrow(plan)
-    # Listed again: meanwhile a watcher may have started one that had ended.
-    dismiss_ended(executor, executor.list_agents(path), [agent.name for agent in plan.agents])
     agents = tuple(apply_plan(server, executor, plan))
-    wanted = len(agents) if any(map(takes_one_run, agents)) else None
+    alive = {agent.name for agent in there if agent.alive}
+    started = tuple(agent.name for agent in agents if agent.name not in alive)
     expected = request.sweep.expected if request else None
-    return Launch(**vars(session), agents=agents, wanted=wanted, expected=expected)
+    return Launch(**vars(session), agents=agents, started=started, expected=expected)
 
 
 def drain_surplus(launch: Launch, replicas: int | None) -> None:

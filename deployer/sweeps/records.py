@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +33,7 @@ class SweepRecord:
     `backend_on` is the `--on` of the cluster in which the embedded backend is, `cluster` that
     cluster's id; both are empty for this machine. `data` is the folder that it was copied to before
     its cluster was deleted. `commit` is that of its
-    code, if it is from git: agents that join later run the same. `packing` is what was measured of
-    how many agents share a GPU.
+    code, if it is from git: agents that join later run the same.
     """
 
     mutation_id: str
@@ -50,7 +49,6 @@ class SweepRecord:
     backend_on: str = ""
     commit: str = ""
     data: str = ""
-    packing: dict[str, Any] = field(default_factory=dict)
     cluster: str = ""
 
     def is_same(self, other: SweepRecord) -> bool:
@@ -64,7 +62,7 @@ class SweepRecord:
         return not self.backend_on and self.server == server.name
 
 
-Wanted = Callable[[SweepRecord], bool]
+Choice = Callable[[SweepRecord], bool]
 
 
 class Records:
@@ -108,7 +106,7 @@ class Records:
         """Change what is known of a sweep."""
         self.change(lambda one: one.sweep_path == sweep_path, **changes)
 
-    def change(self, wanted: Wanted, **changes: Any) -> None:
+    def change(self, wanted: Choice, **changes: Any) -> None:
         """Change the records that are wanted; one that is gone by then stays so."""
 
         def is_stale(record: SweepRecord) -> bool:
@@ -119,7 +117,7 @@ class Records:
                 for record in filter(is_stale, self.load()):
                     _write(replace(record, **changes))
 
-    def forget(self, wanted: Wanted) -> None:
+    def forget(self, wanted: Choice) -> None:
         """Delete the records that are wanted, from whichever folder their sweeps were made."""
         if any(map(wanted, self.load())):
             with self._writing():

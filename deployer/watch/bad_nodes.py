@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from deployer.model import Attempt
+from deployer.model import Agent, Attempt
 from deployer.sweeps.results import Row
-from deployer.watch.status import AgentStatus
 
 # What a node can be to blame for. A memory limit is the same everywhere, and who interrupts a run,
 # or loses a node, is no sign of what the next run will meet.
@@ -39,7 +38,7 @@ class BadNode:
 
 
 def locate_attempts(
-    known: Mapping[AttemptKey, str] | None, rows: Iterable[Row], agents: Iterable[AgentStatus]
+    known: Mapping[AttemptKey, str] | None, rows: Iterable[Row], agents: Iterable[Agent]
 ) -> dict[AttemptKey, str]:
     """Return the node of each attempt: as `known`, else where its agent is now.
 

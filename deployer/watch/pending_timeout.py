@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from deployer.errors import StartFailed
+from deployer.model import Agent
 from deployer.text import format_count, format_seconds
 from deployer.waiting import Confirmation
 from deployer.watch.restarts import HANDING_OUT
-from deployer.watch.status import AgentStatus, Status
+from deployer.watch.status import Status
 
 AT_WORK = ("running", "draining", "stopping")
 
@@ -44,7 +45,7 @@ class PendingTimeout:
             raise _give_up(status, waiting, f"for {format_seconds(limit)}")
 
 
-def list_waiting(status: Status) -> Sequence[AgentStatus]:
+def list_waiting(status: Status) -> Sequence[Agent]:
     """Return the caller's agents that wait, if no agent works on a sweep that goes on."""
     if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
         return ()
@@ -53,7 +54,7 @@ def list_waiting(status: Status) -> Sequence[AgentStatus]:
     return [agent for agent in status.agents if agent.state == "starting" and not agent.foreign]
 
 
-def _give_up(status: Status, waiting: Sequence[AgentStatus], how_long: str) -> StartFailed:
+def _give_up(status: Status, waiting: Sequence[Agent], how_long: str) -> StartFailed:
     first = next((agent for agent in waiting if agent.reason), waiting[0])
     why = f": {first.reason}" if first.reason else ""
     replicas = sum(agent.state == "starting" for agent in status.agents)  # in all, of every owner

@@ -5,8 +5,9 @@ Level-triggered as the watching itself. Returns what it did as sentences and pri
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from deployer.errors import (
     WandbError,
 )
 from deployer.executors.base import Executor
-from deployer.model import Ending, Plan, SweepPath
+from deployer.model import Agent, Plan, SweepPath, Wanted
 from deployer.sweeps.doubts import list_metric_doubts
 from deployer.sweeps.histories import read_dropped
 from deployer.transience import NO_ANSWER
@@ -32,12 +33,11 @@ from deployer.watch.restarts import (
     HANDING_OUT,
     agents_to_replace,
     choose_surplus,
-    count_asked,
     find_lack,
-    is_dismissed,
+    list_unheard,
     takes_runs,
 )
-from deployer.watch.status import AgentStatus, Status, get_status
+from deployer.watch.status import Status, get_status
 
 LOG = logging.getLogger(__name__)
 
@@ -50,20 +50,14 @@ def build_stopped(path: SweepPath, command: str) -> BackendError:
 class Starter(Protocol):
     """Starts agents of a sweep; `launch` has it."""
 
-    def plan(
-        self,
-        count: int,
-        avoided: Sequence[str],
-        avoided_nodes: Sequence[str],
-        seen: Sequence[AgentStatus],
-    ) -> Plan:
-        """Plan `count` agents more than were `seen`, none with an avoided name or on such a node.
+    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
+        """Plan `count` agents more, none with an avoided name or on such a node.
 
-        Fewer if somebody else has started or dismissed some since.
+        Fewer if fewer are missing by now.
         """
 
-    def start(self, plan: Plan) -> set[str]:
-        """Start the plan's agents; return the names of those that were alive already.
+    def start(self, plan: Plan) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive, and return those that it has started.
 
         Raises what `Executor.apply` raises.
         """
@@ -72,21 +66,20 @@ class Starter(Protocol):
 class Packer(Protocol):
     """Measures how many agents share a GPU; `launch` has it."""
 
-    def look(self, status: Status, now: float) -> int:
-        """Take in a status; return how many agents there shall be."""
+    def look(self, status: Status, now: float) -> Wanted:
+        """Take in a status; return how many agents there shall be, and who leaves."""
 
 
 @dataclass
 class Reconciler:
-    """Keeps the agents of a sweep at work that are not dismissed, and no more than were asked for.
+    """Keeps as many of the caller's agents of a sweep at work as are wanted.
 
-    `wanted` or `packer` say how many where the list of agents cannot.
+    A `packer` sets that number, until somebody else does.
     """
 
     server: Server
     executor: Executor
     path: SweepPath
-    wanted: int | None
     starter: Starter
     expected: int | None
     pending_timeout: PendingTimeout = field(default_factory=PendingTimeout)
@@ -95,21 +88,18 @@ class Reconciler:
     _fruitless: dict[str, int] = field(default_factory=dict)
     _missing_before: bool = False
     _surplus_before: frozenset[str] = frozenset()
-    _moving: set[str] = field(default_factory=set)
-    _began: bool = False
-    _living: set[str] = field(default_factory=set)
     _stopped: set[str] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
     _ours: set[str] = field(default_factory=set)
     _attempt_nodes: dict[AttemptKey, str] | None = None
     _bad_nodes: set[str] = field(default_factory=set)
     _doubted_metric: bool = False
-    _dismissed: set[str] = field(default_factory=set)
+    _packed: int | None = None
 
     def read(self, now: float) -> Status:
         """Read the status; an embedded backend whose process died is started again.
 
-        Once its agents are dismissed or forgotten somebody took everything down, the backend too.
+        Once its agents are taken down, the backend may be so, too.
         """
         self._now = now
         try:
@@ -117,7 +107,6 @@ class Reconciler:
                 self.server.client, self.executor, self.path, self.expected, now, self._ours
             )
             self._ours.update(agent.name for agent in status.agents)
-            self._note_dismissals(status)
             return status
         except WandbError as error:
             if not self._ours and error.passing:
@@ -144,49 +133,63 @@ class Reconciler:
         if not status.trouble and not self.server.extended:
             self._guard(status)
         try:
-            if self.packer:
-                self.wanted = self.packer.look(status, self._now)
             for sentence in self.executor.heal():
                 LOG.info(sentence)
-            self._reduce(status)
-            return self._leave_bad_nodes(status) or self._replace(status)
+            wanted = self._read_wanted()
+            return wanted is not None and self._keep(status, self._pack(status, wanted))
         except (KubeError, AgentError) as error:
             if not error.passing:
                 raise
             return True
 
-    def _end(self, names: Sequence[str]) -> None:
+    def _read_wanted(self) -> Wanted | None:
+        """Return how many agents are wanted; None once they are taken down, or if nobody can say.
+
+        Raises what passes.
+        """
         try:
+            return self.executor.get_wanted(str(self.path))
+        except (KubeError, AgentError) as error:
+            if error.passing:
+                raise
+            self._tell_once(f"no agent is started or ended: {error.message}")
+            return None
+
+    def _pack(self, status: Status, wanted: Wanted) -> Wanted:
+        """Return how many are wanted by the packer, unless somebody else has set the number."""
+        if self.packer and self._packed not in (None, wanted.number):
+            LOG.info(f"{wanted.number} agents are wanted by another command: nothing is measured")
+            self.packer = None
+        if self.packer is None:
+            return wanted
+        packed = self.packer.look(status, self._now)
+        self._packed = packed.number
+        self._change(lambda old: Wanted(packed.number, old.leaving | packed.leaving))
+        self._drain(sorted(packed.leaving))
+        return Wanted(packed.number, wanted.leaving | packed.leaving)
+
+    def _change(self, change: Callable[[Wanted], Wanted]) -> None:
+        self.executor.change_wanted(str(self.path), lambda old: old and change(old))
+
+    def _keep(self, status: Status, wanted: Wanted) -> bool:
+        """Start what is missing and drain what is too much; tell whether any is missing."""
+        self._reduce(status, wanted)
+        return self._leave_bad_nodes(status) or self._replace(status, wanted)
+
+    def _end(self, names: Sequence[str]) -> None:
+        """End agents, and want none in their place."""
+        try:
+            self._change(lambda old: old.without(names))
             self.executor.stop(names)
         except KubeError as error:
             LOG.info(f"{error.message}; end them: deployer down {self.path}")
 
-    def _note_dismissals(self, status: Status) -> None:
-        """Remember who was dismissed, which the executor forgets; not who came back.
-
-        A fixed number counts the agents that were dismissed since this watcher began.
-        """
-        if self.wanted and not self._began:
-            self.wanted += sum(map(is_dismissed, status.agents))
-        elif self.wanted and not self.packer:
-            # Taken away before they had started, so that nothing is left of them.
-            self._dismissed.update(self._living - {agent.name for agent in status.agents})
-        self._began = True
-        self._living = {a.name for a in status.agents if takes_runs(a)}
-        for agent in status.agents:
-            if is_dismissed(agent):
-                self._dismissed.add(agent.name)
-            else:
-                self._dismissed.discard(agent.name)
-
     def _is_taken_down(self) -> bool:
-        """Return True if every agent of the sweep is dismissed, and none was to end its run first.
-
-        Agents that were drained may be so by the packer, for a pod of another size.
-        """
-        agents = self.executor.list_agents(str(self.path))
-        drained = [a for a in agents if a.state == "draining" or a.ending is Ending.DRAINED]
-        return not drained and all(agent.dismissed for agent in agents)
+        """Return True if no agent is wanted any more, and none is alive."""
+        path = str(self.path)
+        if self.executor.get_wanted(path) is not None:
+            return False
+        return not any(agent.alive for agent in self.executor.list_agents(path))
 
     def _doubt_metric(self, status: Status) -> None:
         """Say once, when the first run has finished without the metric, what it did log."""
@@ -245,69 +248,64 @@ class Reconciler:
                 LOG.info(f"{name}: {lack}; it is made again")
         sitting = [a.name for a in own if a.node in self._bad_nodes or lacks.get(a.name)]
         if sitting:
-            self._moving.update(sitting)
-            self._living.difference_update(sitting)
             self.executor.stop(sitting)
-        left = [agent for agent in status.agents if agent.name not in sitting]
-        missing = self._moving - {agent.name for agent in left if takes_runs(agent)}
-        # Also those whose start has failed before.
-        if not missing or self._start(len(missing), (), left):
-            self._moving.clear()
+            self._start(len(sitting), ())
         return bool(sitting)
 
-    def _reduce(self, status: Status) -> None:
-        """Let agents leave that are more than were asked for, if they are so twice in a row."""
-        surplus = frozenset(choose_surplus(status)) if self._counts_by_list else frozenset()
+    def _reduce(self, status: Status, wanted: Wanted) -> None:
+        """Let agents leave that are to, and those that are too many twice in a row."""
+        if status.trouble:  # the agents are as they were
+            return
+        surplus = frozenset(choose_surplus(status, wanted))
         leaving = sorted(surplus & self._surplus_before)
         self._surplus_before = surplus
         if leaving:
-            self.executor.drain(leaving)
-            asked = count_asked(status)
-            LOG.info(f"{', '.join(leaving)}: leave after their runs, since {asked} were asked for")
+            self._change(lambda old: Wanted(old.number, old.leaving | {*leaving}))
+            said = f"leave after their runs, since {wanted.number} are wanted"
+            LOG.info(f"{', '.join(leaving)}: {said}")
+        self._drain([*list_unheard(status, wanted), *leaving])
 
-    @property
-    def _counts_by_list(self) -> bool:
-        """Return True if the listed agents themselves say how many there shall be."""
-        return self.wanted is None and self.packer is None
+    def _drain(self, names: Sequence[str]) -> None:
+        """Drain agents; the next look tells whether all have heard of it."""
+        with contextlib.suppress(AgentError):  # another command has ended one meanwhile
+            self.executor.drain(names)
 
-    def _replace(self, status: Status) -> bool:
+    def _replace(self, status: Status, wanted: Wanted) -> bool:
         for agent in status.agents:
             if agent.run_id:
                 self._fruitless.pop(agent.name, None)
-        decision = agents_to_replace(status, self.wanted, self._fruitless, self._dismissed)
+        decision = agents_to_replace(status, wanted, self._fruitless)
         self._explain(status, decision.avoided)
-        # One that is missing only for a moment is being taken down by another command.
+        # What is missing only for a moment another command is about to start.
         missing, before = decision.count > 0, self._missing_before
         self._missing_before = missing
-        if missing and before and not self._is_taken_down():
-            self._start(decision.count, decision.avoided, status.agents)
+        if missing and before:
+            self._start(decision.count, decision.avoided)
         return missing
 
-    def _start(self, count: int, avoided: tuple[str, ...], seen: Sequence[AgentStatus]) -> bool:
-        """Start agents; return False if that failed."""
-        plan = self.starter.plan(count, avoided, sorted(self._bad_nodes), seen)
+    def _start(self, count: int, avoided: tuple[str, ...]) -> None:
+        """Start agents; what fails for now is tried again."""
+        plan = self.starter.plan(count, avoided, sorted(self._bad_nodes))
         alive = {a.name for a in self.executor.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
         if not names:  # another watcher was faster
-            return True
+            return
         for name in names:
             self._fruitless[name] = self._fruitless.get(name, 0) + 1
         try:
-            found = self.starter.start(plan)
+            started = self.starter.start(plan)
         except WandbError as error:
             if not error.passing:
                 raise
-            return False
         except AgentError as error:
             if error.passing:
                 self._fruitless.update({name: self._fruitless[name] - 1 for name in names})
                 raise
             LOG.info(error.message)
-            return False
-        if started := [name for name in names if name not in found]:
-            again = " again" if {*started} & self._ours else ""
-            LOG.info(f"started{again}: {', '.join(started)}")
-        return True
+        else:
+            if started:
+                again = " again" if {a.name for a in started} & self._ours else ""
+                LOG.info(f"started{again}: {', '.join(a.name for a in started)}")
 
     def _explain(self, status: Status, names: tuple[str, ...]) -> None:
         """Say once why an agent is not replaced."""

@@ -1,23 +1,22 @@
-"""Which agents that died a watcher starts again, and which leave since they are too many; pure.
+"""Which agents a watcher starts, and which leave, to have as many as are wanted; pure.
 
-An agent that is listed and was not dismissed is wanted, so every watcher, whenever it was started,
-reads from the same list how many there shall be.
+Only the caller's own agents count: each owner wants a number of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from deployer.agent.settings import COUNT_VARIABLE
 from deployer.config.causes import Cause
-from deployer.model import Agent, Ending
-from deployer.watch.status import AgentStatus, Status
+from deployer.model import Agent, Wanted
+from deployer.watch.status import Status
 
 # As often in a row may an agent end without a run: the next try would end like these.
 FRUITLESS_STARTS = 3
 # It gave up, or its key or sweep is wrong: a restart would end the same way.
 FINAL_CODES = (3, 78)
-ASKED_TO_STOP = 143
 HANDING_OUT = ("RUNNING", "PENDING")
 
 
@@ -29,56 +28,42 @@ class Replacement:
     avoided: tuple[str, ...]
 
 
-def agents_to_replace(
-    status: Status, wanted: int | None, fruitless: Mapping[str, int], gone: Collection[str] = ()
-) -> Replacement:
+def agents_to_replace(status: Status, wanted: Wanted, fruitless: Mapping[str, int]) -> Replacement:
     """Work out how many agents are missing for the work that living ones cannot take.
 
-    Without `wanted` those are missing that have ended and were not dismissed, at most as many as
-    were asked for. `wanted` counts dismissed agents too, also those in `gone`, which their executor
-    has forgotten. `fruitless` counts, by name, how often an agent was started again and had no run
-    since. None is missing once their time is over or their executor has forgotten all.
+    `fruitless` counts, by name, how often an agent was started again and had no run since. None is
+    missing once their time is over.
     """
-    dismissed = {*gone, *(a.name for a in status.agents if is_dismissed(a))}
-    given_up = (a.name for a in status.agents if is_given_up(a, fruitless))
-    avoided = tuple(name for name in given_up if name not in dismissed)
+    own = [agent for agent in status.agents if not agent.foreign]
+    given_up = [a.name for a in own if is_given_up(a, fruitless) and a.name not in wanted.leaving]
+    missing = count_missing(own, wanted) - len(given_up)
     if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
-        return Replacement(0, avoided)
-    if wanted is None:
-        missing = _count_missing(status, avoided)
-    else:
-        missing = wanted - status.living_agents - len(dismissed) - len(avoided)
-    if not status.agents or missing <= 0 or _is_being_stopped(status):
-        return Replacement(0, avoided)
-    return Replacement(max(0, min(missing, count_idle_work(status, missing))), avoided)
+        missing = 0
+    return Replacement(max(0, min(missing, count_idle_work(status, missing))), tuple(given_up))
 
 
-def _count_missing(status: Status, avoided: Collection[str]) -> int:
-    own = (a for a in status.agents if a.state in ("ended", "lost") and not a.foreign)
-    missing = sum(agent.name not in avoided and not is_dismissed(agent) for agent in own)
-    asked = count_asked(status)
-    staying = sum(map(takes_runs, status.agents))
-    return missing if asked is None else min(missing, asked - staying - len(avoided))
+def count_missing(agents: Iterable[Agent], wanted: Wanted) -> int:
+    """Return how many of the caller's agents are missing; one that leaves is not there."""
+    staying = [a for a in agents if a.alive and not a.foreign and a.name not in wanted.leaving]
+    return wanted.number - len(staying)
 
 
-def count_asked(status: Status) -> int | None:
-    """Return how many agents there were to be at most; None if not all of them know."""
-    numbers = [agent.asked for agent in status.agents if not agent.dismissed]
-    return max(numbers) if numbers and all(numbers) else None
+def choose_surplus(status: Status, wanted: Wanted) -> tuple[str, ...]:
+    """Return which agents leave since more work than are wanted: idle ones, then the youngest.
 
-
-def choose_surplus(status: Status) -> tuple[str, ...]:
-    """Return which agents leave since more work than were asked for: idle ones, then the youngest.
-
-    Agents are listed oldest first. Another owner's agents count, and stay.
+    Agents are listed oldest first. Those that take one run leave by themselves.
     """
-    asked = count_asked(status)
-    if status.trouble or asked is None:
-        return ()
-    staying = [agent for agent in reversed(status.agents) if takes_runs(agent)]
-    own = [agent for agent in staying if not agent.foreign]
-    by_idleness = sorted(own, key=lambda agent: agent.run_id is not None)
-    return tuple(agent.name for agent in by_idleness[: max(0, len(staying) - asked)])
+    own = [agent for agent in status.agents if takes_runs(agent) and not agent.foreign]
+    lasting = [agent for agent in own if agent.environment.get(COUNT_VARIABLE) != "1"]
+    staying = [agent for agent in reversed(lasting) if agent.name not in wanted.leaving]
+    by_idleness = sorted(staying, key=lambda agent: agent.run_id is not None)
+    return tuple(agent.name for agent in by_idleness[: max(0, len(staying) - wanted.number)])
+
+
+def list_unheard(status: Status, wanted: Wanted) -> tuple[str, ...]:
+    """Return the names of agents that are to leave and have not heard of it yet."""
+    own = (agent for agent in status.agents if takes_runs(agent) and not agent.foreign)
+    return tuple(agent.name for agent in own if agent.name in wanted.leaving)
 
 
 def count_idle_work(status: Status, wanted: int) -> int:
@@ -93,35 +78,19 @@ def count_idle_work(status: Status, wanted: int) -> int:
     return coverage.waiting + coverage.running - hands
 
 
-def takes_runs(agent: AgentStatus) -> bool:
-    """Return True if an agent will take more runs: it is alive and was not told to leave."""
-    return agent.state in ("starting", "running") and not agent.dismissed
+def takes_runs(agent: Agent) -> bool:
+    """Return True if an agent will take more runs: it is alive and has not heard that it leaves."""
+    return agent.state in ("starting", "running")
 
 
-def is_given_up(agent: AgentStatus, fruitless: Mapping[str, int]) -> bool:
+def is_given_up(agent: Agent, fruitless: Mapping[str, int]) -> bool:
     """Tell whether an agent that has ended would only end again."""
-    if agent.state not in ("ended", "lost"):
+    if agent.alive:
         return False
     return agent.exit_code in FINAL_CODES or fruitless.get(agent.name, 0) >= FRUITLESS_STARTS
 
 
-def find_lack(agent: Agent | AgentStatus) -> str:
+def find_lack(agent: Agent) -> str:
     """Say what was made for the caller's own agent and is missing; a new start makes it again."""
     reason = None if agent.foreign else agent.pending
     return reason.message if reason and reason.code == Cause.MADE_MISSING else ""
-
-
-def is_dismissed(agent: AgentStatus) -> bool:
-    """Return True if an agent has ended and was told to leave before or since."""
-    if agent.state not in ("ended", "lost"):
-        return False
-    return agent.dismissed or agent.ending is Ending.DRAINED
-
-
-def _is_being_stopped(status: Status) -> bool:
-    """Tell whether agents are being ended at this moment: one is, and others were asked too."""
-    if any(a.dismissed and a.state not in ("ended", "lost", "draining") for a in status.agents):
-        return True
-    return any(agent.state == "stopping" for agent in status.agents) and any(
-        agent.exit_code == ASKED_TO_STOP for agent in status.agents
-    )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from deployer.analysis.forecast import forecast_end
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.executors.base import Executor
 from deployer.executors.deadline import find_deadline
-from deployer.findings import Finding
-from deployer.model import Agent, Ending, Run, Sweep, SweepPath
+from deployer.model import Agent, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, Row, build_results
 from deployer.sweeps.reuse import count_reused
 from deployer.wandb_api.client import Client
@@ -28,33 +28,6 @@ SHARE = 0.05
 # An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
 SILENT_AGENT_SECONDS = 120.0
 GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
-
-
-@dataclass(frozen=True)
-class AgentStatus:
-    """One agent as shown: where it is, what it does, its current run and that run's metric."""
-
-    name: str
-    state: str
-    run_id: str | None
-    run_title: str
-    value: float | None
-    gpu: str
-    reason: str
-    exit_code: int | None
-    node: str = ""
-    pod: str = ""
-    restarts: int = 0
-    dismissed: bool = False
-    ending: Ending | None = None
-    pending: Finding | None = None
-    asked: int = 0
-    foreign: bool = False
-
-    @property
-    def hopeless(self) -> bool:
-        """Tell whether it cannot start however long it is waited for."""
-        return self.pending is not None and self.pending.transient is False
 
 
 @dataclass(frozen=True)
@@ -75,7 +48,7 @@ class Status:
     metric: str | None
     counts: Mapping[str, int]
     results: Results
-    agents: tuple[AgentStatus, ...]
+    agents: tuple[Agent, ...]
     other_agents: int
     ends_at: float | None
     duplicates: tuple[Run, ...] = ()
@@ -94,7 +67,15 @@ class Status:
     @property
     def living_agents(self) -> int:
         """Count our agents that are alive."""
-        return sum(agent.state not in ("ended", "lost") for agent in self.agents)
+        return sum(agent.alive for agent in self.agents)
+
+    @cached_property
+    def _rows(self) -> Mapping[str | None, Row]:
+        return {row.run_id: row for row in self.results.rows if row.run_id}
+
+    def find_row(self, agent: Agent) -> Row | None:
+        """Return the row of an agent's current run."""
+        return self._rows.get(agent.run_id)
 
     @property
     def over(self) -> bool:
@@ -125,7 +106,6 @@ def summarise_status(
 ) -> Status:
     """Work out what to show from what was read; pure. `now` is in seconds since the epoch."""
     results = build_results(sweep, runs, expected)
-    rows = {row.run_id: row for row in results.rows}
     deadline = find_deadline(agents)
     return Status(
         sweep_path=str(sweep.path),
@@ -134,7 +114,7 @@ def summarise_status(
         metric=sweep.metric_name,
         counts=dict(Counter(run.state for run in runs)),
         results=results,
-        agents=tuple(_summarise_agent(agent, rows.get(agent.run_id or "")) for agent in agents),
+        agents=tuple(agents),
         other_agents=other_agents,
         ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
         duplicates=find_duplicates(sweep, runs),
@@ -236,7 +216,7 @@ def _read_patiently(
     except (WandbError, KubeError) as error:
         if not error.passing:
             raise
-        return last and Status(**{**vars(last), "trouble": error.message})
+        return last and replace(last, trouble=error.message)
 
 
 def _shown(status: Status) -> tuple[object, ...]:
@@ -246,28 +226,8 @@ def _shown(status: Status) -> tuple[object, ...]:
         status.sweep_state,
         tuple(sorted(status.counts.items())),
         status.agents,
+        tuple(row and row.value for row in map(status.find_row, status.agents)),
         status.other_agents,
         best and (best.run_id, best.value),
         status.trouble,
-    )
-
-
-def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
-    return AgentStatus(
-        name=agent.name,
-        state=agent.state,
-        run_id=agent.run_id,
-        run_title=row.title if row else "",
-        value=row.value if row else None,
-        gpu=agent.gpu,
-        reason=agent.reason,
-        exit_code=agent.exit_code,
-        node=agent.node,
-        pod=agent.pod,
-        restarts=agent.restarts,
-        dismissed=agent.dismissed,
-        ending=agent.ending,
-        pending=agent.pending,
-        asked=agent.asked,
-        foreign=agent.foreign,
     )

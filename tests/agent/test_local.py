@@ -102,9 +102,10 @@ def test_two_agents_are_applied_one_by_one_and_stopped_at_once(
 ) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     [first] = executor.apply(*build(bench, path, 1))
-    agents = executor.apply(*build(bench, path, 2))
-    assert agents[0].process_id == first.process_id
-    assert agents[1].process_id not in (None, first.process_id)
+    [second] = executor.apply(*build(bench, path, 2))
+    agents = executor.list_agents()
+    assert [agent.process_id for agent in agents] == [first.process_id, second.process_id]
+    assert second.process_id not in (None, first.process_id)
     bench.wait_for_work(2)
     for agent in agents:
         check_supervisor(bench, agent)
@@ -176,7 +177,7 @@ def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: B
         state = os.statvfs(disk.folder)
         files = f"remount,nr_inodes={state.f_files - state.f_ffree}"
         subprocess.run(["mount", "-o", files, disk.folder], check=True)
-        executor.dismiss([agent.name])
+        executor.withdraw(str(path))
         assert executor.stop([agent.name]) == [agent.name]
         assert left(agent.name) == []
         executor.forget(str(path))
@@ -205,7 +206,6 @@ def test_a_drained_agent_leaves_after_its_run(bench: Bench, executor: LocalExecu
     executor.drain([agent.name])
     wait_for(lambda: executor.list_agents()[0].state == "draining", "draining")
     assert executor.list_agents()[0].alive
-    assert executor.list_agents()[0].dismissed
     bench.release()
     wait_for(lambda: executor.list_agents()[0].state == "ended", "the end")
     ended = executor.list_agents()[0]

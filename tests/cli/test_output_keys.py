@@ -276,7 +276,7 @@ def test_values_that_no_quick_command_shows(
     waits = pending(Cause.SECRET_MISSING, "Secret x is missing", PERMANENT, "make it")
     full = Agent(
         "a1", str(PATH), "ended", 1.0, 2.0, 0, "why", Ending.DRAINED, waits, "run", "0", "node",
-        "pod", "/folder", 1, 12, "warm", {"A": "secret"}, True, 2, True, "zoe", True,
+        "pod", "/folder", 1, 12, "warm", {"A": "secret"}, "zoe", True,
     )  # fmt: skip
     agents = [full, Agent("a2", str(PATH), "starting", 1.0)]
     for title in ("agents drain", "agents of any executor"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,11 @@ from deployer import api
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.registry import list_names, register, unregister
-from deployer.model import Agent, Plan
+from deployer.model import Agent, Plan, Wanted
 from tests.cli.conftest import Project
 
 STARTED: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
+WANTED: dict[str, Wanted] = {}
 
 
 class Toy(Executor):
@@ -40,6 +41,18 @@ class Toy(Executor):
             Agent(name, path, "running" if code is None else "ended", 0.0, exit_code=code)
             for name, path, code in states
         ]
+
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        return WANTED.get(sweep_path)
+
+    def change_wanted(
+        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
+    ) -> None:
+        if wanted := change(WANTED.get(sweep_path)):
+            WANTED[sweep_path] = wanted
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        WANTED.clear()
 
     def drain(self, names: Sequence[str]) -> None:
         self.stop(names)

@@ -21,7 +21,6 @@ from deployer.executors.kubernetes.diagnose.admission import build_pod, is_refus
 from deployer.executors.kubernetes.diagnose.facts import read_events
 from deployer.kube.names import (
     AGENT_LABEL,
-    ASKED_ANNOTATION,
     OWNER_LABEL,
     SWEEP_PATH_ANNOTATION,
     build_labels,
@@ -231,9 +230,6 @@ def test_an_agent_stays_as_long_as_its_job_brings_it_back(
         agent = build_agent(objects, NOW)
         assert agent.state == expected
         assert stays(agent) == (expected in ("starting", "running"))
-        # Told to leave: a drained agent, and one whose Job is deleted while pods of it are left.
-        told = bool(wish and jobs) or (job in (None, GOING) and bool(pods))
-        assert agent.dismissed == told
 
 
 @pytest.mark.parametrize(
@@ -346,8 +342,3 @@ def test_agents_of_a_sweep_are_selected_with_their_owner_alone() -> None:
         f"{build_selector(SWEEP, 'agent')},{OWNER_LABEL}=me,{AGENT_LABEL}"
     ]
     assert f"!{OWNER_LABEL}" in build_selectors(theirs)[0]
-
-
-def test_an_annotation_that_is_no_number_counts_for_nothing() -> None:
-    job = build_object("Job", {}, annotations={ASKED_ANNOTATION: "many"})
-    assert build_agent(group_objects([job], [])[0], NOW).asked == 0

@@ -14,10 +14,9 @@ from deployer.launch.agents.agent_environment import Pace, build_environment
 from deployer.launch.agents.one_run_per_job import (
     count_agents,
     count_left,
-    count_wanted,
     list_used_names,
 )
-from deployer.launch.agents.scaling import choose_leaving
+from deployer.launch.agents.scaling import choose_leaving, stays
 from deployer.launch.checks.check import warn_about_deadline
 from deployer.model import Agent, Attempt, Run
 from deployer.sweeps.results import Coverage
@@ -49,14 +48,6 @@ def test_a_sweep_without_end_needs_a_bound() -> None:
     assert raised.value.hint == ("--run-cap N ends it, --replicas N bounds how many run at a time")
 
 
-def test_a_watcher_does_not_miss_agents_that_left_after_their_run() -> None:
-    left, lost = agent("s-a1", "ended", 0), agent("s-a2", "lost")
-    assert count_wanted([left, lost, agent("s-a3"), agent("s-a4", "starting")]) == 2
-    assert count_wanted([left, lost]) == 1
-    assert count_wanted([replace(agent("s-a1"), dismissed=True), agent("s-a2")]) == 1
-    assert count_wanted([agent("s-a1", "ended", 0, one=False), agent("s-a2", one=False)]) is None
-
-
 def test_idle_agents_leave_first_where_only_the_server_knows_them() -> None:
     agents = [replace(agent(name), started_at=float(n)) for n, name in enumerate("abcd")]
     attempt = Attempt(1, "d", 0.0, None, None, None)
@@ -64,7 +55,7 @@ def test_idle_agents_leave_first_where_only_the_server_knows_them() -> None:
     assert choose_leaving(join_runs(agents, [run]), 2) == ("c", "b")
     assert choose_leaving(join_runs(agents, []), 3) == ("d",)
     draining = [*agents, agent("e", "draining")]
-    assert choose_leaving(draining, 4) == ()
+    assert choose_leaving([one for one in draining if stays(one)], 4) == ()
 
 
 def test_only_an_agent_whose_run_is_settled_has_used_up_its_name() -> None:

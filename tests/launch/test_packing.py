@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,11 +16,9 @@ from deployer.executors.registry import find_executor
 from deployer.launch import pipeline
 from deployer.launch.agents.planning import apply_plan
 from deployer.launch.packing.decision import prepare_packing, settle_packing
-from deployer.launch.packing.packer import Packer, from_record, to_record
 from deployer.launch.request import Packing, Request, parse_packing
 from deployer.launch.session import Session
-from deployer.model import Ending, SweepPath
-from deployer.sweeps.records import Records
+from deployer.model import Ending, SweepPath, Wanted
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer
@@ -32,14 +28,10 @@ from deployer.watch.packing.levels import Level, Place
 from deployer.watch.packing.measurement import Measurement, Patience
 from deployer.watch.packing.rates import Rate, Unit
 from tests.conftest import ServedBackend
-from tests.project_files import open_local, read_project
+from tests.project_files import read_project
 from tests.stock import BIN, write_project
 
 PATH = SweepPath("e", "p", "s")
-LEVELS = [
-    Level(1, Rate(72.0, 0.1, Unit.STEPS, {"r1": 72.0})),
-    Level(2, Rate(118.0, 0.1, Unit.STEPS, {"r1": 59.0, "r2": 59.0})),
-]
 
 
 def test_it_is_a_number_or_auto() -> None:
@@ -104,24 +96,6 @@ def test_agents_that_others_join_take_memory_as_they_need_it(tmp_path: Path) -> 
     assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"  # as the user has it
 
 
-def test_a_measurement_is_kept_with_its_sweep() -> None:
-    def fresh(gpu: bool) -> Measurement:
-        return Measurement(Place(2, gpu=gpu))
-
-    measured = replace(fresh(True), levels=list(LEVELS), over=True, why="because")
-    executor = open_local({})
-    packer = Packer(executor, "e/p/s", measured, drained={"s-a3"})
-    record: dict[str, Any] = json.loads(json.dumps(to_record(packer)))
-    again = from_record(record, executor, "e/p/s", fresh(True))
-    assert again.measurement.levels == LEVELS
-    assert again.measurement.sentence() == ("2 agents per GPU: 118 steps/s (1: 72); because")
-    # Those that were sent away are not missed.
-    assert again.agents == 2 * 2 + 1
-    # Another machine is measured anew.
-    assert from_record(record, executor, "e/p/s", fresh(False)).measurement.levels == []
-    assert from_record({}, executor, "e/p/s", fresh(True)).agents == 2
-
-
 @pytest.mark.slow(seconds=25)
 def test_a_sweep_is_measured_while_it_runs(
     backend: ServedBackend, tmp_path: Path, told: list[str]
@@ -147,10 +121,9 @@ def test_a_sweep_is_measured_while_it_runs(
     assert [level.size for level in packer.measurement.levels] == [1, 2]
     assert packer.measurement.best == 1
     assert packer.measurement.sentence() in told
-    [record] = Records.load().of(launch.sweep_path)
-    assert record.packing["drained"] == sorted(packer.drained)
+    sent = f"{launch.path.sweep_id}-a2"
+    assert launch.executor.get_wanted(launch.sweep_path) == Wanted(1, frozenset({sent}))
     agents = {agent.name: agent for agent in launch.executor.list_agents(launch.sweep_path)}
     assert {agent.exit_code for agent in agents.values()} == {0}
-    assert packer.drained == {f"{launch.path.sweep_id}-a2"}
     assert [agent.ending is Ending.DRAINED for agent in agents.values()] == [False, True]
     launch.executor.forget(launch.sweep_path)

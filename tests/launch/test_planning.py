@@ -1,13 +1,21 @@
-"""Which names new agents get, and how many there are if others start or dismiss some meanwhile."""
+"""Which names new agents get, and how many there are if others start or end some meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
-from deployer.launch.agents.planning import count_changed
-from deployer.model import Agent, Sweep, SweepPath
-from deployer.watch.status import summarise_status
+from deployer.launch.agents.planning import plan_replacement
+from deployer.model import Agent, SweepPath, Wanted
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import Viewer
+from deployer.wandb_api.server import Server
+from tests.project_files import build_project
 
 PATH = SweepPath("e", "p", "s")
 RUNNING = Agent("s-a1", str(PATH), "running", 0.0)
@@ -19,12 +27,43 @@ def test_a_dead_agent_is_started_again_rather_than_one_of_a_free_name() -> None:
     assert [agent.name for agent in plan.agents] == ["s-a1", "s-a4", "s-a5"]
 
 
-def test_who_plans_sees_what_others_have_done_since() -> None:
-    sweep = Sweep(PATH, "n", "t", "RUNNING", {}, 0, None, None)
-    seen = summarise_status(sweep, [], [RUNNING, DEAD], 0, None, 0.0).agents
-    alive = replace(DEAD, state="starting")
-    assert count_changed([RUNNING, DEAD], seen) == 0
-    assert count_changed([RUNNING, alive], seen) == 1
-    assert count_changed([RUNNING, replace(DEAD, dismissed=True)], seen) == 1
-    assert count_changed([RUNNING, DEAD, replace(RUNNING, name="s-a3")], seen) == 1
-    assert count_changed([replace(RUNNING, state="lost"), DEAD], seen) == 0
+class Plain(Server):
+    """A server that is not asked what it offers."""
+
+    extended = False
+
+
+class Known(LocalExecutor):
+    """A place whose agents, and whose number of wanted ones, are given."""
+
+    def __init__(self, agents: Sequence[Agent], wanted: Wanted | None) -> None:
+        super().__init__("local", build_project())
+        self.agents, self.wanted = agents, wanted
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        return [one for one in self.agents if sweep_path in (None, one.sweep_path)]
+
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        return self.wanted if sweep_path == str(PATH) else None
+
+
+@pytest.mark.parametrize(
+    ("agents", "wanted", "names"),
+    [
+        ((RUNNING, DEAD), Wanted(2), ["s-a1", "s-a2"]),
+        ((RUNNING, DEAD), Wanted(3), ["s-a1", "s-a2", "s-a3"]),
+        # Meanwhile another has started it, fewer are wanted, or all were taken down.
+        ((RUNNING, replace(DEAD, state="starting")), Wanted(2), ["s-a1", "s-a2"]),
+        ((RUNNING, DEAD), Wanted(1), ["s-a1"]),
+        ((RUNNING, DEAD), None, ["s-a1"]),
+        # Nobody is started under the name of one that was told to leave, dead or not.
+        ((RUNNING, DEAD), Wanted(2, frozenset({"s-a2"})), ["s-a1", "s-a3"]),
+        ((RUNNING, DEAD), Wanted(1, frozenset({"s-a1"})), ["s-a2"]),
+    ],
+)
+def test_who_plans_sees_what_others_have_done_since(
+    agents: Sequence[Agent], wanted: Wanted | None, names: list[str]
+) -> None:
+    server = Plain(Client("http://here", "key"), Viewer("", ""), embedded=False)
+    plan = plan_replacement(server, Known(agents, wanted), PATH, 2, (), Path("/folder"))
+    assert [agent.name for agent in plan.agents] == names

@@ -10,7 +10,7 @@ from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.launch import probe as probing
-from deployer.launch.agents.one_run_per_job import count_wanted, list_used_names, takes_one_run
+from deployer.launch.agents.one_run_per_job import list_used_names, takes_one_run
 from deployer.launch.agents.scaling import stays
 from deployer.launch.pipeline import watch_sweep
 from deployer.launch.request import Request
@@ -46,9 +46,6 @@ def test_others_are_not_bound_to_one_run_as_a_probe_is() -> None:
     assert stays(WORKER)
     ended = Agent(**{**vars(PROBE), "state": "ended", "exit_code": 0})
     assert list_used_names([ended, WORKER]) == ["s-a1"]
-    # A watcher of a probe alone starts nothing in its place.
-    assert count_wanted([ended]) == 0
-    assert count_wanted([ended, WORKER]) is None
 
 
 def test_it_is_the_first_of_the_agents_that_are_planned(tmp_path: Path) -> None:
@@ -56,7 +53,9 @@ def test_it_is_the_first_of_the_agents_that_are_planned(tmp_path: Path) -> None:
     agents = tuple(AgentPlan(f"s-a{n}", (), (("A", "b"),)) for n in (1, 2))
     plan = Plan(str(PATH), "http://here", "/folder", agents)
     request = Request(file, load_sweep(file))
-    [first] = probing.narrow_to_probe(request)(plan).agents
+    narrow = probing.narrow_to_probe(request)(plan)
+    assert narrow.wanted == 0  # none comes in its place
+    [first] = narrow.agents
     assert first.environment == (("A", "b"), (COUNT_VARIABLE, "1"), (PROBE_VARIABLE, "1"))
     # Where all take one run, it is one of them.
     alone = Request(file, request.sweep, one_run=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from deployer.errors import ConfigError, DeployerError, KubeError, Refusals
 from deployer.executors.base import Executor
 from deployer.launch.agents.scaling import end_agents, end_willing_agents
-from deployer.model import Agent, Plan
+from deployer.model import Agent, Plan, Wanted
 
 PATH = "me/proj/abc12345"
 
@@ -26,6 +26,17 @@ class Strict(Executor):
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         return [Agent(name, PATH, "running", 0.0) for name in ("a", "b")]
+
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        raise NotImplementedError
+
+    def change_wanted(
+        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
+    ) -> None:
+        raise NotImplementedError
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        self.forgotten.append(sweep_path)
 
     def drain(self, names: Sequence[str]) -> None:
         raise NotImplementedError
@@ -47,7 +58,7 @@ def test_what_is_refused_is_raised_once_the_rest_is_done() -> None:
     strict = Strict(may_stop=False)
     with pytest.raises(DeployerError) as caught:
         end_agents(strict, PATH)
-    assert strict.forgotten == [PATH]
+    assert strict.forgotten == [PATH, PATH]  # first how many are wanted
     assert [(one.text, one.fix) for one in caught.value.findings] == [
         ("cannot delete Job b", "ask for it"),
         ("cannot delete Secret keys", "ask for that"),

@@ -9,14 +9,14 @@ import pytest
 
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
-from deployer.model import Agent, Attempt, Plan
+from deployer.model import Agent, Attempt, Plan, Wanted
 from deployer.sweeps.results import Row
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.server import Server
 from deployer.watch.bad_nodes import BadNode, find_bad_nodes, locate_attempts
 from deployer.watch.reconciliation import Reconciler
-from deployer.watch.status import AgentStatus, Status
+from deployer.watch.status import Status
 from tests.conftest import ServedBackend
 from tests.project_files import build_project
 from tests.watch.test_restarts import PATH, agent, status
@@ -71,8 +71,8 @@ def test_a_node_is_bad_if_only_there_runs_keep_failing(history: str, bad: str) -
     assert find_bad_nodes(rows, nodes, {"a"}) == ()
 
 
-def build_agent(name: str, node: str) -> AgentStatus:
-    return AgentStatus(name, "running", None, "", None, "", "", None, node=node)
+def build_agent(name: str, node: str) -> Agent:
+    return Agent(name, str(PATH), "running", 0.0, node=node)
 
 
 def build_row(*attempts: Attempt) -> Row:
@@ -102,6 +102,9 @@ class Nodes(LocalExecutor):
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         return [one for one in self.agents if sweep_path in (None, one.sweep_path)]
 
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        return Wanted(2) if sweep_path == str(PATH) else None
+
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         self.stopped += names
         return names
@@ -118,13 +121,12 @@ class Notes:
         count: int,
         avoided: Sequence[str],
         avoided_nodes: Sequence[str],
-        seen: Sequence[AgentStatus],
     ) -> Plan:
-        self.wanted.append((count, *avoided, *avoided_nodes, *(one.name for one in seen)))
+        self.wanted.append((count, *avoided, *avoided_nodes))
         return build_plan(str(PATH), "http://here", "/folder", 0)
 
-    def start(self, plan: Plan) -> set[str]:
-        return {one.name for one in plan.agents}
+    def start(self, plan: Plan) -> Sequence[Agent]:
+        return [Agent(one.name, plan.sweep_path, "starting", 0.0) for one in plan.agents]
 
 
 def test_a_watcher_moves_only_its_own_agents(backend: ServedBackend) -> None:
@@ -144,8 +146,8 @@ def test_a_watcher_moves_only_its_own_agents(backend: ServedBackend) -> None:
 
     server = Server(Client(backend.url, backend.key), Viewer("", ""), embedded=False)
     nodes, starter = Nodes(agents), Notes()
-    watcher = Reconciler(server, nodes, PATH, None, starter, None)
+    watcher = Reconciler(server, nodes, PATH, starter, None)
     watcher.reconcile(show(running))
     watcher.reconcile(show(rows))
     assert nodes.stopped == ["a"]
-    assert starter.wanted == [(1, "a", "a-hers", "b")]
+    assert starter.wanted == [(1, "a")]

@@ -56,9 +56,9 @@ HALF = (run("a", "finished", 1, 0.5), run("b", "running", 2))
 def test_status_says_who_does_what_and_what_is_best() -> None:
     seen = status(runs=HALF, agents=(agent("x", run_id="b"), agent("y", "ended")))
     assert seen.counts == {"finished": 1, "running": 1}
-    assert [(a.name, a.run_id, a.run_title) for a in seen.agents] == [
-        ("x", "b", "title-b"),
-        ("y", None, ""),
+    assert [(a.name, row and row.title) for a in seen.agents for row in [seen.find_row(a)]] == [
+        ("x", "title-b"),
+        ("y", None),
     ]
     assert seen.living_agents == 1
     assert seen.best is not None

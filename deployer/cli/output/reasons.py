@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from deployer.watch.status import AgentStatus, Status
+from deployer.model import Agent
+from deployer.watch.status import Status
 
 # "1 Insufficient cpu", "0/3 nodes are available"; an exit code counts nothing.
 COUNT = re.compile(r"\b\d+(/\d+)? (?=\w)")
@@ -15,7 +16,7 @@ def build_reason_lines(status: Status) -> dict[str, str]:
 
     The same cause has the same key later, though other agents have it, or counts in it differ.
     """
-    names: dict[str, list[AgentStatus]] = {}
+    names: dict[str, list[Agent]] = {}
     for agent in status.agents:
         if agent.reason and agent.state != "ended":
             names.setdefault(_build_cause(agent), []).append(agent)
@@ -26,6 +27,6 @@ def build_reason_lines(status: Status) -> dict[str, str]:
     }
 
 
-def _build_cause(agent: AgentStatus) -> str:
+def _build_cause(agent: Agent) -> str:
     """Return what stays the same of an agent's reason: neither its name nor counts."""
     return f"{agent.state}: {COUNT.sub('', agent.reason.replace(agent.name, ''))}"

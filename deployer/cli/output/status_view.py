@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from deployer.cli.output.agent_views import name_node
 from deployer.cli.output.render import Styled, build_table, without_empty_columns
-from deployer.model import ENDED_SWEEP_STATES
+from deployer.model import ENDED_SWEEP_STATES, Agent
 from deployer.sweeps.results import Coverage, Row
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_seconds, format_value
-from deployer.watch.status import AgentStatus, Status
+from deployer.watch.status import Status
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -70,23 +70,23 @@ def build_live_view(
     return Group(*parts)
 
 
-def _build_agents(status: Status, agents: Sequence[AgentStatus]) -> Table:
+def _build_agents(status: Status, agents: Sequence[Agent]) -> Table:
     metric = status.metric or "METRIC"
     columns, rows = without_empty_columns(
         ("AGENT", "STATE", "RUN", metric, "NODE", "GPU", "RESTARTS", ""),
-        [_build_cells(agent) for agent in agents],
+        [_build_cells(agent, status.find_row(agent)) for agent in agents],
     )
     return build_table(columns, rows)[0]
 
 
-def _build_cells(agent: AgentStatus) -> tuple[object, ...]:
-    title = agent.run_title if agent.run_title != agent.run_id else None
+def _build_cells(agent: Agent, row: Row | None) -> tuple[object, ...]:
+    title = row.title if row and row.title != row.run_id else None
     code = f"exit {agent.exit_code}" if agent.exit_code else ""
     return (
         agent.name,
         Styled(agent.state, STYLES.get(agent.state, "")),
         " ".join(filter(None, (agent.run_id, title))),
-        agent.value,
+        row.value if row else None,
         name_node(agent.node),
         agent.gpu,
         agent.restarts or None,

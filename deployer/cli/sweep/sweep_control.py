@@ -21,7 +21,7 @@ from deployer.cli.shell.options import (
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, DeployerError, WandbError
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.scaling import dismiss_all
+from deployer.launch.agents.scaling import drain_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
 from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
@@ -94,7 +94,7 @@ def cancel(
     server, path = _steer(sweep, config, "CANCELED", yes)
     tell_which_runs_stop(server, path)
     try:
-        dismiss_all(find_executor(config), path)
+        drain_all(find_executor(config), path)
     except DeployerError as error:  # they leave by themselves
         warn(f"a watcher may start its agents again after `heal`: {error.message}")
     show_state(path, "CANCELED", output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
@@ -44,6 +44,7 @@ from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
+from deployer.executors.kubernetes.agents.wanted import change_wanted, get_wanted, withdraw
 from deployer.executors.kubernetes.backend.deployment import (
     is_made,
 )
@@ -73,7 +74,7 @@ from deployer.images.code_archive import warn_about_left_out
 from deployer.images.image import push_image
 from deployer.kube.kinds import JOB, POD, SECRET, Manifest, kind_of
 from deployer.kube.names import build_selector, is_ours, stamp_owner
-from deployer.model import Agent, AgentPlan, Plan
+from deployer.model import Agent, AgentPlan, Plan, Wanted
 
 LOG = logging.getLogger(__name__)
 
@@ -229,21 +230,21 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         return read_surroundings(self.kube)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.
+        """Start the plan's agents that are not alive yet, and return those that it has started.
 
-        What the cluster would not take is said before anything is made. Raises KubeError.
+        `api_keys` maps agent name to key. What the cluster would not take is said before anything
+        is made. Raises KubeError.
         """
         agent_objects = self._look(plan.sweep_path)
         now = self.kube.now()
         alive = {s.name for s in agent_objects if build_agent(s, now).alive}
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
+        if not missing:
+            return ()
         started: set[str] = set()  # those that nobody else has created meanwhile
-        if missing:
-            jobs = self._prepare(plan, missing, api_keys)
-            do_all(lambda job: started.update(self._create(job)), jobs)
-        planned = {agent.name for agent in plan.agents}
-        agents = [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
-        return [replace(agent, found=agent.name not in started) for agent in agents]
+        jobs = self._prepare(plan, missing, api_keys)
+        do_all(lambda job: started.update(self._create(job)), jobs)
+        return [agent for agent in self.list_agents(plan.sweep_path) if agent.name in started]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
@@ -262,6 +263,20 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
             )
             for s in agent_objects
         ]
+
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        """Return the number in the caller's ConfigMap; None if there is none. Raises KubeError."""
+        return get_wanted(self.kube, sweep_path)
+
+    def change_wanted(
+        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
+    ) -> None:
+        """Set the number in the caller's ConfigMap. Raises KubeError."""
+        change_wanted(self.kube, sweep_path, change)
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        """Delete the ConfigMap with the number. Raises KubeError."""
+        withdraw(self.kube, sweep_path, everyone=everyone)
 
     def share_pods(self, size: int) -> None:
         """Let so many of the agents that start from now on share a pod."""
@@ -284,11 +299,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         do_all(self._ask_to_drain, [s for s in found if s not in waiting])
         if waiting:
             remove_agents(self.kube, waiting, self._sleep)
-
-    def dismiss(self, names: Sequence[str]) -> None:
-        """Mark the Jobs of agents that have ended; those of others are deleted, which says it."""
-        over = [s for s in self._find(names) if s.ended and s.job and not s.draining]
-        do_all(self._ask_to_drain, over)
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive.

@@ -14,6 +14,7 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.executors.kubernetes.agents.wanted import build_wanted
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
 from deployer.executors.kubernetes.data.mounts import add_data
 from deployer.executors.kubernetes.data.outputs import add_outputs
@@ -35,7 +36,7 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
 from deployer.kube.names import build_selector, stamp_owner
 from deployer.kube.objects import created_at
-from deployer.model import Plan
+from deployer.model import Plan, Wanted
 
 LOG = logging.getLogger(__name__)
 
@@ -92,7 +93,9 @@ class ManifestBuilder:
         if self._project.embedded:
             program, settings = build_backend_archive(), self._project.backend
             backend = build_backend(load_backend_templates(), program, settings, section)
-        return [stamp_owner(one, owner) for one in (*backend, *agents)]
+        number = Wanted(plan.wanted)
+        wanted = build_wanted(plan.sweep_path, owner, section.namespace, number)
+        return [stamp_owner(one, owner) for one in (*backend, wanted, *agents)]
 
     def build(
         self, kube: Kube, plan: Plan, secret_name: str, secret_keys: Mapping[str, str]

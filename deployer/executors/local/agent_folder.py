@@ -38,7 +38,7 @@ LOST_REASONS = {
 class Spec:
     """What an agent was started with; `created_at` is seconds since the epoch.
 
-    It was one of `agents`, of which `on_gpu` have its GPU; its sweep was to have `asked` in all.
+    It was one of `agents`, of which `on_gpu` have its GPU.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Spec:
     created_at: float
     agents: int = 1
     on_gpu: int = 1
-    asked: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,6 @@ class AgentFolder:
         """Where the supervisor, the agent and its runs write."""
         return Path(self.settings.log_path)
 
-    @property
-    def dismissal_path(self) -> Path:
-        """The file that marks the agent as dismissed."""
-        return self.path / "dismissed"
-
     def is_alive(self) -> bool:
         """Tell whether a supervisor works here."""
         return is_locked(self.settings.lock_path)
@@ -99,7 +93,6 @@ class AgentFolder:
         """Write down what is asked for, and forget how the agent's last life ended."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         Path(self.settings.status_path).unlink(missing_ok=True)
-        self.dismissal_path.unlink(missing_ok=True)
         temporary = self.path / "spec.json.new"
         temporary.write_text(json.dumps(asdict(self.spec), indent=2))
         os.replace(temporary, self.path / "spec.json")
@@ -134,8 +127,6 @@ class AgentFolder:
             folder=self.spec.working_folder,
             process_id=status.process_id if status and alive else None,
             environment=self.spec.environment,
-            dismissed=self.dismissal_path.exists(),
-            asked=self.spec.asked,
         )
 
     def _why_lost(self) -> str:

@@ -8,15 +8,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
+from deployer.agent.host.unwritable import describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
 from deployer.config.project import Project
@@ -43,8 +42,9 @@ from deployer.executors.local.run_environment import (
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
+from deployer.executors.local.wanted import SUFFIX, find_file, load_wanted, save_wanted
 from deployer.findings import Finding
-from deployer.model import Agent, AgentPlan, Plan
+from deployer.model import Agent, AgentPlan, Plan, Wanted
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
@@ -135,7 +135,10 @@ class LocalExecutor(KeepsData, SharesGpus):
         return (*read_memory(processes), *gpus)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+        """Start the plan's agents that are not alive yet, and return those that it has started.
+
+        `api_keys` maps agent name to key.
+        """
         run_checks(self.list_checks(plan))
         environment = build_run_environment(self.project)
         with self._alone():
@@ -145,30 +148,43 @@ class LocalExecutor(KeepsData, SharesGpus):
             missing = [folder for folder in folders if not folder.is_alive()]
             with ThreadPoolExecutor(max_workers=STARTS_AT_ONCE) as pool:
                 list(pool.map(lambda one: self._start(one, api_keys, environment), missing))
-        started = {folder.spec.name for folder in missing}
-        agents = [self._find(planned.name).agent() for planned in plan.agents]
-        return [replace(agent, found=agent.name not in started) for agent in agents]
+        return [folder.agent() for folder in missing]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
         return [folder.agent() for folder in self._folders(sweep_path)]
 
+    def get_wanted(self, sweep_path: str) -> Wanted | None:
+        """Return how many agents there shall be; None once they are taken down.
+
+        Raises AgentError if the file with the number cannot be read.
+        """
+        return load_wanted(find_file(self._root, sweep_path))
+
+    def change_wanted(
+        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
+    ) -> None:
+        """Set that number to what `change` makes of it; None leaves it as it is."""
+        file = find_file(self._root, sweep_path)
+        with self._alone():
+            before = None
+            with suppress(AgentError):  # what cannot be read is replaced
+                before = load_wanted(file)
+            wanted = change(before)
+            if wanted is not None and wanted != before:
+                save_wanted(file, wanted)
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        """Delete the file with the number, or those of all sweeps."""
+        with self._alone():
+            every = [*self._root.glob(f"*{SUFFIX}")]
+            for file in every if sweep_path is None else [find_file(self._root, sweep_path)]:
+                file.unlink(missing_ok=True)
+
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
-        folders = [self._find(name) for name in names]
-        self.dismiss(names)
-        for folder in folders:
+        for folder in [self._find(name) for name in names]:
             signal_supervisor(folder, signal.SIGUSR1)
-
-    def dismiss(self, names: Sequence[str]) -> None:
-        """Mark the agents' folders until the agents are started again by a command."""
-        with self._alone():
-            for folder in filter(None, (load_folder(self._root / name) for name in names)):
-                try:
-                    folder.dismissal_path.touch()
-                except OSError as error:
-                    if error.errno not in FULL:  # on a full disk, no watcher starts it again
-                        raise
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
@@ -236,9 +252,8 @@ class LocalExecutor(KeepsData, SharesGpus):
             grace_seconds=self.grace_seconds,
             created_at=time.time(),
             # Not those of this plan: on W&B's servers, agents start one by one.
-            agents=max(plan.asked, len(plan.agents)),
+            agents=max(plan.wanted, len(plan.agents)),
             on_gpu=planned.on_gpu,
-            asked=plan.asked,
         )
 
     def _find_variables(self, sweep_path: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.config.deployer_yaml import find_too_many
@@ -44,17 +44,6 @@ def count_agents(left: int | None, bound: int | None) -> int:
     if error := find_too_many("--one-run-per-job", min(counts), bounded):
         raise error
     return min(counts)
-
-
-def count_wanted(agents: Sequence[Agent]) -> int | None:
-    """Return how many agents a watcher keeps alive that is told no number; None: those listed.
-
-    Those that left after their run are not missed. None is missed as long as there was only a
-    probe: whether more is wanted nobody has said yet.
-    """
-    if any(map(takes_one_run, agents)):
-        return max(1, sum(agent.alive and not agent.dismissed for agent in agents))
-    return 0 if agents and all(map(is_probe, agents)) else None
 
 
 def list_used_names(agents: Iterable[Agent]) -> list[str]:

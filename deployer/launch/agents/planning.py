@@ -24,12 +24,11 @@ from deployer.launch.agents.one_run_per_job import (
     takes_one_run,
 )
 from deployer.launch.agents.scaling import stays
-from deployer.model import Agent, AgentPlan, Plan, SweepPath
+from deployer.model import Agent, AgentPlan, Plan, SweepPath, Wanted
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
-from deployer.watch.restarts import find_lack, is_dismissed
-from deployer.watch.status import AgentStatus
+from deployer.watch.restarts import count_missing, find_lack
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
 # take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
@@ -78,12 +77,13 @@ def plan_agents(
     """
     if agents is None:
         agents = executor.list_agents(str(path))
+    wanted = executor.get_wanted(str(path))
     one_run = one_run or any(map(takes_one_run, agents))
     if one_run:
         replicas = count_agents(get_left(server, path), replicas)
     elif replicas is None:
         replicas = 1
-    replicas = max(replicas, sum(map(stays, agents)))
+    replicas = max(replicas, sum(stays(agent, wanted) for agent in agents))
     if deadline is None and any(agent.alive for agent in agents):
         deadline = find_deadline(agents)
     return _plan(
@@ -91,6 +91,7 @@ def plan_agents(
         executor,
         path,
         agents,
+        wanted,
         replicas,
         code,
         one_run=one_run,
@@ -108,26 +109,27 @@ def plan_replacement(
     folder: Path,
     *,
     avoided_nodes: Sequence[str] = (),
-    seen: Sequence[AgentStatus] = (),
 ) -> Plan:
-    """Plan `count` agents more than were `seen`, none under an `avoided` name.
+    """Plan `count` agents more, none under an `avoided` name; fewer if fewer are missing by now.
 
-    Fewer by those that others have started or dismissed since. They work where they worked before:
-    `folder` is for an executor that does not know it. They keep off `avoided_nodes`.
+    They work where they worked before: `folder` is for an executor that does not know it. They keep
+    off `avoided_nodes`.
     """
-    agents = executor.list_agents(str(path))
-    count -= count_changed(agents, seen)
+    agents, wanted = executor.list_agents(str(path)), executor.get_wanted(str(path))
+    count = min(count, count_missing(agents, wanted)) if wanted else 0
+    leaving = wanted.leaving if wanted else ()
     return _plan(
         server,
         executor,
         path,
         agents,
-        sum(map(stays, agents)) + max(0, count),
+        wanted,
+        sum(stays(agent, wanted) for agent in agents) + max(0, count),
         _find_code(agents, folder),
         one_run=any(map(takes_one_run, agents)),
         deadline=find_deadline(agents),
         pace=find_pace(agents),
-        avoided=avoided,
+        avoided=[*avoided, *leaving],
         avoided_nodes=avoided_nodes,
     )
 
@@ -141,13 +143,7 @@ class AgentStarter:
     path: SweepPath
     folder: Path
 
-    def plan(
-        self,
-        count: int,
-        avoided: Sequence[str],
-        avoided_nodes: Sequence[str],
-        seen: Sequence[AgentStatus],
-    ) -> Plan:
+    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
         return plan_replacement(
             self.server,
             self.executor,
@@ -156,12 +152,11 @@ class AgentStarter:
             avoided,
             self.folder,
             avoided_nodes=avoided_nodes,
-            seen=seen,
         )
 
-    def start(self, plan: Plan) -> set[str]:
-        agents = apply_plan(self.server, self.executor, plan)
-        return {agent.name for agent in agents if agent.found}
+    def start(self, plan: Plan) -> Sequence[Agent]:
+        agents = self.executor.list_agents(plan.sweep_path)
+        return start_missing(self.server, self.executor, plan, agents)
 
 
 def _plan(
@@ -169,6 +164,7 @@ def _plan(
     executor: Executor,
     path: SweepPath,
     agents: Sequence[Agent],
+    wanted: Wanted | None,
     replicas: int,
     code: Code,
     *,
@@ -178,16 +174,19 @@ def _plan(
     avoided: Sequence[str] = (),
     avoided_nodes: Sequence[str] = (),
 ) -> Plan:
-    leaving = [a.name for a in agents if (a.alive and not stays(a)) or a.foreign]
+    staying = [agent for agent in agents if stays(agent, wanted)]
+    existing = [agent.name for agent in staying]
+    others = [a.name for a in agents if (a.alive or a.foreign) and a.name not in existing]
+    gone = wanted.leaving if wanted else frozenset()
     used = list_used_names(agents)
     plan = build_plan(
         sweep_path=str(path),
         base_url=server.url,
         folder=str(code.folder),
         replicas=replicas,
-        existing=[a.name for a in agents if stays(a)],
-        leaving=[*leaving, *used, *avoided],
-        preferred=[a.name for a in agents if not a.alive and not a.dismissed],
+        existing=existing,
+        leaving=[*others, *used, *avoided],
+        preferred=[a.name for a in agents if not a.alive and a.name not in gone],
         gpus=list_gpus(executor),
         environment=(*build_environment(one_run, deadline, pace), *code.variables),
         avoided_nodes=avoided_nodes,
@@ -195,18 +194,8 @@ def _plan(
         deadline=deadline,
     )
     probes = sum(agent.alive and is_probe(agent) for agent in agents)  # others follow them
-    return replace(plan, asked=len(plan.agents) + probes)
-
-
-def count_changed(agents: Sequence[Agent], seen: Sequence[AgentStatus]) -> int:
-    """Count the agents that others have started or dismissed since they were `seen`; pure."""
-    waiting = {a.name for a in seen if a.state in ("ended", "lost") and not is_dismissed(a)}
-    known = {agent.name for agent in seen}
-    return sum(
-        (agent.name in waiting and agent.dismissed)
-        or (stays(agent) and (agent.name in waiting or agent.name not in known))
-        for agent in agents
-    )
+    foreign = sum(agent.foreign for agent in staying)
+    return replace(plan, wanted=len(plan.agents) - foreign + probes)
 
 
 def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
@@ -237,27 +226,56 @@ def apply_plan(
     executor: Executor,
     plan: Plan,
     sleep: Callable[[float], None] = time.sleep,
-    chance: random.Random | None = None,
+) -> Sequence[Agent]:
+    """Have as many agents be wanted as the plan says, start those that are missing; return all.
+
+    Lost ones beyond the plan are ended: a node that returns, or a Job, could bring them back.
+    """
+    path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
+    agents = executor.list_agents(path)
+    alive = {agent.name for agent in agents if agent.alive}
+
+    def change(old: Wanted | None) -> Wanted:
+        leaving = old.leaving & alive if old else frozenset[str]()
+        return Wanted(plan.wanted, leaving - planned)
+
+    executor.change_wanted(path, change)
+    lost = [a.name for a in agents if a.state == "lost" and not a.foreign]
+    if beyond := [name for name in lost if name not in planned]:
+        executor.stop(beyond)
+    start_missing(server, executor, plan, agents, sleep)
+    return [agent for agent in executor.list_agents(path) if agent.name in planned]
+
+
+def start_missing(
+    server: Server,
+    executor: Executor,
+    plan: Plan,
+    agents: Sequence[Agent],
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet, each with its own key if it can have one.
 
-    Those that lack what was made for them end first: their new start makes it again. On a server
-    with W&B's limits they start one after another.
+    `agents` are those that are there. If they lack what was made for them, they end first: their
+    new start makes it again. On a server with W&B's limits they start one after another. Returns
+    those that it has started.
     """
-    agents, planned = executor.list_agents(plan.sweep_path), {a.name for a in plan.agents}
+    planned = {agent.name for agent in plan.agents}
     if lacking := [a.name for a in agents if find_lack(a) and a.name in planned]:
         executor.stop(lacking)
     alive = {a.name for a in agents if a.alive and a.name not in lacking}
     missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
+    if not missing:
+        return ()
     path = SweepPath(*plan.sweep_path.split("/"))
-    keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex) if missing else {}
+    keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex)
     if server.extended:
         return executor.apply(plan, keys)
     starting = [agent for agent in plan.agents if agent.name in missing]
-    waits = iter(build_ramp(len(starting), chance or random.Random()))
+    waits = iter(build_ramp(len(starting), random.Random()))
     alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
+    started: list[Agent] = []
     for group in executor.group(starting) if isinstance(executor, SharesPods) else alone:
         sleep(sum(islice(waits, len(group))))
-        executor.apply(replace(plan, agents=tuple(group)), keys)
-    names = {agent.name for agent in plan.agents}
-    return [a for a in executor.list_agents(plan.sweep_path) if a.name in names]
+        started += executor.apply(replace(plan, agents=tuple(group)), keys)
+    return started

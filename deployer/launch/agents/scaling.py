@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import AgentError, Refusals, collect_refusals
 from deployer.executors.base import Executor
-from deployer.launch.agents.one_run_per_job import is_probe, list_used_names
-from deployer.model import Agent, Run, SweepPath
+from deployer.launch.agents.one_run_per_job import is_probe
+from deployer.model import Agent, Run, SweepPath, Wanted
 from deployer.text import format_count
 from deployer.watch.agent_runs import join_runs
 
@@ -30,49 +30,58 @@ class Ended:
 def scale_down(
     executor: Executor, path: SweepPath, replicas: int, runs: Sequence[Run] = ()
 ) -> tuple[str, ...]:
-    """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
+    """Have `replicas` agents be wanted, if at least as many stay, and drain those beyond.
 
-    `runs` tell which agents are idle where the executor cannot. If at least as many stay, no
-    watcher starts those again that have ended.
+    Idle ones go first, of which `runs` tell where the executor cannot. Another owner's agents
+    count, and stay. Returns the names of those that go.
     """
     agents = join_runs(executor.list_agents(str(path)), runs)
-    leaving = choose_leaving(agents, replicas)
-    if sum(map(stays, agents)) >= replicas:
-        dismiss_ended(executor, agents)
+    staying = list_staying(executor, path, agents)
+    if len(staying) < replicas:
+        return ()
+    leaving = choose_leaving(staying, replicas)
+    own = max(0, replicas - sum(agent.foreign for agent in staying))
+    _change(executor, path, lambda old: Wanted(own, old.leaving | {*leaving}))
+    if lost := [agent.name for agent in agents if agent.state == "lost" and not agent.foreign]:
+        executor.stop(lost)  # a node that returns, or a Job, could bring them back
     if leaving:
         executor.drain(leaving)
     return leaving
 
 
-def dismiss_ended(
-    executor: Executor, agents: Sequence[Agent], planned: Collection[str] = ()
-) -> None:
-    """Have no watcher start the caller's agents again that have ended and are not planned."""
-    kept = {*list_used_names(agents), *planned}
-    ended = [a for a in agents if not (a.alive or a.dismissed or a.foreign or a.name in kept)]
-    names = [agent.name for agent in ended]
-    lost = [agent.name for agent in ended if agent.state == "lost"]
-    if names:
-        executor.dismiss(names)
-    if lost:  # a node that returns, or a Job, could bring them back
-        executor.stop(lost)
+def drain_agents(executor: Executor, path: SweepPath, names: Sequence[str]) -> None:
+    """Let agents leave after their runs; none comes in their place."""
+    _change(executor, path, lambda old: old.without(names))
+    executor.drain(names)
 
 
-def dismiss_all(executor: Executor, path: SweepPath) -> None:
-    """Let the caller's agents of a sweep that is over leave; no watcher starts one again."""
-    agents = [agent for agent in executor.list_agents(str(path)) if not agent.foreign]
-    dismiss_ended(executor, agents)
-    if going := [agent.name for agent in agents if stays(agent) or is_probe(agent)]:
+def drain_all(executor: Executor, path: SweepPath) -> None:
+    """Let the caller's agents of a sweep that is over leave; none comes in their place."""
+    agents = executor.list_agents(str(path))
+    staying = [*list_staying(executor, path, agents), *filter(is_probe, agents)]
+    going = [agent.name for agent in staying if agent.alive and not agent.foreign]
+    _change(executor, path, lambda old: Wanted(0, old.leaving | {*going}))
+    if going:
         executor.drain(going)
 
 
-def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
+def _change(executor: Executor, path: SweepPath, change: Callable[[Wanted], Wanted]) -> None:
+    """Set how many agents are wanted; whose agents were taken down wants none."""
+    executor.change_wanted(str(path), lambda old: old and change(old))
+
+
+def list_staying(executor: Executor, path: SweepPath, agents: Sequence[Agent]) -> list[Agent]:
+    """Return those that work and were not told to leave, of every owner."""
+    wanted = executor.get_wanted(str(path))
+    return [agent for agent in agents if stays(agent, wanted)]
+
+
+def choose_leaving(staying: Sequence[Agent], replicas: int) -> tuple[str, ...]:
     """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure.
 
     Another owner's agents count, and stay.
     """
-    staying = [a for a in agents if stays(a)]
-    own = [a for a in staying if not a.foreign]
+    own = [agent for agent in staying if not agent.foreign]
     by_idleness = sorted(own, key=lambda a: (a.run_id is not None, -a.started_at))
     return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
 
@@ -91,11 +100,12 @@ def end_willing_agents(
 ) -> Ended:
     """Do what `end_agents` does, and note what is refused instead of raising it.
 
-    Other owners' agents end only if `everyone` is meant. Watchers see first that the agents are
-    dismissed, and restart none. Raises what forbids to list them at all.
+    Other owners' agents end only if `everyone` is meant. Watchers see first that none is wanted any
+    more. Raises what forbids to list them at all.
     """
+    with refusals.noted():
+        executor.withdraw(sweep_path, everyone=everyone)
     agents = [a for a in executor.list_agents(sweep_path) if everyone or not a.foreign]
-    executor.dismiss([agent.name for agent in agents])
     # Lost ones too: their runs may still be going.
     names = [agent.name for agent in agents if agent.state != "ended"]
     stopped, forgotten = tuple[str, ...](), False
@@ -133,7 +143,7 @@ def check_drainable(agents: Sequence[Agent]) -> None:
             raise AgentError(said, f"ask {agent.owner} to drain it")
 
 
-def stays(agent: Agent) -> bool:
+def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
     """Tell whether an agent works and will take more runs than the one that it may have."""
-    leaving = agent.dismissed or agent.state in ("draining", "stopping")
-    return agent.alive and not leaving and not is_probe(agent)
+    told = wanted is not None and agent.name in wanted.leaving
+    return agent.state in ("starting", "running") and not told and not is_probe(agent)

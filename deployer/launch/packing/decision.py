@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import partial
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor, SharesGpus, SharesPods
 from deployer.executors.registry import find_executor
-from deployer.launch.packing.packer import Packer, from_record
+from deployer.launch.packing.packer import Packer
 from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.request import Packing, Request
 from deployer.launch.session import Session
-from deployer.sweeps.records import Records
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
 
@@ -61,7 +59,7 @@ def find_place(executor: Executor) -> Place:
 def settle_packing(session: Session, packing: Packing | None) -> tuple[Session, Packer | None]:
     """Return the session for as many agents as are to begin, and who measures them, if anybody.
 
-    There are never more than --replicas. Goes on with what was measured of the sweep before.
+    There are never more than --replicas.
     """
     executor, most = session.executor, session.project.given_replicas
     if packing is None or (packing.agents is not None and not executor.runs_here):
@@ -70,26 +68,21 @@ def settle_packing(session: Session, packing: Packing | None) -> tuple[Session, 
     if packing.agents is not None:
         count = packing.agents * place.count
         return _with_agents(session, min(count, most or count)), None
-    place = replace(place, count=min(place.count, most or place.count))
-    packer = _open_packer(executor, session.sweep_path, place, most)
-    measurement = packer.measurement
-    if measurement.over:
-        LOG.info(f"as measured before: {measurement.sentence()}")
-        return _with_agents(session, packer.beginning), packer
-    seconds = measurement.patience.level
+    packer = _open_packer(session, place, most)
+    seconds = packer.measurement.patience.level
     LOG.info(
         f"measuring how many agents {place.name} bears: {seconds:.0f} s or more with each number"
     )
-    return _with_agents(session, packer.beginning), packer
+    return _with_agents(session, packer.agents), packer
 
 
-def _open_packer(executor: Executor, path: str, place: Place, most: int | None) -> Packer:
-    noted = (record.packing for record in Records.load().of(path) if record.packing)
-    known = next(noted, {})
+def _open_packer(session: Session, place: Place, most: int | None) -> Packer:
+    executor, path = session.executor, session.sweep_path
     if place.pod:
-        fresh = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
-        return from_record(known, executor, path, fresh, partial(PodPacker, total=most))
-    return from_record(known, executor, path, Measurement(place, most))
+        measurement = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
+        return PodPacker(executor, path, measurement, total=most)
+    place = replace(place, count=min(place.count, most or place.count))
+    return Packer(executor, path, Measurement(place, most))
 
 
 def _with_agents(session: Session, count: int) -> Session:

@@ -6,12 +6,14 @@ and memory. So the next number is a new pod: the agents of the former leave afte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from deployer.executors.base import SharesPods
 from deployer.launch.packing.packer import Packer
-from deployer.watch.restarts import is_dismissed, takes_runs
-from deployer.watch.status import AgentStatus, Status
+from deployer.model import Agent, Wanted
+from deployer.watch.restarts import takes_runs
+from deployer.watch.status import Status
 
 
 @dataclass(kw_only=True)
@@ -24,57 +26,43 @@ class PodPacker(Packer):
 
     total: int | None = None
     size: int = 1
+    _sent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Make pods as large as they were left."""
-        measurement = self.measurement
-        self.resize(measurement.best if measurement.over else measurement.size)
+        """Begin with the measurement's number."""
+        self._resize(self.measurement.size)
 
     @property
     def agents(self) -> int:
-        """Return how many agents take runs: those of a pod, and of all pods in the end."""
-        if not self.measurement.over:
-            return self.size
-        return max(self.size, self.total or 0)
+        """Return how many agents there shall be: those of a pod, and of all pods in the end."""
+        return max(self.size, self.total or 0) if self.measurement.over else self.size
 
-    @property
-    def beginning(self) -> int:
-        """Return how many agents are to begin."""
-        return self.agents
+    def look(self, status: Status, now: float) -> Wanted:
+        """Take in a status; return how many agents are wanted, and who makes room for others."""
+        own = [agent for agent in status.agents if not agent.foreign]
+        if any(agent.alive and agent.name in self._sent for agent in own):
+            return Wanted(0)  # their pod has the GPU
+        self._sent.clear()
+        if not any(agent.state == "starting" for agent in own):  # it may wait in a queue
+            self._measure(status, now)
+        best = self.measurement.best if self.measurement.over else self.measurement.size
+        if best == self.size or not _has_work(status):
+            return Wanted(self.agents)
+        self._resize(best)
+        return self._make_room([agent for agent in own if takes_runs(agent)])
 
-    def resize(self, size: int) -> None:
+    def _resize(self, size: int) -> None:
         """Let pods that are made from now on have so many agents."""
         self.size = size
         if isinstance(self.executor, SharesPods):
             self.executor.share_pods(size)
 
-    def look(self, status: Status, now: float) -> int:
-        """Take in a status; return how many agents there shall be, those that leave included."""
-        taking = [agent for agent in status.agents if takes_runs(agent)]
-        self.drained.difference_update(agent.name for agent in taking)  # a name is used again
-        sent = [agent for agent in status.agents if agent.name in self.drained]
-        away = sum(agent.state == "draining" or is_dismissed(agent) for agent in sent)
-        if any(agent.state == "draining" for agent in sent):
-            return len(taking) + away  # their pod has the GPU
-        if not any(agent.state == "starting" for agent in taking):  # it may wait in a queue
-            self._measure(status, now)
-        wanted = self.measurement.best if self.measurement.over else self.measurement.size
-        if wanted != self.size and self._has_work(status):
-            self._make_room(taking)
-            self.resize(wanted)
-            return len(taking) + away
-        return self.agents + away
+    def _make_room(self, taking: Sequence[Agent]) -> Wanted:
+        self._sent = {agent.name for agent in taking}
+        return Wanted(0, frozenset(self._sent))
 
-    def _has_work(self, status: Status) -> bool:
-        """Tell whether another pod would still have runs to begin."""
-        coverage = status.results.coverage
-        return not status.ended and (coverage.expected is None or coverage.waiting > 0)
 
-    def _make_room(self, taking: list[AgentStatus]) -> None:
-        names = tuple(agent.name for agent in taking if not agent.foreign)
-        self.drained.update(names)  # also if the cluster fails before all have heard of it
-        self._remember()
-        self.executor.drain(names)
-
-    def _drain(self) -> None:
-        """Leave it to the next look, which replaces the pod."""
+def _has_work(status: Status) -> bool:
+    """Tell whether another pod would still have runs to begin."""
+    coverage = status.results.coverage
+    return not status.ended and (coverage.expected is None or coverage.waiting > 0)

@@ -77,7 +77,7 @@ def find_lack(memory: Iterable[Memory], size: int, larger: int) -> str:
 
 def choose_surplus(agents: Sequence[Agent], size: int) -> tuple[str, ...]:
     """Return who leaves until `size` agents stay on each GPU, or on the machine: the youngest."""
-    staying = [a for a in agents if a.state in ("starting", "running")]
+    staying = [a for a in agents if a.state in ("starting", "running") and not a.foreign]
     places = {agent.gpu for agent in staying}
     return tuple(
         agent.name

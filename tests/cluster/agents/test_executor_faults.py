@@ -66,7 +66,7 @@ def check_started(bed: Bed, path: SweepPath) -> None:
     [secret] = bed.kube.list_objects(SECRET, build_selector())
     assert sorted(secret["data"]) == found["Job"]
     kinds = {name.split("-")[1] for name in found["ConfigMap"]}
-    assert kinds == {"code", "supervisor"}
+    assert kinds == {"code", "supervisor", "wanted"}
     assert bed.states(path) == ["starting"] * AGENTS
 
 

@@ -15,7 +15,6 @@ from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import (
-    ASKED_ANNOTATION,
     BACKEND,
     OWNER_LABEL,
     SWEEP_LABEL,
@@ -325,7 +324,7 @@ def test_what_only_resembles_an_agents_job_stays(
             "name": "oldstyle",
             "namespace": namespace,
             "labels": labels,
-            "annotations": {SWEEP_PATH_ANNOTATION: "a/b/oldstyle", ASKED_ANNOTATION: "many"},
+            "annotations": {SWEEP_PATH_ANNOTATION: "a/b/oldstyle"},
         },
         "spec": {"template": {"metadata": {"labels": labels}, "spec": pod}},
     }

@@ -26,7 +26,7 @@ def test_a_pod_with_more_agents_takes_the_place_of_the_first(
     patience = Patience(level=2.0, few_runs=10.0, longest=600.0)
     measurement = Measurement(Place(pod=True), 2, patience=patience)
     packer = PodPacker(bed.executor, str(path), measurement)
-    bed.start(path, packer.beginning)
+    bed.start(path, packer.agents)
     sizes = []
     for status in watch_sweep(bed.launch(path, packer)):
         pods = {agent.pod for agent in status.agents if agent.state == "running"}

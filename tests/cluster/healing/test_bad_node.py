@@ -56,7 +56,7 @@ def test_a_bad_node_is_named_and_left(
             "an agent on each node",
         )
         starter = AgentStarter(server, bed.executor, path, bed.folder)
-        reconciler = Reconciler(server, bed.executor, path, 2, starter, None)
+        reconciler = Reconciler(server, bed.executor, path, starter, None)
         list(
             watch_status(
                 reconciler.read, time.time, time.sleep, WATCH_SECONDS, reconciler.reconcile

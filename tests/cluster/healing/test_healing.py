@@ -162,7 +162,7 @@ def test_a_lost_node_makes_no_more_agents_than_were_asked_for(
         bed.wait_for(lambda: bed.states(path) == ["running"] * 4, "four agents")
         names = {agent.name for agent in bed.executor.list_agents(str(path))}
         starter = AgentStarter(server, bed.executor, path, bed.folder)
-        reconciler = Reconciler(server, bed.executor, path, None, starter, None)
+        reconciler = Reconciler(server, bed.executor, path, starter, None)
         node, _ = choose_node(bed, path)
         seen: set[str] = set()
 

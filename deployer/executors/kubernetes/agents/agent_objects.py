@@ -20,7 +20,6 @@ from deployer.executors.kubernetes.agents.packs import (
 from deployer.findings import Finding
 from deployer.kube.names import (
     AGENT_LABEL,
-    ASKED_ANNOTATION,
     NO_OWNER,
     SWEEP_LABEL,
     SWEEP_PATH_ANNOTATION,
@@ -165,7 +164,6 @@ def build_agent(
     found = objects.owner
     ended = state == "ended"
     node = node_of(pod) if pod else ""
-    asked = annotations_of(newest).get(ASKED_ANNOTATION, "")
     return Agent(
         name=objects.name,
         sweep_path=path_of(newest),
@@ -181,8 +179,6 @@ def build_agent(
         pod=pod["metadata"]["name"] if pod else "",
         restarts=count_restarts(objects),
         environment=_environment(newest),
-        dismissed=objects.draining or (_is_deleted(job) and not objects.ended),
-        asked=int(asked) if asked.isdecimal() else 0,
         owner=found.name if found else NO_OWNER,
         foreign=owner is not None and found != owner,
     )

@@ -70,7 +70,6 @@ def build_manifests(
             claims=claims,
             avoided_nodes=plan.avoided_nodes,
             max_seconds=max_seconds,
-            asked=plan.asked,
         )
         for pack in pack_agents(plan.agents, cluster.agents_per_pod)
     )

@@ -40,7 +40,6 @@ from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.kube.names import (
     AGENT_LABEL,
     AGENTS_ANNOTATION,
-    ASKED_ANNOTATION,
     QUEUE_LABEL,
     QUEUE_LIMIT_LABEL,
     SWEEP_PATH_ANNOTATION,
@@ -90,7 +89,7 @@ def build_job(
                 "generateName": f"{name}-" if generated else None,
                 "namespace": cluster.namespace or REMOVED,
                 "labels": {**labels, **build_queue_labels(cluster)},
-                "annotations": {**annotations, ASKED_ANNOTATION: str(task.asked)},
+                "annotations": annotations,
             },
             "spec": {
                 # Another count would be several agents with one identity.

@@ -12,8 +12,7 @@ class AgentTask:
 
     `agents` are their names, each with its key in the Secret; the first names the Job.
     `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
-    from NFS. The Job is ended after `max_seconds`, if not None, whatever its agents do. The sweep
-    is to have `asked` agents in all.
+    from NFS. The Job is ended after `max_seconds`, if not None, whatever its agents do.
     """
 
     agents: tuple[tuple[str, str], ...]
@@ -26,7 +25,6 @@ class AgentTask:
     claims: Mapping[str, str]
     avoided_nodes: tuple[str, ...] = ()
     max_seconds: float | None = None
-    asked: int = 0
 
     @property
     def name(self) -> str:

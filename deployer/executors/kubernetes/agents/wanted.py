@@ -1,0 +1,114 @@
+"""How many agents an owner wants of a sweep: one ConfigMap for each sweep and owner.
+
+It is changed only as it was read, so that of two commands at the same time both count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from http import HTTPStatus
+
+from deployer.config.owner import Owner
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.manifests.fields import Manifest, build_metadata, without_none
+from deployer.executors.kubernetes.manifests.overlay import overlay
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CONFIG_MAP
+from deployer.kube.names import OWNER_LABEL, WANTED, build_owned_name, build_selector
+from deployer.model import Wanted
+
+NUMBER, LEAVING = "number", "leaving"
+TRIES = 5  # of commands that change it at the same time
+
+
+def build_wanted(sweep_path: str, owner: Owner, namespace: str | None, wanted: Wanted) -> Manifest:
+    """Return the ConfigMap of a number."""
+    name = build_owned_name(sweep_path, owner, WANTED)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": overlay({}, build_metadata(name, WANTED, sweep_path, namespace)),
+        "data": without_none(_write(wanted)),
+    }
+
+
+def get_wanted(kube: Kube, sweep_path: str) -> Wanted | None:
+    """Return the number of the caller's own agents; None once they are taken down."""
+    found = _list(kube, sweep_path)
+    return _read(found[0]) if found else None
+
+
+def change_wanted(
+    kube: Kube, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
+) -> None:
+    """Set the number to what `change` makes of it; None leaves it. Raises KubeError."""
+    for last in (*(False,) * TRIES, True):
+        found = _list(kube, sweep_path)
+        before = None
+        with contextlib.suppress(KubeError):  # what cannot be read is replaced
+            before = _read(found[0]) if found else None
+        wanted = change(before)
+        if wanted is None or wanted == before:
+            return
+        try:
+            if found:
+                _replace(kube, found[0], wanted)
+                return
+            if kube.create_once(build_wanted(sweep_path, kube.owner, kube.namespace, wanted)):
+                return
+        except KubeError as error:
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or last:
+                raise
+
+
+def withdraw(kube: Kube, sweep_path: str | None, *, everyone: bool = False) -> None:
+    """Delete the caller's number for a sweep, or for all: watchers start no agent again.
+
+    Those of other owners only if `everyone` is meant. Who may not delete it sets it to 0.
+    """
+
+    def delete(item: Manifest) -> None:
+        name = str(item["metadata"]["name"])
+        try:
+            kube.delete(CONFIG_MAP, name)
+        except KubeError as error:
+            if not error.forbidden:
+                raise
+            kube.patch(CONFIG_MAP, name, {"data": _write(Wanted(0))})
+
+    do_all(delete, _list(kube, sweep_path, everyone=everyone))
+
+
+def _list(kube: Kube, sweep_path: str | None, *, everyone: bool = False) -> list[Manifest]:
+    selector = build_selector(sweep_path, WANTED)
+    if not everyone:
+        selector += f",{OWNER_LABEL}={kube.owner.id}"
+    found = kube.list_objects(CONFIG_MAP, selector)
+    return [one for one in found if sweep_path in (None, path_of(one))]
+
+
+def _read(item: Manifest) -> Wanted:
+    """Return the number in a ConfigMap. Raises KubeError if there is none."""
+    data = item.get("data") or {}
+    number = str(data.get(NUMBER, ""))
+    if not number.isdecimal():
+        name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+        raise KubeError(
+            f"ConfigMap {name} in namespace {namespace} holds no number of agents: {number!r}",
+            f"deployer agents up {path_of(item)} --replicas N sets it",
+        )
+    return Wanted(int(number), frozenset(str(data.get(LEAVING, "")).split()))
+
+
+def _replace(kube: Kube, item: Manifest, wanted: Wanted) -> None:
+    metadata = item["metadata"]
+    version = {"resourceVersion": metadata["resourceVersion"]}
+    changes = {"metadata": version, "data": _write(wanted)}
+    kube.patch(CONFIG_MAP, str(metadata["name"]), changes)
+
+
+def _write(wanted: Wanted) -> Manifest:
+    return {NUMBER: str(wanted.number), LEAVING: " ".join(sorted(wanted.leaving)) or None}

@@ -1,0 +1,48 @@
+"""How many agents of a sweep are wanted on this machine: a file beside the agents' folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from urllib.parse import quote
+
+from deployer.agent.host.unwritable import FULL
+from deployer.errors import AgentError
+from deployer.model import Wanted
+
+SUFFIX = ".wanted"
+
+
+def find_file(agents_folder: Path, sweep_path: str) -> Path:
+    """Return the file of a sweep; short ids of different projects may be equal."""
+    told_apart = hashlib.sha256(sweep_path.encode()).hexdigest()[:8]
+    sweep_id = quote(sweep_path.rpartition("/")[2], safe="")
+    return agents_folder / f"{sweep_id}-{told_apart}{SUFFIX}"
+
+
+def load_wanted(file: Path) -> Wanted | None:
+    """Read a number; None if there is none. Raises AgentError if it cannot be read."""
+    try:
+        content = json.loads(file.read_text())
+        return Wanted(int(content["number"]), frozenset(map(str, content["leaving"])))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise AgentError(f"{file} holds no number of agents: {error}", f"rm {file}") from error
+
+
+def save_wanted(file: Path, wanted: Wanted) -> None:
+    """Write a number as a whole, or not at all.
+
+    On a full disk it stays as it is: agents must leave all the same, and none can be started.
+    """
+    content = {"number": wanted.number, "leaving": sorted(wanted.leaving)}
+    temporary = file.with_name(f"{file.name}.new")
+    try:
+        temporary.write_text(json.dumps(content))
+        os.replace(temporary, file)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
