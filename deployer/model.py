@@ -212,7 +212,7 @@ class Plan:
     """The agents of one sweep, working in `folder` and talking to `base_url`.
 
     New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
-    `own_keys` the server gives each a key of its own, else all share the user's. `wanted` is how
+    `own_keys` the server gives each a key of its own, else all share the user's. `asked` is how
     many agents of the caller's own there shall be then.
     """
 
@@ -223,4 +223,4 @@ class Plan:
     avoided_nodes: tuple[str, ...] = ()
     own_keys: bool = True
     deadline: float | None = None
-    wanted: int = 0
+    asked: int = 0

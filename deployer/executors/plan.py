@@ -48,7 +48,7 @@ def build_plan(
         tuple(avoided_nodes),
         own_keys,
         deadline,
-        wanted=len(ordered),
+        asked=len(ordered),
     )
 
 

@@ -71,7 +71,7 @@ def narrow_to_probe(request: Request) -> Narrow:
 
     def narrow(plan: Plan) -> Plan:
         first = (replace(one, environment=(*one.environment, *own)) for one in plan.agents[:1])
-        return replace(plan, agents=tuple(first), wanted=0)  # none in its place
+        return replace(plan, agents=tuple(first), asked=0)  # none in its place
 
     return narrow
 

@@ -84,7 +84,7 @@ def start_agents(
     )
     for warning in (
         warn_about_many(server, len(plan.agents)),
-        warn_about_port(executor, sweep.config, plan.wanted),
+        warn_about_port(executor, sweep.config, plan.asked),
     ):
         if warning:
             LOG.warning(warning)

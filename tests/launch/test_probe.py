@@ -54,7 +54,7 @@ def test_it_is_the_first_of_the_agents_that_are_planned(tmp_path: Path) -> None:
     plan = Plan(str(PATH), "http://here", "/folder", agents)
     request = Request(file, load_sweep(file))
     narrow = probing.narrow_to_probe(request)(plan)
-    assert narrow.wanted == 0  # none comes in its place
+    assert narrow.asked == 0  # none comes in its place
     [first] = narrow.agents
     assert first.environment == (("A", "b"), (COUNT_VARIABLE, "1"), (PROBE_VARIABLE, "1"))
     # Where all take one run, it is one of them.

@@ -93,7 +93,7 @@ class ManifestBuilder:
         if self._project.embedded:
             program, settings = build_backend_archive(), self._project.backend
             backend = build_backend(load_backend_templates(), program, settings, section)
-        number = Wanted(plan.wanted)
+        number = Wanted(plan.asked)
         wanted = build_wanted(plan.sweep_path, owner, section.namespace, number)
         return [stamp_owner(one, owner) for one in (*backend, wanted, *agents)]
 

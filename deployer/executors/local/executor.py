@@ -252,7 +252,7 @@ class LocalExecutor(KeepsData, SharesGpus):
             grace_seconds=self.grace_seconds,
             created_at=time.time(),
             # Not those of this plan: on W&B's servers, agents start one by one.
-            agents=max(plan.wanted, len(plan.agents)),
+            agents=max(plan.asked, len(plan.agents)),
             on_gpu=planned.on_gpu,
         )
 

@@ -195,7 +195,7 @@ def _plan(
     )
     probes = sum(agent.alive and is_probe(agent) for agent in agents)  # others follow them
     foreign = sum(agent.foreign for agent in staying)
-    return replace(plan, wanted=len(plan.agents) - foreign + probes)
+    return replace(plan, asked=len(plan.agents) - foreign + probes)
 
 
 def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
@@ -233,11 +233,11 @@ def apply_plan(
     """
     path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
     agents = executor.list_agents(path)
-    alive = {agent.name for agent in agents if agent.alive}
+    known = {agent.name for agent in agents}
 
     def change(old: Wanted | None) -> Wanted:
-        leaving = old.leaving & alive if old else frozenset[str]()
-        return Wanted(plan.wanted, leaving - planned)
+        leaving = old.leaving & known if old else frozenset[str]()
+        return Wanted(plan.asked, leaving - planned)
 
     executor.change_wanted(path, change)
     lost = [a.name for a in agents if a.state == "lost" and not a.foreign]
