@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import Any
 
 import pytest
 
+from deployer.config import paths
+from deployer.model import Wanted
+from deployer.watch.status import POLL_SECONDS
 from tests.cli.conftest import Project
 from tests.cli.test_recovery import kill_with_children, read, wait_for
+from tests.project_files import open_local
 
 
 @pytest.mark.full
@@ -61,3 +68,31 @@ def test_no_watcher_starts_an_agent_again_that_was_told_to_leave(project: Projec
     assert [line[-2:] for line in lines] == ["a2"], said
     ends = {name: agent["reason"] for name, agent in list_agents("ended").items()}
     assert sorted(name for name, reason in ends.items() if "drained" in reason) == ["a3", "a4"]
+
+
+@pytest.mark.slow
+def test_a_watcher_tells_those_whom_a_killed_command_has_not_told(project: Project) -> None:
+    """`drain` was killed once it had named who leaves; later, nobody can read how many stay."""
+    project.write_grid()
+    project.write("hold", "runs go on when this file is gone")
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    project.run("agents", "up", path, "--replicas", "2")
+    executor, (first, second) = open_local(os.environ), read(project, "agents", "list")
+    wait_for(lambda: all(a["run_id"] for a in read(project, "agents", "list")))
+    executor.change_wanted(path, lambda old: old and old.without([first["name"]]))
+    assert executor.get_wanted(path) == Wanted(1, frozenset({first["name"]}))
+    watcher = project.start("watch", "--plain")
+    wait_for(lambda: read(project, "agents", "list")[0]["state"] == "draining")
+    assert read(project, "agents", "list")[1]["state"] == "running"
+
+    [file] = paths.agents_folder().glob("*.wanted")
+    file.write_text("nonsense")
+    kill_with_children(second["process_id"])
+    assert watcher.stderr
+    lines = iter(watcher.stderr.readline, "")
+    told = next(line for line in lines if "no agent" in line)
+    assert told.startswith(f"no agent is started or ended: {file} holds no number of agents")
+    time.sleep(2 * POLL_SECONDS)
+    watcher.send_signal(signal.SIGINT)
+    assert "started" not in watcher.communicate(timeout=60)[1]
+    assert [a["state"] for a in read(project, "agents", "list")] == ["draining", "lost"]

@@ -1,0 +1,83 @@
+"""How many agents are wanted, in a ConfigMap of a real server."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.agents.wanted import change_wanted, get_wanted, withdraw
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CONFIG_MAP
+from deployer.kube.names import WANTED, build_selector
+from deployer.model import Wanted
+from tests.cluster.bed import open_client
+from tests.cluster.cluster import Cluster
+from tests.cluster.tenants import make_account
+
+
+@pytest.fixture
+def path() -> str:
+    return f"me/project/{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def alice(cluster: Cluster, namespace: str, tmp_path: Path) -> Kube:
+    return open_client(make_account(cluster, namespace, "alice", tmp_path), namespace)
+
+
+@pytest.fixture
+def bob(cluster: Cluster, namespace: str, tmp_path: Path) -> Kube:
+    return open_client(make_account(cluster, namespace, "bob", tmp_path), namespace)
+
+
+def test_each_owner_has_a_number_of_their_own(alice: Kube, bob: Kube, path: str) -> None:
+    change_wanted(alice, path, lambda old: old and old.without("a"))  # taken down stays so
+    assert get_wanted(alice, path) is None
+    change_wanted(alice, path, lambda _: Wanted(4))
+    change_wanted(bob, path, lambda _: Wanted(2, frozenset({"x-a5"})))
+    change_wanted(alice, path, lambda old: old and old.without(["x-a1"]))
+    assert get_wanted(alice, path) == Wanted(3, frozenset({"x-a1"}))
+    change_wanted(alice, path, lambda _: Wanted(3))
+    assert (get_wanted(alice, path), get_wanted(bob, path)) == (
+        Wanted(3),
+        Wanted(2, frozenset({"x-a5"})),
+    )
+    withdraw(alice, path)
+    withdraw(alice, None)
+    assert (get_wanted(alice, path), get_wanted(bob, path) is None) == (None, False)
+    withdraw(alice, path, everyone=True)
+    assert get_wanted(bob, path) is None
+
+
+def test_of_commands_at_the_same_time_each_counts(alice: Kube, path: str) -> None:
+    """The first of them meet while there is no ConfigMap yet."""
+
+    def start(number: int) -> None:
+        change_wanted(alice, path, lambda old: Wanted((old or Wanted(0)).number + number))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(start, (1, 2, 3, 4)))
+    assert get_wanted(alice, path) == Wanted(10)
+    names = [f"x-a{number}" for number in range(4)]
+
+    def drain(name: str) -> None:
+        change_wanted(alice, path, lambda old: old and old.without([name]))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(drain, names))
+    assert get_wanted(alice, path) == Wanted(6, frozenset(names))
+
+
+def test_one_that_holds_no_number_is_named_and_replaced_by_the_next(alice: Kube, path: str) -> None:
+    change_wanted(alice, path, lambda _: Wanted(2))
+    [made] = alice.list_objects(CONFIG_MAP, build_selector(path, WANTED))
+    name = made["metadata"]["name"]
+    alice.patch(CONFIG_MAP, name, {"data": {"number": "many"}})
+    with pytest.raises(KubeError, match=f"ConfigMap {name} .* holds no number of agents: 'many'"):
+        get_wanted(alice, path)
+    change_wanted(alice, path, lambda old: Wanted(3 if old is None else 0))
+    assert get_wanted(alice, path) == Wanted(3)
