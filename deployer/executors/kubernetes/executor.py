@@ -44,7 +44,12 @@ from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
-from deployer.executors.kubernetes.agents.wanted import change_wanted, get_wanted, withdraw
+from deployer.executors.kubernetes.agents.wanted import (
+    build_wanted,
+    change_wanted,
+    get_wanted,
+    withdraw,
+)
 from deployer.executors.kubernetes.backend.deployment import (
     is_made,
 )
@@ -222,8 +227,11 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
             builder = self.builder
             section = builder.with_image(builder.name_image())
             return builder.draft(plan, section, builder.named_owner, now)
-        manifests = self._build(plan, api_keys)[1] if api_keys else ()
-        return [stamp_owner(one, self.kube.owner) for one in manifests]
+        if not api_keys:
+            return ()
+        owner, manifests = self.kube.owner, self._build(plan, api_keys)[1]
+        wanted = build_wanted(plan, owner, self.kube.namespace)
+        return [stamp_owner(one, owner) for one in (wanted, *manifests)]
 
     def read_surroundings(self) -> Surroundings:
         """Return the GPUs and drivers of the nodes; the image has the packages."""

@@ -36,7 +36,7 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
 from deployer.kube.names import build_selector, stamp_owner
 from deployer.kube.objects import created_at
-from deployer.model import Plan, Wanted
+from deployer.model import Plan
 
 LOG = logging.getLogger(__name__)
 
@@ -93,8 +93,7 @@ class ManifestBuilder:
         if self._project.embedded:
             program, settings = build_backend_archive(), self._project.backend
             backend = build_backend(load_backend_templates(), program, settings, section)
-        number = Wanted(plan.asked)
-        wanted = build_wanted(plan.sweep_path, owner, section.namespace, number)
+        wanted = build_wanted(plan, owner, section.namespace)
         return [stamp_owner(one, owner) for one in (*backend, wanted, *agents)]
 
     def build(

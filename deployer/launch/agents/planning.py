@@ -6,12 +6,14 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from deployer.config.code import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code
 from deployer.config.project import Project
+from deployer.errors import DeployerError
 from deployer.executors.base import Executor, SharesPods, list_gpus
 from deployer.executors.deadline import find_deadline
 from deployer.executors.plan import build_plan
@@ -229,11 +231,14 @@ def apply_plan(
 ) -> Sequence[Agent]:
     """Have as many agents be wanted as the plan says, start those that are missing; return all.
 
-    Lost ones beyond the plan are ended: a node that returns, or a Job, could bring them back.
+    Lost ones beyond the plan are ended: a node that returns, or a Job, could bring them back. If
+    none can be started, as many are wanted as before.
     """
     path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
     agents = executor.list_agents(path)
     known = {agent.name for agent in agents}
+
+    before = executor.get_wanted(path)
 
     def change(old: Wanted | None) -> Wanted:
         leaving = old.leaving & known if old else frozenset[str]()
@@ -243,8 +248,23 @@ def apply_plan(
     lost = [a.name for a in agents if a.state == "lost" and not a.foreign]
     if beyond := [name for name in lost if name not in planned]:
         executor.stop(beyond)
-    start_missing(server, executor, plan, agents, sleep)
+    try:
+        start_missing(server, executor, plan, agents, sleep)
+    except DeployerError:
+        with suppress(DeployerError):
+            _take_back(executor, path, before)
+        raise
     return [agent for agent in executor.list_agents(path) if agent.name in planned]
+
+
+def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
+    """Have as many agents be wanted as before a start that failed, or as are there by now."""
+    there = [a for a in executor.list_agents(path) if stays(a, before) and not a.foreign]
+    if before or there:
+        number = max(before.number if before else 0, len(there))
+        executor.change_wanted(path, lambda old: old and replace(old, number=number))
+    else:
+        executor.withdraw(path)
 
 
 def start_missing(

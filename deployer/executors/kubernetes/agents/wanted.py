@@ -18,14 +18,18 @@ from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP
 from deployer.kube.names import OWNER_LABEL, WANTED, build_owned_name, build_selector
-from deployer.model import Wanted
+from deployer.model import Plan, Wanted
 
 NUMBER, LEAVING = "number", "leaving"
 TRIES = 5  # of commands that change it at the same time
 
 
-def build_wanted(sweep_path: str, owner: Owner, namespace: str | None, wanted: Wanted) -> Manifest:
-    """Return the ConfigMap of a number."""
+def build_wanted(plan: Plan, owner: Owner, namespace: str | None) -> Manifest:
+    """Return the ConfigMap with the number of agents that a plan asks for."""
+    return _build(plan.sweep_path, owner, namespace, Wanted(plan.asked))
+
+
+def _build(sweep_path: str, owner: Owner, namespace: str | None, wanted: Wanted) -> Manifest:
     name = build_owned_name(sweep_path, owner, WANTED)
     return {
         "apiVersion": "v1",
@@ -57,7 +61,7 @@ def change_wanted(
             if found:
                 _replace(kube, found[0], wanted)
                 return
-            if kube.create_once(build_wanted(sweep_path, kube.owner, kube.namespace, wanted)):
+            if kube.create_once(_build(sweep_path, kube.owner, kube.namespace, wanted)):
                 return
         except KubeError as error:
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or last:
