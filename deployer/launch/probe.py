@@ -71,7 +71,7 @@ def narrow_to_probe(request: Request) -> Narrow:
 
     def narrow(plan: Plan) -> Plan:
         first = (replace(one, environment=(*one.environment, *own)) for one in plan.agents[:1])
-        return replace(plan, agents=tuple(first), asked=0)  # none in its place
+        return replace(plan, agents=tuple(first))
 
     return narrow
 
@@ -150,9 +150,13 @@ def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
     session, packer = settle_packing(session, request.packing)
     wanted = session.project.replicas
     rest = replace(launch, project=session.project, agents=working, packer=packer)
-    if wanted == len(working):
-        launch.executor.change_wanted(launch.sweep_path, lambda _: Wanted(wanted))
-        return rest
-    fewer = replace(session.project, given_replicas=wanted - len(working))
-    started = start_patiently(replace(session, project=fewer), request)
-    return replace(rest, agents=(*working, *started.agents))
+    if wanted > len(working):
+        fewer = replace(session.project, given_replicas=wanted - len(working))
+        started = start_patiently(replace(session, project=fewer), request)
+        rest = replace(rest, agents=(*working, *started.agents))
+
+    def change(old: Wanted | None) -> Wanted:
+        return replace(old or Wanted(0), number=wanted)
+
+    launch.executor.change_wanted(launch.sweep_path, change)
+    return rest

@@ -97,7 +97,8 @@ def start_agents(
         write_lock(session, request, plan)
     if narrow:
         plan = narrow(plan)
-    agents = tuple(apply_plan(server, executor, plan))
+    wanted = 0 if narrow else plan.asked  # none comes in a probe's place
+    agents = tuple(apply_plan(server, executor, plan, wanted=wanted))
     alive = {agent.name for agent in there if agent.alive}
     started = tuple(agent.name for agent in agents if agent.name not in alive)
     expected = request.sweep.expected if request else None

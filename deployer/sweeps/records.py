@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,7 +157,10 @@ def _read(path: Path) -> SweepRecord | None:
 @cache
 def _parse(path: Path, *_replaced: int) -> SweepRecord | None:
     try:
-        return SweepRecord(**json.loads(path.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return SweepRecord(
+            **{one.name: content[one.name] for one in fields(SweepRecord) if one.name in content}
+        )
     except (ValueError, TypeError):
         return None  # half-written or of another version: it only means a path must be named
 

@@ -66,6 +66,10 @@ class Starter(Protocol):
 class Packer(Protocol):
     """Measures how many agents share a GPU; `launch` has it."""
 
+    @property
+    def agents(self) -> int:
+        """Return how many agents there shall be now."""
+
     def look(self, status: Status, now: float) -> Wanted:
         """Take in a status; return how many agents there shall be, and who leaves."""
 
@@ -157,14 +161,21 @@ class Reconciler:
 
     def _pack(self, status: Status, wanted: Wanted) -> Wanted:
         """Return how many are wanted by the packer, unless somebody else has set the number."""
-        if self.packer and self._packed not in (None, wanted.number):
+        if self.packer is None:
+            return wanted
+        if wanted.number != (self.packer.agents if self._packed is None else self._packed):
             LOG.info(f"{wanted.number} agents are wanted by another command: nothing is measured")
             self.packer = None
-        if self.packer is None:
             return wanted
         packed = self.packer.look(status, self._now)
         self._packed = packed.number
-        self._change(lambda old: Wanted(packed.number, old.leaving | packed.leaving))
+
+        def change(old: Wanted) -> Wanted:
+            if old.number != wanted.number:  # meanwhile
+                return old
+            return Wanted(packed.number, old.leaving | packed.leaving)
+
+        self._change(change)
         self._drain(sorted(packed.leaving))
         return Wanted(packed.number, wanted.leaving | packed.leaving)
 
@@ -181,13 +192,17 @@ class Reconciler:
         try:
             self._change(lambda old: old.without(names))
             self.executor.stop(names)
-        except KubeError as error:
+        except (KubeError, AgentError) as error:
             LOG.info(f"{error.message}; end them: deployer down {self.path}")
 
     def _is_taken_down(self) -> bool:
         """Return True if no agent is wanted any more, and none is alive."""
         path = str(self.path)
-        if self.executor.get_wanted(path) is not None:
+        try:
+            wanted = self.executor.get_wanted(path)
+        except (KubeError, AgentError):
+            return False
+        if wanted and (wanted.number or self.packer):
             return False
         return not any(agent.alive for agent in self.executor.list_agents(path))
 

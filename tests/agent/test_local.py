@@ -19,7 +19,7 @@ from deployer.errors import AgentError
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
 from deployer.launch.agents import stop_notice
-from deployer.model import Agent, Ending, Plan, SweepPath
+from deployer.model import Agent, Ending, Plan, SweepPath, Wanted
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import Bench, wait_for
 from tests.faults.disk import small_disk
@@ -173,11 +173,13 @@ def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: B
         bench.wait_for_work()
         wait_for(lambda: executor.list_agents()[0].run_id, "its last status")
         (folder_of(agent.name) / "status.json").unlink()
+        executor.change_wanted(str(path), lambda _: Wanted(1))
         disk.fill()
         state = os.statvfs(disk.folder)
         files = f"remount,nr_inodes={state.f_files - state.f_ffree}"
         subprocess.run(["mount", "-o", files, disk.folder], check=True)
-        executor.withdraw(str(path))
+        executor.change_wanted(str(path), lambda old: old and old.without([agent.name]))
+        assert executor.get_wanted(str(path)) is None  # nobody, rather than this one again
         assert executor.stop([agent.name]) == [agent.name]
         assert left(agent.name) == []
         executor.forget(str(path))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.model import Wanted
-from tests.project_files import open_local
+from deployer.executors.local.executor import LocalExecutor
+from deployer.launch.agents.scaling import scale_down
+from deployer.model import Agent, SweepPath, Wanted
+from tests.project_files import open_local, read_project
 
 SWEEP, OTHER = "me/project/abc", "me/other/abc"  # short ids of different projects may be equal
 
@@ -44,7 +48,10 @@ def test_of_commands_at_the_same_time_each_counts() -> None:
     assert executors[0].get_wanted(SWEEP) == Wanted(0, frozenset(f"abc-a{n}" for n in range(8)))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"number": "many", "leaving": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"number": "many", "leaving": []}', '{"number": -1, "leaving": []}'],
+)
 def test_one_that_cannot_be_read_is_named_and_replaced_by_the_next(text: str) -> None:
     executor = open_local(os.environ)
     executor.change_wanted(SWEEP, lambda _: Wanted(2))
@@ -52,6 +59,38 @@ def test_one_that_cannot_be_read_is_named_and_replaced_by_the_next(text: str) ->
     file.write_text(text)
     with pytest.raises(AgentError, match="holds no number of agents") as raised:
         executor.get_wanted(SWEEP)
-    assert raised.value.hint == f"rm {file}"
+    assert raised.value.hint == f"deployer agents up {SWEEP} --replicas N"
     executor.change_wanted(SWEEP, lambda old: Wanted(3 if old is None else 0))
     assert executor.get_wanted(SWEEP) == Wanted(3)
+
+
+def test_agents_that_give_up_and_are_not_asked_for_count_no_more(tmp_path: Path) -> None:
+    """They would keep others from being started again."""
+    executor = Ended(tmp_path)
+    executor.change_wanted(SWEEP, lambda _: Wanted(3))
+    assert scale_down(executor, SweepPath(*SWEEP.split("/")), 1) == ("abc-a2",)
+    assert executor.get_wanted(SWEEP) == Wanted(1, frozenset({"abc-a2", "abc-a3"}))
+    # A later number, also where the earlier one cannot be read.
+    [file] = paths.agents_folder().glob("*.wanted")
+    file.write_text("")
+    assert scale_down(executor, SweepPath(*SWEEP.split("/")), 2) == ()
+    assert executor.get_wanted(SWEEP) == Wanted(2, frozenset({"abc-a3"}))
+
+
+class Ended(LocalExecutor):
+    """Two agents at work and one that has given up."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("local", read_project(folder))
+        self.drained: list[str] = []
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        path = sweep_path or SWEEP
+        return [
+            Agent("abc-a1", path, "running", 0.0, run_id="r"),
+            Agent("abc-a2", path, "running", 1.0),
+            Agent("abc-a3", path, "ended", 2.0, exit_code=3),
+        ]
+
+    def drain(self, names: Sequence[str]) -> None:
+        self.drained += names

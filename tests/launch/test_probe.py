@@ -53,9 +53,7 @@ def test_it_is_the_first_of_the_agents_that_are_planned(tmp_path: Path) -> None:
     agents = tuple(AgentPlan(f"s-a{n}", (), (("A", "b"),)) for n in (1, 2))
     plan = Plan(str(PATH), "http://here", "/folder", agents)
     request = Request(file, load_sweep(file))
-    narrow = probing.narrow_to_probe(request)(plan)
-    assert narrow.asked == 0  # none comes in its place
-    [first] = narrow.agents
+    [first] = probing.narrow_to_probe(request)(plan).agents
     assert first.environment == (("A", "b"), (COUNT_VARIABLE, "1"), (PROBE_VARIABLE, "1"))
     # Where all take one run, it is one of them.
     alone = Request(file, request.sweep, one_run=True)

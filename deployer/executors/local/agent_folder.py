@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import cast
 
@@ -137,7 +137,8 @@ def load_folder(path: Path) -> AgentFolder | None:
     """Read one agent's folder; None if it holds no spec, or a broken one."""
     try:
         content = json.loads((path / "spec.json").read_text())
-        return AgentFolder(path, Spec(**{**content, "gpus": tuple(content["gpus"])}))
+        known = {field.name: content[field.name] for field in fields(Spec) if field.name in content}
+        return AgentFolder(path, Spec(**{**known, "gpus": tuple(content["gpus"])}))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -159,7 +159,7 @@ class LocalExecutor(KeepsData, SharesGpus):
 
         Raises AgentError if the file with the number cannot be read.
         """
-        return load_wanted(find_file(self._root, sweep_path))
+        return load_wanted(find_file(self._root, sweep_path), sweep_path)
 
     def change_wanted(
         self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
@@ -169,7 +169,7 @@ class LocalExecutor(KeepsData, SharesGpus):
         with self._alone():
             before = None
             with suppress(AgentError):  # what cannot be read is replaced
-                before = load_wanted(file)
+                before = load_wanted(file, sweep_path)
             wanted = change(before)
             if wanted is not None and wanted != before:
                 save_wanted(file, wanted)

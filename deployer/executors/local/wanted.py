@@ -22,21 +22,26 @@ def find_file(agents_folder: Path, sweep_path: str) -> Path:
     return agents_folder / f"{sweep_id}-{told_apart}{SUFFIX}"
 
 
-def load_wanted(file: Path) -> Wanted | None:
+def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
     """Read a number; None if there is none. Raises AgentError if it cannot be read."""
     try:
         content = json.loads(file.read_text())
-        return Wanted(int(content["number"]), frozenset(map(str, content["leaving"])))
+        number, leaving = content["number"], content["leaving"]
+        if not (isinstance(number, int) and number >= 0 and isinstance(leaving, list)):
+            raise ValueError(f"{number!r}")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise AgentError(f"{file} holds no number of agents: {error}", f"rm {file}") from error
+        said = f"{file} holds no number of agents: {error}"
+        raise AgentError(said, f"deployer agents up {sweep_path} --replicas N") from error
+    return Wanted(number, frozenset(map(str, leaving)))
 
 
 def save_wanted(file: Path, wanted: Wanted) -> None:
-    """Write a number as a whole, or not at all.
+    """Write a number as a whole.
 
-    On a full disk it stays as it is: agents must leave all the same, and none can be started.
+    On a full disk there is none afterwards, rather than the old one: who is told to leave would be
+    started again once there is room.
     """
     content = {"number": wanted.number, "leaving": sorted(wanted.leaving)}
     temporary = file.with_name(f"{file.name}.new")
@@ -46,3 +51,4 @@ def save_wanted(file: Path, wanted: Wanted) -> None:
     except OSError as error:
         if error.errno not in FULL:
             raise
+        file.unlink(missing_ok=True)

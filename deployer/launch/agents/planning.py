@@ -21,11 +21,10 @@ from deployer.launch.agents.agent_environment import Pace, build_environment, fi
 from deployer.launch.agents.one_run_per_job import (
     count_agents,
     count_left,
-    is_probe,
     list_used_names,
     takes_one_run,
 )
-from deployer.launch.agents.scaling import stays
+from deployer.launch.agents.scaling import read_wanted, stays
 from deployer.model import Agent, AgentPlan, Plan, SweepPath, Wanted
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
@@ -79,7 +78,7 @@ def plan_agents(
     """
     if agents is None:
         agents = executor.list_agents(str(path))
-    wanted = executor.get_wanted(str(path))
+    wanted = read_wanted(executor, str(path))
     one_run = one_run or any(map(takes_one_run, agents))
     if one_run:
         replicas = count_agents(get_left(server, path), replicas)
@@ -117,7 +116,7 @@ def plan_replacement(
     They work where they worked before: `folder` is for an executor that does not know it. They keep
     off `avoided_nodes`.
     """
-    agents, wanted = executor.list_agents(str(path)), executor.get_wanted(str(path))
+    agents, wanted = executor.list_agents(str(path)), read_wanted(executor, str(path))
     count = min(count, count_missing(agents, wanted)) if wanted else 0
     leaving = wanted.leaving if wanted else ()
     return _plan(
@@ -195,9 +194,7 @@ def _plan(
         own_keys=server.extended,
         deadline=deadline,
     )
-    probes = sum(agent.alive and is_probe(agent) for agent in agents)  # others follow them
-    foreign = sum(agent.foreign for agent in staying)
-    return replace(plan, asked=len(plan.agents) - foreign + probes)
+    return replace(plan, asked=len(plan.agents) - sum(agent.foreign for agent in staying))
 
 
 def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
@@ -228,26 +225,28 @@ def apply_plan(
     executor: Executor,
     plan: Plan,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    wanted: int | None = None,
 ) -> Sequence[Agent]:
-    """Have as many agents be wanted as the plan says, start those that are missing; return all.
+    """Start the plan's agents that are missing, once as many are wanted; return all of them.
 
-    Lost ones beyond the plan are ended: a node that returns, or a Job, could bring them back. If
-    none can be started, as many are wanted as before.
+    `wanted` is None for as many as the plan asks for. The caller's other agents that have ended are
+    wanted no more, and lost ones are ended: a node that returns, or a Job, could bring them back.
+    If none can be started, as many are wanted as before.
     """
     path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
-    agents = executor.list_agents(path)
-    known = {agent.name for agent in agents}
-
-    before = executor.get_wanted(path)
+    agents, before = executor.list_agents(path), read_wanted(executor, path)
+    number = plan.asked if wanted is None else wanted
+    over = {a.name for a in agents if not (a.alive or a.foreign)} - planned
 
     def change(old: Wanted | None) -> Wanted:
-        leaving = old.leaving & known if old else frozenset[str]()
-        return Wanted(plan.asked, leaving - planned)
+        told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()
+        return Wanted(number, (told | over) - planned)
 
     executor.change_wanted(path, change)
-    lost = [a.name for a in agents if a.state == "lost" and not a.foreign]
-    if beyond := [name for name in lost if name not in planned]:
-        executor.stop(beyond)
+    if lost := [a.name for a in agents if a.state == "lost" and a.name in over]:
+        executor.stop(lost)
+        agents = executor.list_agents(path)
     try:
         start_missing(server, executor, plan, agents, sleep)
     except DeployerError:

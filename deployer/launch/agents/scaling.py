@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from deployer.errors import AgentError, Refusals, collect_refusals
+from deployer.errors import AgentError, KubeError, Refusals, collect_refusals
 from deployer.executors.base import Executor
 from deployer.launch.agents.one_run_per_job import is_probe
 from deployer.model import Agent, Run, SweepPath, Wanted
@@ -41,8 +41,9 @@ def scale_down(
         return ()
     leaving = choose_leaving(staying, replicas)
     own = max(0, replicas - sum(agent.foreign for agent in staying))
-    _change(executor, path, lambda old: Wanted(own, old.leaving | {*leaving}))
-    if lost := [agent.name for agent in agents if agent.state == "lost" and not agent.foreign]:
+    over = {agent.name for agent in agents if not (agent.alive or agent.foreign)}
+    _want(executor, path, own, {*leaving, *over})
+    if lost := [agent.name for agent in agents if agent.state == "lost" and agent.name in over]:
         executor.stop(lost)  # a node that returns, or a Job, could bring them back
     if leaving:
         executor.drain(leaving)
@@ -51,7 +52,7 @@ def scale_down(
 
 def drain_agents(executor: Executor, path: SweepPath, names: Sequence[str]) -> None:
     """Let agents leave after their runs; none comes in their place."""
-    _change(executor, path, lambda old: old.without(names))
+    executor.change_wanted(str(path), lambda old: old and old.without(names))
     executor.drain(names)
 
 
@@ -60,20 +61,39 @@ def drain_all(executor: Executor, path: SweepPath) -> None:
     agents = executor.list_agents(str(path))
     staying = [*list_staying(executor, path, agents), *filter(is_probe, agents)]
     going = [agent.name for agent in staying if agent.alive and not agent.foreign]
-    _change(executor, path, lambda old: Wanted(0, old.leaving | {*going}))
+    _want(executor, path, 0, going)
     if going:
         executor.drain(going)
 
 
-def _change(executor: Executor, path: SweepPath, change: Callable[[Wanted], Wanted]) -> None:
-    """Set how many agents are wanted; whose agents were taken down wants none."""
-    executor.change_wanted(str(path), lambda old: old and change(old))
+def _want(executor: Executor, path: SweepPath, number: int, leaving: Collection[str]) -> None:
+    """Have so many of the caller's agents be wanted; one who has none wants none."""
+
+    def change(old: Wanted | None) -> Wanted | None:
+        if old is None and not (number or leaving):
+            return None
+        return Wanted(number, (old.leaving if old else frozenset()) | {*leaving})
+
+    executor.change_wanted(str(path), change)
 
 
 def list_staying(executor: Executor, path: SweepPath, agents: Sequence[Agent]) -> list[Agent]:
     """Return those that work and were not told to leave, of every owner."""
-    wanted = executor.get_wanted(str(path))
+    wanted = read_wanted(executor, str(path))
     return [agent for agent in agents if stays(agent, wanted)]
+
+
+def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:
+    """Return how many agents are wanted; None if nobody knows, also where that cannot be read.
+
+    Raises what passes.
+    """
+    try:
+        return executor.get_wanted(sweep_path)
+    except (AgentError, KubeError) as error:
+        if error.passing:
+            raise
+        return None
 
 
 def choose_leaving(staying: Sequence[Agent], replicas: int) -> tuple[str, ...]:
@@ -103,8 +123,13 @@ def end_willing_agents(
     Other owners' agents end only if `everyone` is meant. Watchers see first that none is wanted any
     more. Raises what forbids to list them at all.
     """
-    with refusals.noted():
+    try:
         executor.withdraw(sweep_path, everyone=everyone)
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        with refusals.noted():
+            raise
     agents = [a for a in executor.list_agents(sweep_path) if everyone or not a.foreign]
     # Lost ones too: their runs may still be going.
     names = [agent.name for agent in agents if agent.state != "ended"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 
 from deployer.config.project import Project
@@ -15,6 +16,7 @@ from deployer.launch.request import Packing, Request
 from deployer.launch.session import Session
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
+from deployer.watch.restarts import takes_runs
 
 LOG = logging.getLogger(__name__)
 
@@ -77,12 +79,16 @@ def settle_packing(session: Session, packing: Packing | None) -> tuple[Session, 
 
 
 def _open_packer(session: Session, place: Place, most: int | None) -> Packer:
+    """Begin with as many agents for each place as are there; nobody has to leave for it."""
     executor, path = session.executor, session.sweep_path
+    own = [agent for agent in executor.list_agents(path) if takes_runs(agent) and not agent.foreign]
     if place.pod:
-        measurement = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
+        size = max(Counter(agent.pod for agent in own).values(), default=1)
+        measurement = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD), size=size)
         return PodPacker(executor, path, measurement, total=most)
     place = replace(place, count=min(place.count, most or place.count))
-    return Packer(executor, path, Measurement(place, most))
+    size = max(1, len(own) // place.count)
+    return Packer(executor, path, Measurement(place, most, size=size))
 
 
 def _with_agents(session: Session, count: int) -> Session:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from http import HTTPStatus
+from itertools import count
 
 from deployer.config.owner import Owner
 from deployer.errors import KubeError
@@ -17,7 +18,7 @@ from deployer.executors.kubernetes.manifests.fields import Manifest, build_metad
 from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP
-from deployer.kube.names import OWNER_LABEL, WANTED, build_owned_name, build_selector
+from deployer.kube.names import OWNER_LABEL, WANTED, build_hash, build_owned_name, build_selector
 from deployer.model import Plan, Wanted
 
 NUMBER, LEAVING = "number", "leaving"
@@ -30,7 +31,8 @@ def build_wanted(plan: Plan, owner: Owner, namespace: str | None) -> Manifest:
 
 
 def _build(sweep_path: str, owner: Owner, namespace: str | None, wanted: Wanted) -> Manifest:
-    name = build_owned_name(sweep_path, owner, WANTED)
+    # Short ids of different projects may be equal.
+    name = build_owned_name(sweep_path, owner, WANTED, build_hash(sweep_path.encode()))
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -49,7 +51,7 @@ def change_wanted(
     kube: Kube, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
 ) -> None:
     """Set the number to what `change` makes of it; None leaves it. Raises KubeError."""
-    for last in (*(False,) * TRIES, True):
+    for attempt in count(1):
         found = _list(kube, sweep_path)
         before = None
         with contextlib.suppress(KubeError):  # what cannot be read is replaced
@@ -60,11 +62,11 @@ def change_wanted(
         try:
             if found:
                 _replace(kube, found[0], wanted)
-                return
-            if kube.create_once(_build(sweep_path, kube.owner, kube.namespace, wanted)):
-                return
-        except KubeError as error:
-            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or last:
+            else:
+                kube.create(_build(sweep_path, kube.owner, kube.namespace, wanted))
+            return
+        except KubeError as error:  # somebody else was faster
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or attempt == TRIES:
                 raise
 
 
