@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -230,14 +231,17 @@ def apply_plan(
 ) -> Sequence[Agent]:
     """Start the plan's agents that are missing, once as many are wanted; return all of them.
 
-    `wanted` is None for as many as the plan asks for. The caller's other agents that have ended are
-    wanted no more, and lost ones are ended: a node that returns, or a Job, could bring them back.
-    If none can be started, as many are wanted as before.
+    `wanted` is None for as many as the plan asks for; where they start one after another, each is
+    wanted in its turn. The caller's other agents that have ended are wanted no more, and lost ones
+    are ended: a node that returns, or a Job, could bring them back. If none can be started, as many
+    are wanted as before.
     """
     path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
     agents, before = executor.list_agents(path), read_wanted(executor, path)
-    number = plan.asked if wanted is None else wanted
     over = {a.name for a in agents if not (a.alive or a.foreign)} - planned
+    in_turn = wanted is None and not server.extended
+    number = plan.asked if wanted is None else wanted
+    number -= len(list_missing(plan, agents)) if in_turn else 0
 
     def change(old: Wanted | None) -> Wanted:
         told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()
@@ -248,7 +252,7 @@ def apply_plan(
         executor.stop(lost)
         agents = executor.list_agents(path)
     try:
-        start_missing(server, executor, plan, agents, sleep)
+        start_missing(server, executor, plan, agents, sleep, in_turn=in_turn)
     except DeployerError:
         with suppress(DeployerError):
             _take_back(executor, path, before)
@@ -266,35 +270,47 @@ def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
         executor.withdraw(path)
 
 
+def list_missing(plan: Plan, agents: Iterable[Agent]) -> list[AgentPlan]:
+    """Return the plan's agents that are not alive, or lack what was made for them; pure."""
+    there = {agent.name for agent in agents if agent.alive and not find_lack(agent)}
+    return [agent for agent in plan.agents if agent.name not in there]
+
+
 def start_missing(
     server: Server,
     executor: Executor,
     plan: Plan,
     agents: Sequence[Agent],
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    in_turn: bool = False,
 ) -> Sequence[Agent]:
-    """Start the plan's agents that are not alive yet, each with its own key if it can have one.
+    """Start the plan's agents that are missing, each with its own key if it can have one.
 
     `agents` are those that are there. If they lack what was made for them, they end first: their
-    new start makes it again. On a server with W&B's limits they start one after another. Returns
-    those that it has started.
+    new start makes it again. On a server with W&B's limits they start one after another, and with
+    `in_turn` one more is wanted each time. Returns those that it has started.
     """
-    planned = {agent.name for agent in plan.agents}
-    if lacking := [a.name for a in agents if find_lack(a) and a.name in planned]:
-        executor.stop(lacking)
-    alive = {a.name for a in agents if a.alive and a.name not in lacking}
-    missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
-    if not missing:
+    starting = list_missing(plan, agents)
+    if not starting:
         return ()
-    path = SweepPath(*plan.sweep_path.split("/"))
-    keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex)
+    names, path = tuple(agent.name for agent in starting), SweepPath(*plan.sweep_path.split("/"))
+    if lacking := [a.name for a in agents if a.alive and a.name in names]:
+        executor.stop(lacking)
+    keys = create_agent_keys(server.client, path, names, uuid.uuid4().hex)
     if server.extended:
         return executor.apply(plan, keys)
-    starting = [agent for agent in plan.agents if agent.name in missing]
     waits = iter(build_ramp(len(starting), random.Random()))
     alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
     started: list[Agent] = []
     for group in executor.group(starting) if isinstance(executor, SharesPods) else alone:
         sleep(sum(islice(waits, len(group))))
+        if in_turn:
+            executor.change_wanted(plan.sweep_path, partial(_add, len(group)))
         started += executor.apply(replace(plan, agents=tuple(group)), keys)
     return started
+
+
+def _add(count: int, old: Wanted | None) -> Wanted | None:
+    """Return the number with so many more, unless all were taken down meanwhile."""
+    return old and replace(old, number=old.number + count)
