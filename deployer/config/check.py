@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails
 
 from deployer.config.document.yaml_document import Document, Path, refers_to_itself
 from deployer.config.field_types import PATTERN_HINTS
+from deployer.config.redaction import CREDENTIALS
 from deployer.errors import ConfigError
 
 T = TypeVar("T")
@@ -117,13 +118,19 @@ def to_plain(document: Document, value: object, path: Path = ()) -> Any:
 
 
 def list_problems(error: ValidationError, model: Any, value: object) -> list[Problem]:
-    """Return path, message and hint of each thing wrong; the first alone of what one value is."""
+    """Return path, message and hint of each thing wrong; the first alone of what one value is.
+
+    A value is told without the user and the password of an address in it.
+    """
     found: dict[tuple[Path, bool], tuple[str, str]] = {}
     for one in error.errors(include_url=False):
         # A key is wrong apart from its value.
         what = _find_path(one["loc"], value), "[key]" in one["loc"]
         found.setdefault(what, _describe(one, model))
-    return [(path, *said) for (path, _), said in found.items()]
+    return [
+        (path, CREDENTIALS.sub("", said), CREDENTIALS.sub("", hint))
+        for (path, _), (said, hint) in found.items()
+    ]
 
 
 def _find_path(location: tuple[int | str, ...], value: Any) -> Path:
