@@ -1,4 +1,4 @@
-"""Axes and lines of parallel coordinates; pure."""
+"""Axes of parallel coordinates; pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from deployer.analysis.columns import is_number
 from deployer.sweeps.parameters.forms import Continuous
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.parameters.values import distinct, value_key
+from deployer.sweeps.parameters.values import distinct
 from deployer.sweeps.results import Row
 
 # Values that are not drawn, and lie over more than this factor, are spread by their logarithm.
@@ -40,48 +40,17 @@ class Axis:
     categories: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True)
-class Line:
-    """A run: its place on each axis in the axis' own unit, a category's index; None if missing."""
-
-    run_id: str
-    state: str
-    rank: int | None
-    places: tuple[float | None, ...]
-
-
-@dataclass(frozen=True)
-class Parallel:
-    """Axes of what varies, `constants` for the rest by name, and a line for each run, as ranked."""
-
-    axes: tuple[Axis, ...]
-    lines: tuple[Line, ...]
-    constants: Mapping[str, Any]
-
-
-def build_parallel(
-    rows: Sequence[Row],
-    sweep_config: Mapping[str, Any],
-    metric: str | None,
-    order: Sequence[str] = (),
-) -> Parallel:
-    """Return the axes of the parameters that vary, and of the metric, with a line for each row.
-
-    Those named in `order` (the most important first) stand nearest to the metric; the others are
-    to the left of them, as in the sweep's file.
-    """
-    axes, constants = build_axes(rows, sweep_config, metric, order)
-    lines = tuple(_build_line(row, axes, metric is not None) for row in rows)
-    return Parallel(tuple(axes), lines, constants)
-
-
 def build_axes(
     rows: Sequence[Row],
     sweep_config: Mapping[str, Any],
     metric: str | None,
     order: Sequence[str] = (),
 ) -> tuple[list[Axis], dict[str, Any]]:
-    """Return the axes alone, and the constants, for those who place the runs themselves."""
+    """Return the axes of the parameters that vary, and of the metric, and the other values by name.
+
+    Those named in `order` (the most important first) stand nearest to the metric; the others are
+    to the left of them, as in the sweep's file.
+    """
     names = tuple(dict.fromkeys(name for row in rows for name in row.parameters))
     found = {name: distinct(_values(rows, name)) for name in names}
     varying = [n for n in names if len(found[n]) > 1 or _is_partial(rows, n)]
@@ -132,22 +101,3 @@ def _category_key(value: Any) -> tuple[str, float, str]:
 def _build_metric_axis(metric: str, rows: Sequence[Row]) -> Axis:
     values = [row.value for row in rows if row.value is not None and math.isfinite(row.value)]
     return Axis(metric, Scale.LINEAR, (min(values, default=0.0), max(values, default=1.0)))
-
-
-def _build_line(row: Row, axes: Sequence[Axis], measured: bool) -> Line:
-    of_parameters = axes[:-1] if measured else axes
-    places = [_place(axis, row.parameters) for axis in of_parameters]
-    if measured:
-        finite = row.value is not None and math.isfinite(row.value)
-        places.append(row.value if finite else None)
-    return Line(row.run_id, row.state, row.rank, tuple(places))
-
-
-def _place(axis: Axis, parameters: Mapping[str, Any]) -> float | None:
-    if axis.name not in parameters:
-        return None
-    value = parameters[axis.name]
-    if axis.scale is not Scale.CATEGORY:
-        return float(value)
-    keys = [value_key(category) for category in axis.categories]
-    return float(keys.index(value_key(value)))

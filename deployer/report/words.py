@@ -67,11 +67,6 @@ def list_costs(cost: Cost) -> dict[str, str]:
     return {name: text for name, text in named.items() if text is not None}
 
 
-def describe_cost(cost: Cost) -> str:
-    """Return the same as a sentence."""
-    return ", ".join(f"{text} {name}" for name, text in list_costs(cost).items())
-
-
 def _hours(hours: float | None) -> str | None:
     if hours is None or hours >= 100:
         return None if hours is None else f"{hours:,.0f}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from deployer.analysis.best_so_far import list_best_so_far
 from deployer.analysis.cost import Cost, Span, sum_cost
-from deployer.analysis.parallel import Scale, build_parallel
+from deployer.analysis.parallel import Scale, build_axes
 from deployer.model import Attempt
 from tests.analysis.rows import make_row, rank
 
@@ -31,7 +31,7 @@ def test_best_so_far_is_in_the_order_of_ends() -> None:
     assert [p.best for p in list_best_so_far(rows, "maximize")] == [1.0, 3.0, 3.0]
 
 
-def test_axes_have_scale_domain_and_places() -> None:
+def test_axes_have_scale_and_domain() -> None:
     config = {
         "parameters": {
             "lr": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1},
@@ -47,35 +47,31 @@ def test_axes_have_scale_domain_and_places() -> None:
             make_row(3, math.nan, {"lr": 0.002, "width": 32, "opt": "adam", "epochs": 3}),
         ]
     )
-    found = build_parallel(rows, config, "loss", order=["lr", "opt"])
-    assert [(a.name, a.scale, a.domain) for a in found.axes] == [
+    axes, constants = build_axes(rows, config, "loss", order=["lr", "opt"])
+    assert [(a.name, a.scale, a.domain) for a in axes] == [
         ("width", Scale.LINEAR, (16.0, 32.0)),
         ("mom", Scale.LINEAR, (0.9, 0.9)),
         ("opt", Scale.CATEGORY, (0.0, 1.0)),
         ("lr", Scale.LOG, (0.001, 0.002)),
         ("loss", Scale.LINEAR, (0.1, 0.5)),
     ]
-    assert found.axes[2].categories == ("adam", "sgd")
-    assert found.constants == {"epochs": 3}
-    by_id = {line.run_id: line.places for line in found.lines}
-    assert by_id["run00001"] == (16.0, 0.9, 1.0, 0.001, 0.5)
-    assert by_id["run00003"] == (32.0, None, 0.0, 0.002, None)
+    assert axes[2].categories == ("adam", "sgd")
+    assert constants == {"epochs": 3}
 
 
 def test_values_of_several_kinds_are_categories() -> None:
     rows = [make_row(n, None, {"x": x}) for n, x in enumerate([1, "1", None, True, [2], 1.0])]
-    (axis,) = build_parallel(rows, {}, None).axes
+    [axis], _ = build_axes(rows, {}, None)
     assert axis.scale is Scale.CATEGORY
     assert len(axis.categories) == 5  # 1 and 1.0 are equal
 
 
 def test_numbers_over_several_orders_lie_on_a_log_axis() -> None:
     rows = [make_row(n, None, {"lr": 10.0**-n, "x": n}) for n in range(4)]
-    lr, x = build_parallel(rows, {}, None).axes
+    (lr, x), _ = build_axes(rows, {}, None)
     assert (lr.scale, x.scale) == (Scale.LOG, Scale.LINEAR)
     drawn = {"parameters": {"lr": {"min": 0.0, "max": 1.0}}}
-    assert build_parallel(rows, drawn, None).axes[0].scale is Scale.LINEAR
-    assert build_parallel([], {}, "loss").lines == ()
+    assert build_axes(rows, drawn, None)[0][0].scale is Scale.LINEAR
 
 
 def attempt(number: int, begun: float, ended: float | None, cause: str | None) -> Attempt:

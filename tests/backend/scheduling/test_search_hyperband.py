@@ -3,11 +3,31 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from deployer.backend.scheduling.search.hyperband import WrittenRun, band_iterations, runs_to_stop
+from deployer.backend.scheduling.search.hyperband import Halving, band_iterations
+
+
+@dataclass(frozen=True)
+class WrittenRun:
+    """A run's state in W&B's words, and every value of the metric that it logged."""
+
+    run_id: str
+    state: str
+    history: Sequence[float]
+
+
+def runs_to_stop(config: Mapping[str, Any], runs: Sequence[WrittenRun]) -> list[str]:
+    """Return the ids of running runs that are poor."""
+    halving = Halving(config)
+    for run in runs:
+        halving.add(run.run_id, run.history)
+    return [run.run_id for run in runs if run.state == "running" and halving.is_poor(run.run_id)]
+
 
 CONFIG = {
     "metric": {"name": "loss"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,6 @@ from deployer.sweeps.metrics import metric_goal
 # W&B computes this many bands upwards from min_iter.
 BANDS = 100
 DEFAULT_ETA = 3.0
-
-
-@dataclass(frozen=True)
-class WrittenRun:
-    """A run's id, its state in W&B's words, and every value of the metric that it logged."""
-
-    run_id: str
-    state: str
-    history: Sequence[float]
 
 
 @dataclass
@@ -83,14 +74,6 @@ class Halving:
         strict = self._settings.get("strict") is True
         counted = standing.reached[-1] if strict else standing.best
         return counted > rivals[int(len(rivals) / self._eta)]
-
-
-def runs_to_stop(config: Mapping[str, Any], runs: Sequence[WrittenRun]) -> list[str]:
-    """Return the ids of running runs that are poor."""
-    halving = Halving(config)
-    for run in runs:
-        halving.add(run.run_id, run.history)
-    return [run.run_id for run in runs if run.state == "running" and halving.is_poor(run.run_id)]
 
 
 def band_iterations(settings: Mapping[str, Any]) -> list[int]:
