@@ -12,7 +12,6 @@ from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
     identify,
-    list_pointless_jobs,
     list_starting,
 )
 from deployer.executors.kubernetes.agents.agent_removal import build_selectors
@@ -158,17 +157,18 @@ def test_agents_of_another_project_with_the_same_id_are_others() -> None:
 
 def test_drain_stop_and_restarts() -> None:
     wish = {DRAIN_ANNOTATION: "true"}
-    draining = build_object("Job", {"failed": 1}, annotations=wish)
+    job = build_object("Job", {"failed": 1})
     first = build_object("Pod", OOM, "abc-1-a")
-    second = build_object("Pod", RUNNING, "abc-1-b", creationTimestamp="2026-01-01T00:01:00Z")
-    [objects] = group_objects([draining], [second, first])
+    later = {"creationTimestamp": "2026-01-01T00:01:00Z"}
+    second = build_object("Pod", RUNNING, "abc-1-b", annotations=wish, **later)
+    [objects] = group_objects([job], [second, first])
     agent = build_agent(objects, NOW)
     assert (agent.state, agent.restarts) == ("draining", 1)
     ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
-    [objects] = group_objects([draining], [build_object("Pod", ended)])
+    [objects] = group_objects([job], [build_object("Pod", ended, annotations=wish)])
     assert build_agent(objects, NOW).state == "stopping"
-    left = build_object("Job", condition("Complete"), annotations=wish)
-    [objects] = group_objects([left], [build_object("Pod", ended)])
+    left = build_object("Job", condition("Complete"))
+    [objects] = group_objects([left], [build_object("Pod", ended, annotations=wish)])
     agent = build_agent(objects, NOW)
     assert (agent.state, agent.exit_code, agent.ending) == ("ended", 0, Ending.DRAINED)
     going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
@@ -190,7 +190,7 @@ HAS_SUCCEEDED = {"status": SUCCEEDED}
     ("job", "pods", "state", "drained_state"),
     [
         # The Job goes on: it has a pod, or makes the next one by itself.
-        ({}, [], "starting", "draining"),
+        ({}, [], "starting", "starting"),
         ({}, [WAITS], "starting", "draining"),
         ({}, [WORKS], "running", "draining"),
         ({}, [ENDING], "starting", "draining"),
@@ -221,36 +221,17 @@ def test_an_agent_stays_as_long_as_its_job_brings_it_back(
 ) -> None:
     for wish, expected in (({}, state), ({DRAIN_ANNOTATION: "true"}, drained_state)):
         deleted = job if job is GOING else {}
-        jobs = [build_object("Job", job, annotations=wish, **deleted)] if job is not None else []
+        jobs = [build_object("Job", job, **deleted)] if job is not None else []
         made = [
-            build_object("Pod", name=f"abc-1-{n}", **({**LATER} if n else {}), **pod)
+            build_object(
+                "Pod", name=f"abc-1-{n}", annotations=wish, **({**LATER} if n else {}), **pod
+            )
             for n, pod in enumerate(pods)
         ]
         [objects] = group_objects(jobs, made, SWEEP)
         agent = build_agent(objects, NOW)
         assert agent.state == expected
         assert stays(agent) == (expected in ("starting", "running"))
-
-
-@pytest.mark.parametrize(
-    ("job", "pod", "wish", "names"),
-    [
-        ({}, None, True, [NAME]),
-        ({}, PENDING, True, [NAME]),
-        ({}, RUNNING, True, []),
-        ({}, SUCCEEDED, True, []),
-        ({}, FAILED, True, []),
-        (DONE, None, True, []),
-        ({}, PENDING, False, []),
-    ],
-)
-def test_a_job_of_a_drained_agent_starts_no_other_pod(
-    job: dict[str, Any], pod: dict[str, Any] | None, wish: bool, names: list[str]
-) -> None:
-    annotations = {DRAIN_ANNOTATION: "true"} if wish else {}
-    pods = [build_object("Pod", pod)] if pod is not None else []
-    found = group_objects([build_object("Job", job, annotations=annotations)], pods)
-    assert list_pointless_jobs(found) == names
 
 
 def test_events_are_in_the_order_of_time() -> None:

@@ -24,12 +24,10 @@ from deployer.executors.checks import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,
-    annotations_of,
     asks_for_gpu,
     build_agent,
     group_objects,
     is_lost,
-    list_pointless_jobs,
     list_starting,
     name_of,
     node_of,
@@ -43,7 +41,7 @@ from deployer.executors.kubernetes.agents.agent_removal import (
 from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
-from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
+from deployer.executors.kubernetes.agents.packs import list_names
 from deployer.executors.kubernetes.agents.wanted import (
     build_wanted,
     change_wanted,
@@ -297,8 +295,8 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.
 
-        The wish stands on the Job, for whoever looks, and on the pod, where the supervisor reads it
-        as a file. An agent that has not started yet is ended, unless others of its pod stay.
+        The wish stands on the pod, where the supervisor reads it as a file. An agent that has not
+        started yet is ended, unless others of its pod stay.
         """
         there, wanted = self._look(None), set(names)
         going = wanted | {s.name for s in there if s.draining}
@@ -355,20 +353,16 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         return follow_agents(self.kube, names, follow, self._look_for_one)
 
     def heal(self) -> Sequence[str]:
-        """Do what only a watcher can: free agents of lost nodes, see that drained ones leave.
+        """Do what only a watcher can: free agents of lost nodes.
 
         Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
-        starts another one, also where the agent was drained. Goes by what was listed last, so that
-        it costs nothing while all is well. Other owners' agents are left to their owners. Returns
-        sentences about what was done.
+        starts another one. Goes by what was listed last, so that it costs nothing while all is
+        well. Other owners' agents are left to their owners. Returns sentences about what was done.
         """
         now = self.kube.now()
         agent_objects = [s for s in self._seen if s.owner == self.kube.owner]
         lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
         free_lost_pods(self.kube, list({pod["metadata"]["name"]: pod for pod in lost}.values()))
-        unheard = [s for s in agent_objects if _runs(s) and s.draining and not _was_told(s)]
-        do_all(self._ask_to_drain, unheard)
-        do_all(lambda name: self.kube.delete(JOB, name), list_pointless_jobs(agent_objects))
         return [
             f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
             "so that its Job can start another"
@@ -418,10 +412,9 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
 
     def _ask_to_drain(self, objects: AgentObjects) -> None:
         wish: Manifest = {"metadata": {"annotations": {objects.drain_annotation: "true"}}}
-        pods = [(POD, str(pod["metadata"]["name"])) for pod in objects.living_pods]
-        for kind, name in [(JOB, _job_name(objects)), *pods]:
+        for pod in objects.living_pods:
             try:
-                self.kube.patch(kind, name, wish)
+                self.kube.patch(POD, str(pod["metadata"]["name"]), wish)
             except KubeError as error:
                 if error.status != 404:
                     raise
@@ -453,12 +446,3 @@ def _runs(objects: AgentObjects) -> bool:
     """Tell whether a supervisor is there to be told anything."""
     pod = objects.pod
     return objects.job is not None and pod is not None and pod["status"].get("phase") == "Running"
-
-
-def _job_name(objects: AgentObjects) -> str:
-    assert objects.job is not None
-    return str(objects.job["metadata"]["name"])
-
-
-def _was_told(objects: AgentObjects) -> bool:
-    return all(DRAIN_ANNOTATION in annotations_of(pod) for pod in objects.living_pods)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from deployer.config.owner import build_owner
-from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import (
@@ -26,7 +25,7 @@ from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import Server
 from deployer.watch.restarts import HANDING_OUT
-from tests.cluster.bed import SECTION, TRAINER, build_executor, build_section, open_client, wait_for
+from tests.cluster.bed import SECTION, TRAINER, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.shell import Shell, open_shell
@@ -153,16 +152,6 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
 
     def list_agents() -> list[str]:
         return [one["metadata"]["name"] for one in kube.list_objects(JOB, build_selector(path))]
-
-    # As a drained agent whose pod was lost: its Job would start another one.
-    kube.patch(JOB, agent, {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}})
-    his = open_client(Path(bob.environment["KUBECONFIG"]), namespace)
-    executor = build_executor(his, build_section(), bob.folder)
-    executor.list_agents(path)
-    executor.drain([])
-    assert executor.heal() == []
-    assert list_agents() == [agent]
-    kube.patch(JOB, agent, {"metadata": {"annotations": {DRAIN_ANNOTATION: None}}})
 
     more = ("agents", "up", path, "--replicas", "2", *ON)
     impatient = bob.try_deployer(*more, "--pending-timeout", "1s")

@@ -121,8 +121,8 @@ class AgentObjects:
 
     @property
     def draining(self) -> bool:
-        """Tell whether this agent is asked to leave after its run."""
-        return self.job is not None and DRAIN_ANNOTATION in annotations_of(self.job)
+        """Tell whether this agent is asked to leave after its run; another pod does not know it."""
+        return self.pod is not None and DRAIN_ANNOTATION in annotations_of(self.pod)
 
 
 def group_objects(
@@ -227,21 +227,6 @@ def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:
     starting = by_job.values()
     waits = ("Pending", None, *ENDED_PHASES)
     return [(s.job, s.pod) for s in starting if not s.pod or s.pod["status"].get("phase") in waits]
-
-
-def list_pointless_jobs(found: Sequence[AgentObjects]) -> list[str]:
-    """Return the names of Jobs about to start a pod although all of its agents were drained.
-
-    A pod that has ended may be the Job's last.
-    """
-    draining = {s.name: s for s in found if s.draining and not s.ended}
-    waiting = [
-        s.job["metadata"]["name"]
-        for s in draining.values()
-        if s.job and (s.pod is None or s.pod["status"].get("phase") == "Pending")
-        if draining.keys() >= {*s.mates}
-    ]
-    return list(dict.fromkeys(waiting))
 
 
 def count_restarts(objects: AgentObjects) -> int:

@@ -110,7 +110,6 @@ BRING_DATA = replace(
 GUARD_BACKEND: tuple[Right, ...] = tuple((NETWORK_POLICY, "", verb) for verb in ("create", "patch"))
 # Agents run without these; the text is the effect of a missing one.
 WITHOUT: dict[Right, str] = {
-    (JOB, "", "patch"): "agents cannot be drained",
     (JOB, "", "delete"): "single agents cannot be ended",
     (POD, "", "create"): "what Pod Security refuses shows only once agents wait",
     (POD, "", "get"): "logs cannot be followed to their end",
