@@ -10,7 +10,7 @@ import pytest
 
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
-from deployer.launch.agents.planning import plan_replacement
+from deployer.launch.agents.planning import AgentStarter
 from deployer.model import Agent, SweepPath, Wanted
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer
@@ -65,5 +65,6 @@ def test_who_plans_sees_what_others_have_done_since(
     agents: Sequence[Agent], wanted: Wanted | None, names: list[str]
 ) -> None:
     server = Plain(Client("http://here", "key"), Viewer("", ""), embedded=False)
-    plan = plan_replacement(server, Known(agents, wanted), PATH, 2, (), Path("/folder"))
+    starter = AgentStarter(server, Known(agents, wanted), PATH, Path("/folder"))
+    plan = starter.plan(2, (), ())
     assert [agent.name for agent in plan.agents] == names

@@ -102,43 +102,12 @@ def plan_agents(
     )
 
 
-def plan_replacement(
-    server: Server,
-    executor: Executor,
-    path: SweepPath,
-    count: int,
-    avoided: Sequence[str],
-    folder: Path,
-    *,
-    avoided_nodes: Sequence[str] = (),
-) -> Plan:
-    """Plan `count` agents more, none under an `avoided` name; fewer if fewer are missing by now.
-
-    They work where they worked before: `folder` is for an executor that does not know it. They keep
-    off `avoided_nodes`.
-    """
-    agents, wanted = executor.list_agents(str(path)), read_wanted(executor, str(path))
-    count = min(count, count_missing(agents, wanted)) if wanted else 0
-    leaving = wanted.leaving if wanted else ()
-    return _plan(
-        server,
-        executor,
-        path,
-        agents,
-        wanted,
-        sum(stays(agent, wanted) for agent in agents) + max(0, count),
-        _find_code(agents, folder),
-        one_run=any(map(takes_one_run, agents)),
-        deadline=find_deadline(agents),
-        pace=find_pace(agents),
-        avoided=[*avoided, *leaving],
-        avoided_nodes=avoided_nodes,
-    )
-
-
 @dataclass(frozen=True)
 class AgentStarter:
-    """Starts more of a sweep's agents for a watcher, which says what it wants: its `Starter`."""
+    """Starts more of a sweep's agents for a watcher, which says what it wants: its `Starter`.
+
+    They work where those before them did; `folder` is for an executor that does not know it.
+    """
 
     server: Server
     executor: Executor
@@ -146,17 +115,28 @@ class AgentStarter:
     folder: Path
 
     def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
-        return plan_replacement(
+        """Plan `count` agents more; fewer if fewer are missing by now."""
+        agents = self.executor.list_agents(str(self.path))
+        wanted = read_wanted(self.executor, str(self.path))
+        missing = min(count, count_missing(agents, wanted)) if wanted else 0
+        staying = sum(stays(agent, wanted) for agent in agents)
+        return _plan(
             self.server,
             self.executor,
             self.path,
-            count,
-            avoided,
-            self.folder,
+            agents,
+            wanted,
+            staying + max(0, missing),
+            _find_code(agents, self.folder),
+            one_run=any(map(takes_one_run, agents)),
+            deadline=find_deadline(agents),
+            pace=find_pace(agents),
+            avoided=[*avoided, *(wanted.leaving if wanted else ())],
             avoided_nodes=avoided_nodes,
         )
 
     def start(self, plan: Plan) -> Sequence[Agent]:
+        """Start those that are missing."""
         agents = self.executor.list_agents(plan.sweep_path)
         return start_missing(self.server, self.executor, plan, agents)
 
@@ -241,18 +221,18 @@ def apply_plan(
     over = {a.name for a in agents if not (a.alive or a.foreign)} - planned
     in_turn = wanted is None and not server.extended
     number = plan.asked if wanted is None else wanted
-    number -= len(list_missing(plan, agents)) if in_turn else 0
+    first = number - (len(list_missing(plan, agents)) if in_turn else 0)
 
     def change(old: Wanted | None) -> Wanted:
         told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()
-        return Wanted(number, (told | over) - planned)
+        return Wanted(first, (told | over) - planned)
 
     executor.change_wanted(path, change)
     if lost := [a.name for a in agents if a.state == "lost" and a.name in over]:
         executor.stop(lost)
         agents = executor.list_agents(path)
     try:
-        start_missing(server, executor, plan, agents, sleep, in_turn=in_turn)
+        start_missing(server, executor, plan, agents, sleep, first if in_turn else None)
     except DeployerError:
         with suppress(DeployerError):
             _take_back(executor, path, before)
@@ -282,14 +262,14 @@ def start_missing(
     plan: Plan,
     agents: Sequence[Agent],
     sleep: Callable[[float], None] = time.sleep,
-    *,
-    in_turn: bool = False,
+    wanted: int | None = None,
 ) -> Sequence[Agent]:
     """Start the plan's agents that are missing, each with its own key if it can have one.
 
     `agents` are those that are there. If they lack what was made for them, they end first: their
-    new start makes it again. On a server with W&B's limits they start one after another, and with
-    `in_turn` one more is wanted each time. Returns those that it has started.
+    new start makes it again. On a server with W&B's limits they start one after another; if
+    `wanted` is how many there shall be before, one more is wanted each time. Returns those that it
+    has started.
     """
     starting = list_missing(plan, agents)
     if not starting:
@@ -305,12 +285,13 @@ def start_missing(
     started: list[Agent] = []
     for group in executor.group(starting) if isinstance(executor, SharesPods) else alone:
         sleep(sum(islice(waits, len(group))))
-        if in_turn:
-            executor.change_wanted(plan.sweep_path, partial(_add, len(group)))
+        if wanted is not None:
+            wanted += len(group)
+            executor.change_wanted(plan.sweep_path, partial(_raise_to, wanted))
         started += executor.apply(replace(plan, agents=tuple(group)), keys)
     return started
 
 
-def _add(count: int, old: Wanted | None) -> Wanted | None:
-    """Return the number with so many more, unless all were taken down meanwhile."""
-    return old and replace(old, number=old.number + count)
+def _raise_to(number: int, old: Wanted | None) -> Wanted | None:
+    """Return so many at least, unless all were taken down meanwhile."""
+    return old and replace(old, number=max(number, old.number))

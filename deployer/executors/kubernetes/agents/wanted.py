@@ -50,7 +50,10 @@ def get_wanted(kube: Kube, sweep_path: str) -> Wanted | None:
 def change_wanted(
     kube: Kube, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
 ) -> None:
-    """Set the number to what `change` makes of it; None leaves it. Raises KubeError."""
+    """Set the number to what `change` makes of it; None leaves it. Raises KubeError.
+
+    `change` may be asked again, also of its own answer, if the server's was lost.
+    """
     for attempt in count(1):
         found = _list(kube, sweep_path)
         before = None
@@ -61,7 +64,9 @@ def change_wanted(
             return
         try:
             if found:
-                _replace(kube, found[0], wanted)
+                metadata, data = found[0]["metadata"], _write(wanted)
+                version = {"resourceVersion": metadata["resourceVersion"]}
+                kube.patch(CONFIG_MAP, metadata["name"], {"metadata": version, "data": data})
             else:
                 kube.create(_build(sweep_path, kube.owner, kube.namespace, wanted))
             return
@@ -107,13 +112,6 @@ def _read(item: Manifest) -> Wanted:
             f"deployer agents up {path_of(item)} --replicas N sets it",
         )
     return Wanted(int(number), frozenset(str(data.get(LEAVING, "")).split()))
-
-
-def _replace(kube: Kube, item: Manifest, wanted: Wanted) -> None:
-    metadata = item["metadata"]
-    version = {"resourceVersion": metadata["resourceVersion"]}
-    changes = {"metadata": version, "data": _write(wanted)}
-    kube.patch(CONFIG_MAP, str(metadata["name"]), changes)
 
 
 def _write(wanted: Wanted) -> Manifest:
