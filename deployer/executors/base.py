@@ -250,6 +250,7 @@ class Executor(ABC):
         """Set that number to what `change` makes of it; None leaves it as it is.
 
         A command sets it before it starts or ends anything: a watcher comes between any two steps.
+        `change` may be asked again, also of its own answer.
         """
 
     @abstractmethod
