@@ -143,7 +143,7 @@ def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
     """
     request = replace(request, lock=None)  # the probe's start has written it
     there = launch.executor.list_agents(launch.sweep_path)
-    working = tuple(one for one in there if one.alive and is_probe(one))
+    working = tuple(one for one in there if one.alive and is_probe(one) and not one.foreign)
     session = Session(launch.project, launch.executor, launch.server, launch.path)
     if not (working and going):
         return start_asked(session, request)
@@ -155,8 +155,14 @@ def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
         started = start_patiently(replace(session, project=fewer), request)
         rest = replace(rest, agents=(*working, *started.agents))
 
-    def change(old: Wanted | None) -> Wanted:
-        return replace(old or Wanted(0), number=wanted)
+    want(launch, wanted)
+    return rest
+
+
+def want(launch: Launch, number: int) -> None:
+    """Have so many agents be wanted, the probe's among them, unless all were taken down."""
+
+    def change(old: Wanted | None) -> Wanted | None:
+        return old and replace(old, number=number)
 
     launch.executor.change_wanted(launch.sweep_path, change)
-    return rest

@@ -97,7 +97,7 @@ def start_agents(
         write_lock(session, request, plan)
     if narrow:
         plan = narrow(plan)
-    wanted = 0 if narrow else plan.asked  # none comes in a probe's place
+    wanted = 0 if narrow else None  # none comes in a probe's place
     agents = tuple(apply_plan(server, executor, plan, wanted=wanted))
     alive = {agent.name for agent in there if agent.alive}
     started = tuple(agent.name for agent in agents if agent.name not in alive)

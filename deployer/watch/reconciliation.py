@@ -5,7 +5,6 @@ Level-triggered as the watching itself. Returns what it did as sentences and pri
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -163,12 +162,11 @@ class Reconciler:
         """Return how many are wanted by the packer, unless somebody else has set the number."""
         if self.packer is None:
             return wanted
-        if wanted.number != (self.packer.agents if self._packed is None else self._packed):
+        if self._packed not in (None, wanted.number):
             LOG.info(f"{wanted.number} agents are wanted by another command: nothing is measured")
             self.packer = None
             return wanted
         packed = self.packer.look(status, self._now)
-        self._packed = packed.number
 
         def change(old: Wanted) -> Wanted:
             if old.number != wanted.number:  # meanwhile
@@ -176,6 +174,7 @@ class Reconciler:
             return Wanted(packed.number, old.leaving | packed.leaving)
 
         self._change(change)
+        self._packed = packed.number
         self._drain(sorted(packed.leaving))
         return Wanted(packed.number, wanted.leaving | packed.leaving)
 
@@ -282,8 +281,15 @@ class Reconciler:
 
     def _drain(self, names: Sequence[str]) -> None:
         """Drain agents; the next look tells whether all have heard of it."""
-        with contextlib.suppress(AgentError):  # another command has ended one meanwhile
+        try:
             self.executor.drain(names)
+        except AgentError as error:  # another command has ended one meanwhile
+            if error.passing:
+                raise
+        except KubeError as error:
+            if not error.forbidden:
+                raise
+            self._tell_once(f"{', '.join(names)}: to leave, and cannot be told: {error.message}")
 
     def _replace(self, status: Status, wanted: Wanted) -> bool:
         for agent in status.agents:

@@ -95,7 +95,9 @@ def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_p
     assert [a.name for a in again.agents] == [a.name for a in launch.agents]
 
     joined = probing.start_rest(launch, request, going=report.going)
-    assert len(joined.agents) == joined.wanted == 2
+    wanted = joined.executor.get_wanted(joined.sweep_path)
+    assert wanted
+    assert len(joined.agents) == wanted.number == 2
     (folder / "hold").unlink()
     *_, last = watch_sweep(joined)
     assert last.results.coverage.sentence() == "3/3 configurations finished, 0 duplicates, 0 lost"

@@ -15,7 +15,7 @@ from deployer.cli.running.live_view import follow_and_report, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
 from deployer.errors import RestWaits, ScriptRaised, SweepEnded, SweepFailed
-from deployer.launch.probe import forecast, judge, start_rest, watch_probe
+from deployer.launch.probe import forecast, judge, start_rest, want, watch_probe
 from deployer.launch.probe import up as begin_probe
 from deployer.launch.provision import closing
 from deployer.launch.request import Request
@@ -100,6 +100,7 @@ def _look_first(
         emit(probe_to_plain(report, rest), showing.output)
         raise
     if rest and rest.runs == 0:
+        want(launch, 1)  # in its place, should it die
         return launch
     if wanted:
         return start_rest(launch, request, going=report.going)

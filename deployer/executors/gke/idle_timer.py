@@ -111,7 +111,7 @@ def _read_time(text: str) -> float:
 def main(environment: Mapping[str, str], secrets: Path, now: float) -> int:
     """Look once, and delete the cluster if nothing keeps it; return the exit code.
 
-    Agents that were dismissed leave no trace, so the last time of use is written down.
+    Agents that were drained leave no trace, so the last time of use is written down.
     """
     kubernetes = Kubernetes(environment, secrets)
     objects = {kind: kubernetes.ask("GET", path)["items"] for kind, path in LISTS.items()}

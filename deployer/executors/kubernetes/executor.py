@@ -46,6 +46,7 @@ from deployer.executors.kubernetes.agents.wanted import (
     build_wanted,
     change_wanted,
     get_wanted,
+    name_wanted,
     withdraw,
 )
 from deployer.executors.kubernetes.backend.deployment import (
@@ -75,7 +76,7 @@ from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.findings import Finding
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.image import push_image
-from deployer.kube.kinds import JOB, POD, SECRET, Manifest, kind_of
+from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET, Manifest, kind_of
 from deployer.kube.names import build_selector, is_ours, stamp_owner
 from deployer.model import Agent, AgentPlan, Plan, Wanted
 
@@ -301,6 +302,9 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         there, wanted = self._look(None), set(names)
         going = wanted | {s.name for s in there if s.draining}
         found = [s for s in there if s.name in wanted and s.job is not None]
+        for path in {path_of(s.item) for s in found if s.mates}:  # who is to leave with them
+            number = self.get_wanted(path)
+            going |= number.leaving if number else frozenset()
         waiting = [s for s in found if not _runs(s) and going.issuperset(s.mates)]
         do_all(self._ask_to_drain, [s for s in found if s not in waiting])
         if waiting:
@@ -326,7 +330,8 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         """Delete what is kept about agents that have ended, logs and keys included.
 
         What a living agent's pod refers to stays: those that older versions started share it with
-        other owners'. Raises what was refused once the rest is deleted.
+        other owners'. So does how many are wanted beside one that was started meanwhile. Raises
+        what was refused once the rest is deleted.
         """
         agent_objects = self._look(sweep_path)
         now, owner = self.kube.now(), None if everyone else self.kube.owner
@@ -339,8 +344,10 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         with collect_refusals() as refusals:
             with refusals.noted():
                 remove_agents(self.kube, over, self._sleep)
-            specs = [s.pod_spec for s, a in zip(agent_objects, agents, strict=True) if a.alive]
-            needed = {one for spec in specs for one in list_references(spec)}
+            living = [s for s, a in zip(agent_objects, agents, strict=True) if a.alive]
+            needed = {one for s in living for one in list_references(s.pod_spec)}
+            numbers = [name_wanted(path_of(s.item), s.owner) for s in living if s.owner]
+            needed.update(Reference(CONFIG_MAP, name) for name in numbers)
             found = forget_objects(self.kube, sweep_path, needed, owner)
         return found or bool(over)
 

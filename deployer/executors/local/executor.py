@@ -42,7 +42,13 @@ from deployer.executors.local.run_environment import (
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
-from deployer.executors.local.wanted import SUFFIX, find_file, load_wanted, save_wanted
+from deployer.executors.local.wanted import (
+    SUFFIX,
+    delete_wanted,
+    find_file,
+    load_wanted,
+    save_wanted,
+)
 from deployer.findings import Finding
 from deployer.model import Agent, AgentPlan, Plan, Wanted
 
@@ -179,7 +185,7 @@ class LocalExecutor(KeepsData, SharesGpus):
         with self._alone():
             every = [*self._root.glob(f"*{SUFFIX}")]
             for file in every if sweep_path is None else [find_file(self._root, sweep_path)]:
-                file.unlink(missing_ok=True)
+                delete_wanted(file)
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from pathlib import Path
 from urllib.parse import quote
@@ -11,6 +12,8 @@ from urllib.parse import quote
 from deployer.agent.host.unwritable import FULL
 from deployer.errors import AgentError
 from deployer.model import Wanted
+
+LOG = logging.getLogger(__name__)
 
 SUFFIX = ".wanted"
 
@@ -51,4 +54,11 @@ def save_wanted(file: Path, wanted: Wanted) -> None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        file.unlink(missing_ok=True)
+        delete_wanted(file)
+        LOG.warning("the disk is full: no agent is started again until `deployer agents up`")
+
+
+def delete_wanted(file: Path) -> None:
+    """Delete a number, also one that was only half written."""
+    for one in (file, file.with_name(f"{file.name}.new")):
+        one.unlink(missing_ok=True)

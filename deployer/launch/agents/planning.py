@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -221,17 +220,18 @@ def apply_plan(
     over = {a.name for a in agents if not (a.alive or a.foreign)} - planned
     in_turn = wanted is None and not server.extended
     number = plan.asked if wanted is None else wanted
-    first = number - (len(list_missing(plan, agents)) if in_turn else 0)
+    later = planned - {agent.name for agent in agents if agent.alive} if in_turn else ()
+    first = max(0, number - len(later))
 
     def change(old: Wanted | None) -> Wanted:
         told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()
         return Wanted(first, (told | over) - planned)
 
     executor.change_wanted(path, change)
-    if lost := [a.name for a in agents if a.state == "lost" and a.name in over]:
-        executor.stop(lost)
-        agents = executor.list_agents(path)
     try:
+        if lost := [a.name for a in agents if a.state == "lost" and a.name in over]:
+            executor.stop(lost)
+            agents = executor.list_agents(path)
         start_missing(server, executor, plan, agents, sleep, first if in_turn else None)
     except DeployerError:
         with suppress(DeployerError):
@@ -242,7 +242,8 @@ def apply_plan(
 
 def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
     """Have as many agents be wanted as before a start that failed, or as are there by now."""
-    there = [a for a in executor.list_agents(path) if stays(a, before) and not a.foreign]
+    wanted = read_wanted(executor, path)
+    there = [a for a in executor.list_agents(path) if stays(a, wanted) and not a.foreign]
     if before or there:
         number = max(before.number if before else 0, len(there))
         executor.change_wanted(path, lambda old: old and replace(old, number=number))
@@ -268,30 +269,44 @@ def start_missing(
 
     `agents` are those that are there. If they lack what was made for them, they end first: their
     new start makes it again. On a server with W&B's limits they start one after another; if
-    `wanted` is how many there shall be before, one more is wanted each time. Returns those that it
-    has started.
+    `wanted` is how many there shall be before, one more is wanted each time. Ends once another
+    command wants something else. Returns those that it has started.
     """
-    starting = list_missing(plan, agents)
+    starting, path = list_missing(plan, agents), plan.sweep_path
     if not starting:
         return ()
-    names, path = tuple(agent.name for agent in starting), SweepPath(*plan.sweep_path.split("/"))
+    names = tuple(agent.name for agent in starting)
     if lacking := [a.name for a in agents if a.alive and a.name in names]:
         executor.stop(lacking)
-    keys = create_agent_keys(server.client, path, names, uuid.uuid4().hex)
-    if server.extended:
-        return executor.apply(plan, keys)
-    waits = iter(build_ramp(len(starting), random.Random()))
+    keys = create_agent_keys(server.client, SweepPath(*path.split("/")), names, uuid.uuid4().hex)
     alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
+    groups = executor.group(starting) if isinstance(executor, SharesPods) else alone
+    waits = iter(build_ramp(len(starting), random.Random()))
     started: list[Agent] = []
-    for group in executor.group(starting) if isinstance(executor, SharesPods) else alone:
-        sleep(sum(islice(waits, len(group))))
-        if wanted is not None:
-            wanted += len(group)
-            executor.change_wanted(plan.sweep_path, partial(_raise_to, wanted))
-        started += executor.apply(replace(plan, agents=tuple(group)), keys)
+    for group in [plan.agents] if server.extended else groups:
+        sleep(0.0 if server.extended else sum(islice(waits, len(group))))
+        if wanted is not None and not _raise_by(executor, path, wanted, len(group)):
+            break
+        wanted = None if wanted is None else wanted + len(group)
+        now = read_wanted(executor, path)
+        if now is None:
+            break
+        staying = tuple(agent for agent in group if agent.name not in now.leaving)
+        started += executor.apply(replace(plan, agents=staying), keys)
+    if started and read_wanted(executor, path) is None:  # taken down while they started
+        executor.stop([agent.name for agent in started])
+        return ()
     return started
 
 
-def _raise_to(number: int, old: Wanted | None) -> Wanted | None:
-    """Return so many at least, unless all were taken down meanwhile."""
-    return old and replace(old, number=max(number, old.number))
+def _raise_by(executor: Executor, path: str, number: int, more: int) -> bool:
+    """Have so many more be wanted; return False if it is not the number any more that it was."""
+    seen: list[Wanted | None] = []
+
+    def change(old: Wanted | None) -> Wanted | None:
+        seen.append(old)
+        return replace(old, number=number + more) if old and old.number == number else None
+
+    executor.change_wanted(path, change)
+    last = seen[-1]
+    return last is not None and last.number in (number, number + more)

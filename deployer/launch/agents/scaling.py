@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from deployer.errors import AgentError, KubeError, Refusals, collect_refusals
 from deployer.executors.base import Executor
-from deployer.launch.agents.one_run_per_job import is_probe
+from deployer.launch.agents.one_run_per_job import is_probe, list_used_names
 from deployer.model import Agent, Run, SweepPath, Wanted
 from deployer.text import format_count
 from deployer.watch.agent_runs import join_runs
+from deployer.watch.restarts import takes_runs
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,15 @@ def scale_down(
     """Have `replicas` agents be wanted, if at least as many stay, and drain those beyond.
 
     Idle ones go first, of which `runs` tell where the executor cannot. Another owner's agents
-    count, and stay. Returns the names of those that go.
+    count, and stay. Returns the names of those that go, also of those whom an earlier command has
+    named and not told.
     """
     agents = join_runs(executor.list_agents(str(path)), runs)
     staying = list_staying(executor, path, agents)
     if len(staying) < replicas:
         return ()
-    leaving = choose_leaving(staying, replicas)
+    unheard = [a.name for a in agents if stays(a) and not a.foreign and a not in staying]
+    leaving = (*choose_leaving(staying, replicas), *unheard)
     own = max(0, replicas - sum(agent.foreign for agent in staying))
     over = {agent.name for agent in agents if not (agent.alive or agent.foreign)}
     _want(executor, path, own, {*leaving, *over})
@@ -52,15 +55,16 @@ def scale_down(
 
 def drain_agents(executor: Executor, path: SweepPath, names: Sequence[str]) -> None:
     """Let agents leave after their runs; none comes in their place."""
-    executor.change_wanted(str(path), lambda old: old and old.without(names))
+    used = list_used_names(executor.list_agents(str(path)))  # none was to come in their place
+    counted = [name for name in names if name not in used]
+    executor.change_wanted(str(path), lambda old: old and old.without(counted))
     executor.drain(names)
 
 
 def drain_all(executor: Executor, path: SweepPath) -> None:
     """Let the caller's agents of a sweep that is over leave; none comes in their place."""
     agents = executor.list_agents(str(path))
-    staying = [*list_staying(executor, path, agents), *filter(is_probe, agents)]
-    going = [agent.name for agent in staying if agent.alive and not agent.foreign]
+    going = [agent.name for agent in agents if takes_runs(agent) and not agent.foreign]
     _want(executor, path, 0, going)
     if going:
         executor.drain(going)

@@ -83,7 +83,7 @@ def _open_packer(session: Session, place: Place, most: int | None) -> Packer:
     executor, path = session.executor, session.sweep_path
     own = [agent for agent in executor.list_agents(path) if takes_runs(agent) and not agent.foreign]
     if place.pod:
-        size = max(Counter(agent.pod for agent in own).values(), default=1)
+        size = max(Counter(agent.pod for agent in own if agent.pod).values(), default=1)
         measurement = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD), size=size)
         return PodPacker(executor, path, measurement, total=most)
     place = replace(place, count=min(place.count, most or place.count))

@@ -40,8 +40,9 @@ class PodPacker(Packer):
     def look(self, status: Status, now: float) -> Wanted:
         """Take in a status; return how many agents are wanted, and who makes room for others."""
         own = [agent for agent in status.agents if not agent.foreign]
-        if any(agent.alive and agent.name in self._sent for agent in own):
-            return Wanted(0)  # their pod has the GPU
+        sent = any(agent.alive and agent.name in self._sent for agent in own)
+        if sent or (self._sent and status.ended):  # their pod has the GPU, or none shall follow
+            return Wanted(0)
         self._sent.clear()
         if not any(agent.state == "starting" for agent in own):  # it may wait in a queue
             self._measure(status, now)

@@ -82,9 +82,14 @@ class AgentObjects:
         return self.pods[-1] if self.pods else None
 
     @property
+    def item(self) -> Manifest:
+        """Its Job, or its newest pod once the Job is deleted."""
+        return self.job or self.pods[-1]
+
+    @property
     def owner(self) -> Owner | None:
         """The owner; None if there is no owner label, as older versions made objects."""
-        return read_owner(self.job or self.pods[-1])
+        return read_owner(self.item)
 
     @property
     def living_pods(self) -> tuple[Manifest, ...]:
@@ -117,7 +122,7 @@ class AgentObjects:
     @property
     def pod_spec(self) -> Manifest:
         """What its pods are made of."""
-        return _pod_spec(self.job or self.pods[-1])
+        return _pod_spec(self.item)
 
     @property
     def draining(self) -> bool:

@@ -18,7 +18,6 @@ from deployer.kube.names import (
     DATA,
     LOADER,
     OWNER_LABEL,
-    WANTED,
     build_selector,
 )
 
@@ -63,12 +62,7 @@ def forget_objects(
 
 
 def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
-    """Tell whether something is of the sweep, or any if none is named; not of other namespaces.
-
-    How many agents are wanted is withdrawn before, and may have been set anew since.
-    """
-    if item["metadata"]["labels"].get(COMPONENT_LABEL) == WANTED:
-        return False
+    """Tell whether something is of the sweep, or any if none is named; not of other namespaces."""
     claim = item.get("spec", {}).get("claimRef") or {}
     here = kind_of(item) != VOLUME or claim.get("namespace") == kube.namespace
     return here and sweep_path in (None, path_of(item))

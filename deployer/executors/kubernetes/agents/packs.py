@@ -21,7 +21,7 @@ def list_names(item: Manifest) -> list[str]:
 
 
 def drain_annotation(item: Manifest, name: str) -> str:
-    """Return the annotation of a Job and its pods that lets one of their agents leave."""
+    """Return the annotation of a Job's pods that lets one of their agents leave."""
     names = list_names(item)
     return f"{DRAIN_ANNOTATION}-{names.index(name) + 1}" if names else DRAIN_ANNOTATION
 

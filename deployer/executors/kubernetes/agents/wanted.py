@@ -31,14 +31,18 @@ def build_wanted(plan: Plan, owner: Owner, namespace: str | None) -> Manifest:
 
 
 def _build(sweep_path: str, owner: Owner, namespace: str | None, wanted: Wanted) -> Manifest:
-    # Short ids of different projects may be equal.
-    name = build_owned_name(sweep_path, owner, WANTED, build_hash(sweep_path.encode()))
+    name = name_wanted(sweep_path, owner)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": overlay({}, build_metadata(name, WANTED, sweep_path, namespace)),
         "data": without_none(_write(wanted)),
     }
+
+
+def name_wanted(sweep_path: str, owner: Owner) -> str:
+    """Return the name of the ConfigMap; short ids of different projects may be equal."""
+    return build_owned_name(sweep_path, owner, WANTED, build_hash(sweep_path.encode()))
 
 
 def get_wanted(kube: Kube, sweep_path: str) -> Wanted | None:
