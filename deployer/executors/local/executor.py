@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployer.agent.host.unwritable import describe, find_obstacle, is_unwritable
+from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
 from deployer.config.project import Project
@@ -55,6 +56,8 @@ from deployer.model import Agent, AgentPlan, Plan, Wanted
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
     from deployer.data.store import Store
+
+LOG = logging.getLogger(__name__)
 
 STARTS_AT_ONCE = 8  # each is a Python that begins
 
@@ -177,8 +180,16 @@ class LocalExecutor(KeepsData, SharesGpus):
             with suppress(AgentError):  # what cannot be read is replaced
                 before = load_wanted(file, sweep_path)
             wanted = change(before)
-            if wanted is not None and wanted != before:
+            if wanted is None or wanted == before:
+                return
+            try:
                 save_wanted(file, wanted)
+            except OSError as error:
+                if error.errno not in FULL or not before or wanted.number >= before.number:
+                    raise
+                # Who is told to leave would be started again once there is room.
+                delete_wanted(file)
+                LOG.warning("the disk is full: no agent is started again until `agents up`")
 
     def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
         """Delete the file with the number, or those of all sweeps."""

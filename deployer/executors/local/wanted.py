@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from pathlib import Path
 from urllib.parse import quote
 
-from deployer.agent.host.unwritable import FULL
 from deployer.errors import AgentError
 from deployer.model import Wanted
-
-LOG = logging.getLogger(__name__)
 
 SUFFIX = ".wanted"
 
@@ -41,21 +37,11 @@ def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
 
 
 def save_wanted(file: Path, wanted: Wanted) -> None:
-    """Write a number as a whole.
-
-    On a full disk there is none afterwards, rather than the old one: who is told to leave would be
-    started again once there is room.
-    """
+    """Write a number as a whole, or not at all."""
     content = {"number": wanted.number, "leaving": sorted(wanted.leaving)}
     temporary = file.with_name(f"{file.name}.new")
-    try:
-        temporary.write_text(json.dumps(content))
-        os.replace(temporary, file)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        delete_wanted(file)
-        LOG.warning("the disk is full: no agent is started again until `deployer agents up`")
+    temporary.write_text(json.dumps(content))
+    os.replace(temporary, file)
 
 
 def delete_wanted(file: Path) -> None:

@@ -279,16 +279,14 @@ def start_missing(
     if lacking := [a.name for a in agents if a.alive and a.name in names]:
         executor.stop(lacking)
     keys = create_agent_keys(server.client, SweepPath(*path.split("/")), names, uuid.uuid4().hex)
-    alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
-    groups = executor.group(starting) if isinstance(executor, SharesPods) else alone
-    waits = iter(build_ramp(len(starting), random.Random()))
     started: list[Agent] = []
-    for group in [plan.agents] if server.extended else groups:
-        sleep(0.0 if server.extended else sum(islice(waits, len(group))))
-        if wanted is not None and not _raise_by(executor, path, wanted, len(group)):
-            break
-        wanted = None if wanted is None else wanted + len(group)
-        now = read_wanted(executor, path)
+    for wait, group in _group_starts(server, executor, starting):
+        sleep(wait)
+        if wanted is None:
+            now = read_wanted(executor, path)
+        else:
+            now = _raise(executor, path, wanted, wanted + len(group))
+            wanted += len(group)
         if now is None:
             break
         staying = tuple(agent for agent in group if agent.name not in now.leaving)
@@ -299,14 +297,24 @@ def start_missing(
     return started
 
 
-def _raise_by(executor: Executor, path: str, number: int, more: int) -> bool:
-    """Have so many more be wanted; return False if it is not the number any more that it was."""
-    seen: list[Wanted | None] = []
+def _group_starts(
+    server: Server, executor: Executor, starting: Sequence[AgentPlan]
+) -> list[tuple[float, Sequence[AgentPlan]]]:
+    """Return the agents that start at the same time, and the seconds to wait before them."""
+    if server.extended:
+        return [(0.0, starting)]
+    waits = iter(build_ramp(len(starting), random.Random()))
+    alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
+    groups = executor.group(starting) if isinstance(executor, SharesPods) else alone
+    return [(sum(islice(waits, len(group))), group) for group in groups]
+
+
+def _raise(executor: Executor, path: str, number: int, higher: int) -> Wanted | None:
+    """Have more agents be wanted and return what is wanted; None if it was another number."""
 
     def change(old: Wanted | None) -> Wanted | None:
-        seen.append(old)
-        return replace(old, number=number + more) if old and old.number == number else None
+        return replace(old, number=higher) if old and old.number == number else None
 
     executor.change_wanted(path, change)
-    last = seen[-1]
-    return last is not None and last.number in (number, number + more)
+    now = read_wanted(executor, path)
+    return now if now and now.number == higher else None
