@@ -83,10 +83,13 @@ def test_a_python_that_the_image_lacks_is_given_up_at_once(bed: Bed) -> None:
 
 
 def start_without_objects(bed: Bed) -> SweepPath:
-    """Start an agent whose ConfigMaps and Secret are deleted before its node may take it."""
+    """Start an agent whose ConfigMaps and Secret are deleted before its node may take it.
+
+    Not the one that says how many are wanted: without it, none is.
+    """
     path = bed.create_sweep([0.1])
     bed.with_section(node_selector={bed.namespace: "open"}).start(path, 1)
-    ours = ("-n", bed.namespace, "-l", build_selector())
+    ours = ("-n", bed.namespace, "-l", f"{build_selector()},{COMPONENT_LABEL}!={WANTED}")
     bed.cluster.kubectl("delete", "configmaps,secrets", *ours)
     bed.cluster.kubectl("label", "node", "node-0", f"{bed.namespace}=open")
     return path
