@@ -13,7 +13,7 @@ from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.plan import build_plan
 from deployer.findings import Finding
 from deployer.kube.kinds import JOB, POD, SECRET
-from deployer.kube.names import build_labels, build_selector
+from deployer.kube.names import COMPONENT_LABEL, WANTED, build_labels, build_selector
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.pipeline import watch_sweep
 from deployer.model import SweepPath
