@@ -62,7 +62,7 @@ class SweepRecord:
         return not self.backend_on and self.server == server.name
 
 
-Choice = Callable[[SweepRecord], bool]
+Chosen = Callable[[SweepRecord], bool]
 
 
 class Records:
@@ -106,7 +106,7 @@ class Records:
         """Change what is known of a sweep."""
         self.change(lambda one: one.sweep_path == sweep_path, **changes)
 
-    def change(self, wanted: Choice, **changes: Any) -> None:
+    def change(self, wanted: Chosen, **changes: Any) -> None:
         """Change the records that are wanted; one that is gone by then stays so."""
 
         def is_stale(record: SweepRecord) -> bool:
@@ -117,7 +117,7 @@ class Records:
                 for record in filter(is_stale, self.load()):
                     _write(replace(record, **changes))
 
-    def forget(self, wanted: Choice) -> None:
+    def forget(self, wanted: Chosen) -> None:
         """Delete the records that are wanted, from whichever folder their sweeps were made."""
         if any(map(wanted, self.load())):
             with self._writing():

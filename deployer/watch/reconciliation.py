@@ -65,10 +65,6 @@ class Starter(Protocol):
 class Packer(Protocol):
     """Measures how many agents share a GPU; `launch` has it."""
 
-    @property
-    def agents(self) -> int:
-        """Return how many agents there shall be now."""
-
     def look(self, status: Status, now: float) -> Wanted:
         """Take in a status; return how many agents there shall be, and who leaves."""
 
@@ -139,7 +135,11 @@ class Reconciler:
             for sentence in self.executor.heal():
                 LOG.info(sentence)
             wanted = self._read_wanted()
-            return wanted is not None and self._keep(status, self._pack(status, wanted))
+            if wanted is None:
+                return False
+            wanted = self._pack(status, wanted)
+            self._reduce(status, wanted)
+            return self._leave_bad_nodes(status) or self._replace(status, wanted)
         except (KubeError, AgentError) as error:
             if not error.passing:
                 raise
@@ -180,11 +180,6 @@ class Reconciler:
 
     def _change(self, change: Callable[[Wanted], Wanted]) -> None:
         self.executor.change_wanted(str(self.path), lambda old: old and change(old))
-
-    def _keep(self, status: Status, wanted: Wanted) -> bool:
-        """Start what is missing and drain what is too much; tell whether any is missing."""
-        self._reduce(status, wanted)
-        return self._leave_bad_nodes(status) or self._replace(status, wanted)
 
     def _end(self, names: Sequence[str]) -> None:
         """End agents, and want none in their place."""
@@ -280,7 +275,9 @@ class Reconciler:
         self._drain([*list_unheard(status, wanted), *leaving])
 
     def _drain(self, names: Sequence[str]) -> None:
-        """Drain agents; the next look tells whether all have heard of it."""
+        """Drain agents, if any; the next look tells whether all have heard of it."""
+        if not names:  # an executor would look for them
+            return
         try:
             self.executor.drain(names)
         except AgentError as error:  # another command has ended one meanwhile

@@ -38,7 +38,8 @@ def scale_down(
     named and not told.
     """
     agents = join_runs(executor.list_agents(str(path)), runs)
-    staying = list_staying(executor, path, agents)
+    wanted = read_wanted(executor, str(path))
+    staying = [agent for agent in agents if stays(agent, wanted)]
     if len(staying) < replicas:
         return ()
     unheard = [a.name for a in agents if stays(a) and not a.foreign and a not in staying]
@@ -79,12 +80,6 @@ def _want(executor: Executor, path: SweepPath, number: int, leaving: Collection[
         return Wanted(number, (old.leaving if old else frozenset()) | {*leaving})
 
     executor.change_wanted(str(path), change)
-
-
-def list_staying(executor: Executor, path: SweepPath, agents: Sequence[Agent]) -> list[Agent]:
-    """Return those that work and were not told to leave, of every owner."""
-    wanted = read_wanted(executor, str(path))
-    return [agent for agent in agents if stays(agent, wanted)]
 
 
 def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:

@@ -6,12 +6,11 @@ and memory. So the next number is a new pod: the agents of the former leave afte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from deployer.executors.base import SharesPods
 from deployer.launch.packing.packer import Packer
-from deployer.model import Agent, Wanted
+from deployer.model import Wanted
 from deployer.watch.restarts import takes_runs
 from deployer.watch.status import Status
 
@@ -50,17 +49,14 @@ class PodPacker(Packer):
         if best == self.size or not _has_work(status):
             return Wanted(self.agents)
         self._resize(best)
-        return self._make_room([agent for agent in own if takes_runs(agent)])
+        self._sent = {agent.name for agent in own if takes_runs(agent)}
+        return Wanted(0, frozenset(self._sent))
 
     def _resize(self, size: int) -> None:
         """Let pods that are made from now on have so many agents."""
         self.size = size
         if isinstance(self.executor, SharesPods):
             self.executor.share_pods(size)
-
-    def _make_room(self, taking: Sequence[Agent]) -> Wanted:
-        self._sent = {agent.name for agent in taking}
-        return Wanted(0, frozenset(self._sent))
 
 
 def _has_work(status: Status) -> bool:

@@ -64,7 +64,7 @@ class Measurement:
     _memory: dict[str, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Go on after what was measured before."""
+        """Begin with the number of the last level, if some are given."""
         if self.levels:
             self.size = self.levels[-1].size
 
