@@ -39,12 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: list[str]) -> int:
     """Run one command and return its exit code; an unexpected error keeps its traceback."""
     from deployer.cli import app
-    from deployer.cli.output.log import close_log, lift_flags
+    from deployer.cli.output.log import close_log
 
     COMMAND.begin_command()
     try:
         code = get_command(app).main(
-            lift_flags(words) or ["--help"], prog_name="deployer", standalone_mode=False
+            words or ["--help"], prog_name="deployer", standalone_mode=False
         )
     except DeployerError as error:
         from deployer.cli.output.render import show_error

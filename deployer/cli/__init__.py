@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.cli.shell.command_table import LazyGroup
+from deployer.cli.shell.groups import Root
 
 app = typer.Typer(
-    cls=LazyGroup,
+    cls=Root,
     help="Run a Weights & Biases sweep on this machine or a cluster, with one command.",
     rich_markup_mode=None,
 )
@@ -33,37 +32,5 @@ def _root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", help="Nothing on stderr but errors; with every command.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Each request on stderr, too; with every command.")
-    ] = False,
-    log_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--log-file",
-            metavar="PATH",
-            help="Keep what is told, and each request, in a file, too; with every command.",
-        ),
-    ] = None,
-    owner: Annotated[
-        str | None,
-        typer.Option(
-            "--owner",
-            metavar="NAME",
-            envvar="DEPLOYER_OWNER",
-            help="The owner of created objects, for a kubeconfig that several people share; "
-            "default: the cluster's name for you; with every command.",
-        ),
-    ] = None,
 ) -> None:
-    """Read the options that every command has; they may stand anywhere in the command line."""
-    if owner:
-        from deployer.launch.environment import set_owner
-
-        set_owner(owner)
-    if quiet or verbose or log_file:
-        from deployer.cli.output.log import open_log
-
-        open_log(quiet, verbose, log_file)
+    """Keep what `deployer` itself was told."""

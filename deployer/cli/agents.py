@@ -16,26 +16,16 @@ from deployer.cli.output.agent_views import describe_others, show_agents, show_e
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, warn
 from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
-from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.call import App, Call, find_path
 from deployer.cli.shell.completion import complete_agents
-from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
     MaxTimeOption,
     OneRunOption,
-    OnOption,
-    Output,
-    OutputOption,
     PendingTimeoutOption,
-    ProfileOption,
     ReplicasOption,
     SweepArgument,
-    WandbOption,
-    find_path,
-    pick_sweep,
-    read_config_of,
 )
 from deployer.config.deployer_yaml import MOST_REPLICAS
-from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, ConfigError, WandbError, collect_refusals
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_executor
@@ -50,7 +40,6 @@ from deployer.launch.agents.scaling import (
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
 from deployer.launch.remains import describe_others_here
-from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import Launch, drain_surplus
 from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
@@ -69,47 +58,41 @@ def naming_repeat() -> Iterator[None]:
         raise
 
 
-app = make_app("Start, list, scale, drain, follow or end agents.")
+app = App("Start, list, scale, drain, follow or end agents.")
 
 
 @app.command()
 def up(
+    call: Call,
     sweep: SweepArgument = None,
     replicas: ReplicasOption = None,
     one_run_per_job: OneRunOption = False,
     max_time: MaxTimeOption = None,
     pending_timeout: PendingTimeoutOption = None,
-    on: OnOption = None,
-    profile: ProfileOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start agents until there are N in all; they work in the current folder. Those beyond leave.
 
     A sweep that has ended needs none. Returns at once, or with --pending-timeout when the first
     agent works.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on, profile=profile))
-    _start(config, sweep, output, one_run_per_job, max_time, pending_timeout, replicas)
+    _start(call, sweep, replicas, one_run_per_job, max_time, pending_timeout)
 
 
 @app.command("list")
 def list_(
+    call: Call,
     sweep: SweepArgument = None,
     all_: Annotated[bool, typer.Option("--all", help="Of every sweep.")] = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """List a sweep's agents: state, current run, node, GPU.
 
     With --all, your own agents of every sweep; those of other owners are named below.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    config = call.read_of(sweep)
     executor = find_executor(config)
     path = None if all_ else str(find_path(sweep, config))
     listed = [one for one in executor.list_agents(path) if path or not one.foreign]
-    show_agents(listed, output, time.time())
+    show_agents(listed, call.output, time.time())
     for sentence in describe_others(executor.list_others(path), time.time(), config.on):
         say(sentence)
 
@@ -117,29 +100,26 @@ def list_(
 @app.command()
 @naming_repeat()
 def scale(
+    call: Call,
     replicas: Annotated[
         int, typer.Argument(metavar="N", min=0, max=MOST_REPLICAS, help="How many in all.")
     ],
     sweep: SweepArgument = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
-    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    executor = find_executor(config)
-    path = find_path(sweep, config)
-    leaving = scale_down(executor, path, replicas, _read_runs(config, path))
+    _, executor, path = call.find(sweep)
+    leaving = scale_down(executor, path, replicas, _read_runs(call, path))
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
-        show_agents(executor.list_agents(str(path)), output, time.time())
+        show_agents(executor.list_agents(str(path)), call.output, time.time())
     check_reached(executor.list_agents(str(path)), path, replicas)
     if not leaving:
-        _start(config, str(path), output)
+        _start(call, str(path), replicas)
 
 
 @app.command()
 def drain(
+    call: Call,
     agent: Annotated[
         list[str],
         typer.Option(
@@ -150,18 +130,13 @@ def drain(
         ),
     ],
     sweep: SweepArgument = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Let each agent's current run end, then let the agent leave."""
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    executor = find_executor(config)
-    path = find_path(sweep, config)
+    _, executor, path = call.find(sweep)
     check_drainable(find_named(executor, path, agent))
     drain_agents(executor, path, agent)
     say(f"{path}: draining {', '.join(agent)}")
-    show_agents(executor.list_agents(str(path)), output, time.time())
+    show_agents(executor.list_agents(str(path)), call.output, time.time())
 
 
 app.command()(logs)
@@ -169,40 +144,35 @@ app.command()(logs)
 
 @app.command()
 def down(
+    call: Call,
     sweep: SweepArgument = None,
     mine: Annotated[
         bool, typer.Option("--mine", help="Only your own agents; do not ask about others'.")
     ] = False,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Interrupt a sweep's agents; their runs are assigned again to the next ones.
 
     Asks before it ends agents of other owners.
     """
-    if mine and yes:
+    if mine and call.yes:
         raise ConfigError("--mine", "does not go together with --yes", "leave one of them out")
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    end_sweep(config, sweep, yes, output, mine=mine)
+    end_sweep(call, sweep, mine=mine)
 
 
 @naming_repeat()
-def end_sweep(
-    config: Project, sweep: str | None, yes: bool, output: str, *, mine: bool = False
-) -> None:
+def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
     """End a sweep's agents; of other owners only if the user is sure, and never if `mine`.
 
     Without a `sweep`, other sweeps of the folder with live agents are named. Raises ConfigError.
     """
-    path, executor = str(find_path(sweep, config)), find_executor(config)
+    config, executor, named = call.find(sweep)
+    path = str(named)
     found = executor.list_others(path)
     for sentence in describe_others(found, time.time(), config.on):
         say(sentence)
     others = bool(found) and not mine
     own = f"deployer agents down {path} --mine{config.on_option} ends your own alone"
-    if others and not is_sure("end and delete these, too?", yes, own):
+    if others and not call.is_sure("end and delete these, too?", own):
         say(f"nothing was ended; {own}")
         return
     with collect_refusals() as refusals:
@@ -212,7 +182,7 @@ def end_sweep(
             nothing = f"nothing of {path} was found on {executor.place}"
             if not ended and not Records.load().of(path):
                 raise AgentError(nothing, _name_elsewhere(executor, path))
-            show_ended(path, ended, output, nothing)
+            show_ended(path, ended, call.output, nothing)
     for line in describe_others_here(config, path) if sweep is None else ():
         say(line)
 
@@ -225,16 +195,15 @@ def _name_elsewhere(executor: Executor, path: str) -> str:
 
 
 def _start(
-    config: Project,
+    call: Call,
     sweep: str | None,
-    output: str,
+    replicas: int | None,
     one_run: bool = False,
     max_seconds: float | None = None,
     pending_seconds: float | None = None,
-    replicas: int | None = None,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
-    server, path = open_sweep(pick_sweep(sweep, config))
+    config, server, path = call.connect(sweep, replicas=replicas)
     say(f"using {server.describe()}")
     with showing_busy():
         launch = add_agents(config, server, path, one_run=one_run, max_seconds=max_seconds)
@@ -244,7 +213,7 @@ def _start(
         _say_if_idle(launch)
     if pending_seconds is not None and launch.agents:
         wait_until_started(launch, pending_seconds)
-    show_agents(launch.executor.list_agents(str(path)), output, time.time())
+    show_agents(launch.executor.list_agents(str(path)), call.output, time.time())
 
 
 def _say_if_idle(launch: Launch) -> None:
@@ -260,10 +229,10 @@ def _say_if_idle(launch: Launch) -> None:
     say(f"no agent is started: {are}{whose}; for one more: {more}{launch.project.on_option}")
 
 
-def _read_runs(config: Project, path: SweepPath) -> Sequence[Run]:
+def _read_runs(call: Call, path: SweepPath) -> Sequence[Run]:
     """Return the sweep's runs, by which idle agents are told; none if the server is away."""
     try:
-        server, _ = open_sweep(pick_sweep(str(path), config))
+        _, server, _ = call.connect(str(path))
         return list_runs(server.client, path)
     except WandbError as error:
         warn(f"busy agents may be drained before idle ones: {error.message}")

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.progress import follow_copy
-from deployer.cli.output.render import Table, emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
-from deployer.cli.shell.options import Output, OutputOption, read_config
-from deployer.config.project import Flags, Project
+from deployer.cli.output.render import Table, say
+from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.errors import ConfigError, collect_refusals
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
     from deployer.launch.data.data_sets import Transfer
 
-app = make_app("The data sets that runs read, as `data:` in deployer.yaml names them.")
+app = App("The data sets that runs read, as `data:` in deployer.yaml names them.")
 
 NameArgument = Annotated[
     str | None,
@@ -28,19 +26,11 @@ NameArgument = Annotated[
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace files there that have other content.")
 ]
-OnOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="EXECUTOR",
-        envvar="DEPLOYER_ON",
-        help="Where runs are to see it: local, kubernetes or gke.",
-    ),
-]
 
 
 @app.command()
 def put(
+    call: Call,
     source: Annotated[
         str,
         typer.Argument(
@@ -53,8 +43,6 @@ def put(
         bool, typer.Option("--keep-packed", help="Put an archive as the file that it is.")
     ] = False,
     overwrite: OverwriteOption = False,
-    on: OnOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Copy data to where the data set is kept; an archive is checked and unpacked.
 
@@ -63,27 +51,26 @@ def put(
     """
     from deployer.launch.data import data_sets
 
-    project = _read(on)
+    project = call.read()
     data = data_sets.find_data(project, name)
     with follow_copy(f"put {data.name}") as progress:
         done = data_sets.put(
             project, data, source, progress, unpacked=not keep_packed, overwrite=overwrite
         )
-    _show(done, output)
+    _show(call, done)
     if data.url or (data.folder and project.on != "local"):
         say(f"runs see it after: deployer data preload {data.name}{project.on_option}")
 
 
 @app.command()
 def get(
+    call: Call,
     name: NameArgument = None,
     to: Annotated[
         str | None,
         typer.Option("--to", metavar="FOLDER", help="Where to; left out: a folder named NAME."),
     ] = None,
     overwrite: OverwriteOption = False,
-    on: OnOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Copy a data set from where it is kept to a folder of this machine.
 
@@ -95,18 +82,16 @@ def get(
     if to is not None and ("://" in to or not to.strip()):
         said = "is no folder" if to.strip() else "is empty"
         raise ConfigError("--to", said, "deployer data get --to FOLDER")
-    project = _read(on)
+    project = call.read()
     data = data_sets.find_data(project, name)
     folder = Path(to or data.name).expanduser()
     with follow_copy(f"get {data.name}") as progress:
         done = data_sets.get(project, data, folder, progress, overwrite=overwrite)
-    _show(done, output)
+    _show(call, done)
 
 
 @app.command()
-def preload(
-    name: NameArgument = None, on: OnOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def preload(call: Call, name: NameArgument = None) -> None:
     """Bring a data set once to where runs see it; left out: each one that is kept elsewhere.
 
     From an object store to this machine, or with --on kubernetes into the cluster. One archive is
@@ -114,25 +99,25 @@ def preload(
     """
     from deployer.launch.data import data_sets
 
-    project = _read(on)
+    project = call.read()
     named = [data_sets.find_data(project, name)] if name else data_sets.find_elsewhere(project)
     done = []
     with collect_refusals() as refusals:
         for data in named:
             with refusals.noted(), follow_copy(f"preload {data.name}") as progress:
                 done.append(data_sets.bring(project, data, progress))
-                if output == "table":
-                    _show(done[-1], output)
-        emit(done, output)
+                if call.output == "table":
+                    _show(call, done[-1])
+        call.emit(done)
 
 
 @app.command("list")
-def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
+def list_(call: Call) -> None:
     """List data sets, and what of them runs see; exit code 1 where one cannot be read."""
     from deployer.launch.data import data_sets
 
     with collect_refusals() as refusals:
-        found = list(data_sets.list_places(_read(on), refusals))
+        found = list(data_sets.list_places(call.read(), refusals))
         table = Table(
             ("data set", "kept in", "runs see it in", "files", "size", "state"),
             [
@@ -141,46 +126,40 @@ def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
             ],
             empty=f"there is no data set in deployer.yaml; {data_sets.EXAMPLE} makes one",
         )
-        emit(found, output, table)
+        call.emit(found, table)
 
 
 @app.command()
 def delete(
+    call: Call,
     name: NameArgument = None,
     kept: Annotated[
         bool, typer.Option("--kept", help="Also what is kept elsewhere: the object store's files.")
     ] = False,
-    yes: YesOption = False,
-    on: OnOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete what runs see of a data set, for good where it is kept there."""
     from deployer.launch.data import data_deletion, data_sets
 
-    project = _read(on)
+    project = call.read()
     data = data_sets.find_data(project, name)
     data_deletion.check_deletable(project, data, kept)
-    check_can_ask(yes)
+    check_can_ask(call.yes)
     what = data_deletion.describe_deletion(project, data, kept)
-    wanted = yes or confirm(f"delete {what}?")
+    wanted = call.yes or confirm(f"delete {what}?")
     if wanted:
         data_deletion.delete(project, data, kept)
         say(f"deleted {what}")
     else:
         say("nothing was deleted")
-    emit({"data": data.name, "deleted": wanted}, output)
-
-
-def _read(on: str | None) -> Project:
-    return read_config(Flags(on=on))
+    call.emit({"data": data.name, "deleted": wanted})
 
 
 def _size(size_bytes: int) -> str:
     return format_bytes(size_bytes) if size_bytes else ""
 
 
-def _show(done: Transfer, output: str) -> None:
+def _show(call: Call, done: Transfer) -> None:
     from deployer.data.copy import describe_copied
 
     said = describe_copied(done.copied) if done.copied else "all there already"
-    emit(done, output, f"{done.name}: {said}, in {done.target}")
+    call.emit(done, f"{done.name}: {said}, in {done.target}")

@@ -11,20 +11,8 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import emit, warn
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    NoCheckOption,
-    OneRunOption,
-    OnOption,
-    Output,
-    OutputOption,
-    ProfileOption,
-    ReplicasOption,
-    RunCapOption,
-    WandbOption,
-    read_config,
-)
-from deployer.config.project import Flags
+from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.options import NoCheckOption, OneRunOption, ReplicasOption, RunCapOption
 from deployer.errors import ExitCode
 from deployer.findings import Finding, Severity
 from deployer.launch.checks.doctor import diagnose, mend
@@ -41,11 +29,12 @@ VERDICTS = {
     Severity.UNKNOWN: "unknown",
 }
 
-app = make_app()
+app = App()
 
 
 @app.command()
 def doctor(
+    call: Call,
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE", help="A sweep file that shall run; left out: any."),
@@ -58,10 +47,6 @@ def doctor(
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
     no_check: NoCheckOption = False,
-    on: OnOption = None,
-    profile: ProfileOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Check everything that `up` needs, and say how to mend it; without --fix it changes nothing.
 
@@ -69,7 +54,7 @@ def doctor(
     would probably wait for.
     """
     COMMAND.begin_examination()
-    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)))
+    config = settle_code(call.read(replicas=replicas))
     request = None
     if file is not None:
         request = Request(
@@ -80,7 +65,7 @@ def doctor(
     findings = diagnose(config, request)
     if fix and mend(config, findings):
         findings = diagnose(config, request)
-    show_findings(findings, output)
+    show_findings(findings, call.output)
     if any(one.is_error for one in findings):
         raise typer.Exit(ExitCode.REFUSED)
 

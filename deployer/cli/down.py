@@ -17,19 +17,11 @@ from deployer.cli.backend.removal import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, check_held, is_sure
-from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
-    SweepArgument,
-    WandbOption,
-    find_path,
-    read_config_of,
-)
+from deployer.cli.shell.call import App, Call, find_path
+from deployer.cli.shell.confirmation import check_held
+from deployer.cli.shell.options import SweepArgument
 from deployer.config.paths import backend_folder, list_copies
-from deployer.config.project import EMBEDDED, Flags, Project
+from deployer.config.project import EMBEDDED, Project
 from deployer.errors import (
     BackendError,
     CloudError,
@@ -49,11 +41,12 @@ from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_bytes, format_count
 
-app = make_app()
+app = App()
 
 
 @app.command()
 def down(
+    call: Call,
     sweep: SweepArgument = None,
     all_: Annotated[
         bool, typer.Option("--all", help="All your agents, of every sweep, and your backends.")
@@ -68,10 +61,6 @@ def down(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="The GKE cluster too, with its disks and pools.")
     ] = False,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """End a sweep's agents and delete what was made for it; results stay.
 
@@ -84,30 +73,30 @@ def down(
         raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    provider = find_provider(config, named=on is not None) if cluster else None
+    config = call.read_of(sweep)
+    provider = find_provider(config, named=call.given["on"] is not None) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
-    if data.words and not _is_sure_of_data(data, yes):
+    if data.words and not _is_sure_of_data(call, data):
         say("nothing was deleted")
         return
     if provider:
         path, results_go = _find_if_any(sweep, config), provider.name in data.places
         held = [(one.words, one.foreign) for one in provider.list_held(copied=not results_go)]
-        removal = Removal(check_held(held, yes, named=False), results_go)
+        removal = Removal(check_held(held, call.yes, named=False), results_go)
         telling = telling_remains(lambda failure: describe_bill(provider, failure))
         with telling, showing_busy():
             take_down_cluster(provider, path, everything=all_, removal=removal)
     if all_:
         with collect_refusals() as refusals:
             gone = {provider.name} if provider else set()
-            _end_everywhere(config, output, refusals, gone=gone, data=data)
+            _end_everywhere(config, call.output, refusals, gone=gone, data=data)
             if _means_here(config):
                 _end_backend(data)
             for error in data.unlisted:
                 with refusals.noted():
                     raise error
     elif not cluster:
-        end_sweep(config, sweep, yes, output)
+        end_sweep(call, sweep)
 
 
 def find_provider(config: Project, *, named: bool) -> ProvidesCluster:
@@ -145,11 +134,11 @@ class _Data:
     unlisted: list[DeployerError] = field(default_factory=list)
 
 
-def _is_sure_of_data(data: _Data, yes: bool) -> bool:
+def _is_sure_of_data(call: Call, data: _Data) -> bool:
     """Show what `--delete-data` deletes; return True if that is meant. Raises ConfigError."""
     for what in data.words:
         say(f"to be deleted: {what}")
-    return is_sure("delete all of this for good?", yes)
+    return call.is_sure("delete all of this for good?")
 
 
 def _list_data(config: Project, provider: ProvidesCluster | None) -> _Data:

@@ -9,24 +9,23 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import ask, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, can_ask
-from deployer.cli.shell.options import OnOption, WandbOption, pick_sweep, read_config
+from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.confirmation import can_ask
 from deployer.config.deployer_yaml import FILE_NAME
-from deployer.config.project import Flags, Project
+from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.launch.draft import NotDrafted, draft_for_script
-from deployer.launch.resolution import open_sweep
 from deployer.scripts.sweep_draft import SETTINGS
 from deployer.sweeps.sweep_file import dump_config
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_sweep
 
-app = make_app()
+app = App()
 
 
-@app.command()
+@app.command(cls=CommandWithoutFormats)
 def init(
+    call: Call,
     script: Annotated[
         str | None,
         typer.Argument(
@@ -51,9 +50,6 @@ def init(
         str | None,
         typer.Option("--from", metavar="SWEEP", help="Write the file of this sweep instead."),
     ] = None,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
 ) -> None:
     """Write a sweep file with ranges for a script's flags, and a commented deployer.yaml.
 
@@ -65,13 +61,13 @@ def init(
         )
     if to.exists():
         raise ConfigError(str(to), "there is such a file already", "name another one with --to")
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = call.read()
     if source is not None:
-        _write(to, _read_sweep(source, config))
+        _write(to, _read_sweep(call, source))
     else:
         assert script is not None
         try:
-            text = _draft((script, words or []), config, _read_given(given or []), yes)
+            text = _draft((script, words or []), config, _read_given(given or []), call.yes)
         except NotDrafted as error:
             say(error.lines)
             raise
@@ -113,8 +109,8 @@ def _read_given(given: list[str]) -> dict[str, str]:
     return found
 
 
-def _read_sweep(source: str, config: Project) -> str:
-    server, path = open_sweep(pick_sweep(source, config), reading=True)
+def _read_sweep(call: Call, source: str) -> str:
+    _, server, path = call.connect(source, reading=True)
     return f"# As {path} has it.\n{dump_config(get_sweep(server.client, path).config)}"
 
 

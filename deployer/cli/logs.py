@@ -9,23 +9,12 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import say, show_json_line, show_log_line
+from deployer.cli.shell.call import Call
 from deployer.cli.shell.completion import complete_agents
-from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
-    SweepArgument,
-    WandbOption,
-    find_path,
-    pick_sweep,
-    read_config_of,
-)
-from deployer.config.project import Flags, Project
+from deployer.cli.shell.options import SweepArgument
 from deployer.errors import AgentError, ConfigError, DeployerError
 from deployer.executors.base import Executor
-from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import find_named
-from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
 from deployer.sweeps.hyperparameter_sets import find_run_of_set
 from deployer.text import strip_colours
@@ -34,6 +23,7 @@ from deployer.watch.run_logs import follow_run, read_lost_output
 
 
 def logs(
+    call: Call,
     sweep: SweepArgument = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until all have ended.")
@@ -52,27 +42,21 @@ def logs(
             help="Only this run, whichever agents have it; or the number of its set.",
         ),
     ] = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show agents' logs, each line with its agent's name in front."""
     if run and agent:
         raise ConfigError("--run", "does not go together with --agent", "leave one of them out")
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     whose = "run" if run else "agent"
-    lines = _read_run(config, sweep, run, follow) if run else _read(config, sweep, agent, follow)
+    lines = _read_run(call, sweep, run, follow) if run else _read(call, sweep, agent, follow)
     for name, line in lines:
-        if output == "json":
+        if call.output == "json":
             show_json_line({whose: name, "line": strip_colours(line)})
         else:
             show_log_line(f"{name} | {line}")
 
 
-def _read_run(
-    config: Project, sweep: str | None, run: str, follow: bool
-) -> Iterator[tuple[str, str]]:
-    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
+def _read_run(call: Call, sweep: str | None, run: str, follow: bool) -> Iterator[tuple[str, str]]:
+    _, server, path = call.connect(sweep, reading=True)
     run = find_run_of_set(get_snapshot(server.client, path), run) if run.isdecimal() else run
     silent = True
     for line in follow_run(server.client, path, run, follow, time.sleep):
@@ -83,18 +67,17 @@ def _read_run(
 
 
 def _read(
-    config: Project, sweep: str | None, agents: list[str] | None, follow: bool
+    call: Call, sweep: str | None, agents: list[str] | None, follow: bool
 ) -> Iterator[tuple[str, str]]:
-    executor = find_executor(config)
-    path = find_path(sweep, config)
+    _, executor, path = call.find(sweep)
     names = [agent.name for agent in executor.list_agents(str(path))]
     if agents:
         names = [agent.name for agent in find_named(executor, path, agents)]
     if not names:
-        raise _find_why_none(config, path)
+        raise _find_why_none(call, path)
     lost = _without_log(executor, path, names) if not executor.runs_here else []
     if lost:
-        server, path = open_sweep(pick_sweep(sweep, config), reading=True)
+        _, server, path = call.connect(sweep, reading=True)
         yield from read_lost_output(server.client, path, lost)
     for agent in executor.list_agents(str(path)):
         if agent.name in names and agent.state == "starting" and agent.reason:
@@ -102,9 +85,9 @@ def _read(
     yield from executor.log_lines(names, follow)
 
 
-def _find_why_none(config: Project, path: SweepPath) -> DeployerError:
+def _find_why_none(call: Call, path: SweepPath) -> DeployerError:
     """Return why a sweep has no agents; raises WandbError if there is no such sweep."""
-    server, _ = open_sweep(pick_sweep(str(path), config), reading=True)
+    _, server, _ = call.connect(str(path), reading=True)
     get_sweep(server.client, path)
     return AgentError(
         f"{path} has no agents here, and their logs go with `down`",

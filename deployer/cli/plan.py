@@ -5,23 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from deployer.cli.output.render import emit, is_terminal, say, warn
-from deployer.cli.shell.command_group import make_app
+from deployer.cli.output.render import is_terminal, say, warn
+from deployer.cli.shell.call import App, Call, CommandWithYaml
 from deployer.cli.shell.options import (
-    Documents,
-    DocumentsOption,
     FileArgument,
     MaxTimeOption,
     NoCheckOption,
     OneRunOption,
-    OnOption,
-    ProfileOption,
     ReplicasOption,
     RunCapOption,
-    WandbOption,
-    read_config,
 )
-from deployer.config.project import Flags
 from deployer.executors.base import Executor, find_backend_url
 from deployer.executors.deadline import find_end
 from deployer.executors.plan import build_plan
@@ -39,21 +32,18 @@ from deployer.text import format_bytes
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
 
-app = make_app()
+app = App()
 
 
-@app.command()
+@app.command(cls=CommandWithYaml)
 def plan(
+    call: Call,
     file: FileArgument,
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
     max_time: MaxTimeOption = None,
     no_check: NoCheckOption = False,
-    on: OnOption = None,
-    profile: ProfileOption = None,
-    wandb: WandbOption = None,
-    output: DocumentsOption = Documents.YAML,
 ) -> None:
     """Print the manifests that `up` would send, in the order in which it sends them.
 
@@ -63,7 +53,7 @@ def plan(
     Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
     Jobs.
     """
-    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)))
+    config = settle_code(call.read(replicas=replicas))
     read = load_sweep(file, run_cap)
     for warning in read.warnings:
         warn(warning)
@@ -77,9 +67,9 @@ def plan(
     documents = _build_documents(executor, read.expected, one_run_per_job, max_time)
     for line in describe_runs(executor):
         say(line)
-    if output == "yaml" and is_terminal():
+    if call.output == "yaml" and is_terminal():
         documents = [leave_out_archives(one) for one in documents]
-    emit(documents, output)
+    call.emit(documents)
 
 
 def leave_out_archives(document: object) -> object:

@@ -14,11 +14,6 @@ def read_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def set_owner(name: str) -> None:
-    """Let every project that this process reads have this owner, as `--owner` says."""
-    os.environ["DEPLOYER_OWNER"] = name
-
-
 def read_project(flags: Flags, folder: Path | None = None) -> Project:
     """Read flags, environment and deployer.yaml once; `folder` is the current one if left out.
 

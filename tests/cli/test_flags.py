@@ -6,7 +6,7 @@ import pytest
 
 from deployer import __version__
 from deployer.__main__ import run
-from deployer.cli.shell.options import Documents, Output, Ranking
+from deployer.cli.shell.call import Command, CommandWithCsv, CommandWithYaml
 from deployer.text import parse_duration
 from tests.docs.commands import is_group, list_commands
 
@@ -31,7 +31,7 @@ DURATIONS = [
 COMMANDS = list_commands()
 LEAVES = {words: one for words, one in COMMANDS.items() if not is_group(one)}
 GROUPS = [words for words in COMMANDS if words not in LEAVES]
-FORMATS = [", ".join(kind) for kind in (Output, Ranking, Documents)]
+FORMATS = [", ".join(kind.formats) for kind in (Command, CommandWithCsv, CommandWithYaml)]
 
 
 @pytest.mark.parametrize(

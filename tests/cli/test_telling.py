@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from deployer.__main__ import run as run_command
-from deployer.cli.output.log import lift_flags
 from deployer.cli.shell.completion import complete_profiles, complete_sweeps
 from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
@@ -31,16 +30,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "lifted"),
+    "words",
     [
-        ("up a.yaml --quiet", "--quiet up a.yaml"),
-        ("up --log-file x a.yaml --verbose", "--log-file x --verbose up a.yaml"),
-        ("up --log-file=x a.yaml", "--log-file=x up a.yaml"),
-        ("up -- --quiet --log-file", "up -- --quiet --log-file"),
+        "--log-file kept -ojson sweep check a.yaml",
+        "sweep --output=json --log-file kept check a.yaml",
+        "sweep check --log-file=kept a.yaml -o json",
+        "-o yaml --log-file other sweep -otable check -o json a.yaml --log-file kept",
     ],
 )
-def test_the_flags_may_stand_anywhere(words: str, lifted: str) -> None:
-    assert " ".join(lift_flags(words.split())) == lifted
+def test_the_flags_may_stand_anywhere(
+    words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(words.split()) == 0
+    assert capsys.readouterr().out.startswith("[")
+    assert (folder / "kept").exists()
+    assert not (folder / "other").exists()
+
+
+def test_the_command_line_counts_more_than_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DEPLOYER_ON", "nowhere")
+    assert run_command(["--on", "local", "plan", "a.yaml"]) == 0
+    assert run_command(["plan", "a.yaml"]) == 2
+    assert "DEPLOYER_ON: 'nowhere' is not an executor" in capsys.readouterr().err
+
+
+def test_a_command_behind_dashes_keeps_its_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["run", "--log-file", "--", "train.py"]) == 2
+    assert "--log-file: needs a value" in capsys.readouterr().err
+    assert run_command(["plan", "--", "--quiet"]) == 2
+    assert "--quiet: cannot be read" in capsys.readouterr().err
 
 
 def test_quiet_leaves_results_and_errors(capsys: pytest.CaptureFixture[str]) -> None:

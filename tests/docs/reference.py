@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from typer import Context
 
 from deployer import errors
+from deployer.cli.shell.everywhere import list_options
 from deployer.config.json_schema import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names
@@ -28,9 +29,8 @@ A DURATION is a number with its unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
 current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
 [W&B sweep file](https://docs.wandb.ai/guides/sweeps/sweep-config-keys).
 
-With every command: `--quiet` shows nothing on stderr but errors, `--verbose` each request, too, and
-`--log-file PATH` keeps all of it in a file, without secrets. `deployer --install-completion` tells
-a shell the commands, and the sweeps, agents and profiles of this machine.
+`deployer --install-completion` tells a shell the commands, and the sweeps, agents and profiles of
+this machine.
 """
 EXIT_RULE = """\
 1 and 2 say that a command did not do what it was asked, or not all of it. 3 and 4 are about a sweep
@@ -47,6 +47,9 @@ def build_reference() -> str:
 
 
 def _list_commands() -> Iterator[str]:
+    yield "## Options of every command\n"
+    yield "They may stand anywhere in the command line before `--`.\n"
+    yield _list_rows(list_options(), Context(list_commands()[()]))
     yield "## Commands\n"
     for words, command in list_commands().items():
         if words and not is_group(command):
@@ -54,15 +57,21 @@ def _list_commands() -> Iterator[str]:
 
 
 def _describe_command(words: Words, command: Any) -> Iterator[str]:
-    context = Context(command, info_name=" ".join(("deployer", *words)))
+    above = Context(list_commands()[()], info_name="deployer")
+    context = Context(command, parent=above, info_name=" ".join(words))
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"### deployer {' '.join(words)}\n"
     yield f"`deployer {' '.join(words)} {_join_usage(usage)}`\n"
     yield f"{inspect.cleandoc(command.help)}\n"
-    records = [p.get_help_record(context) for p in command.params]
-    rows = [record for record in records if record is not None]
-    if rows:
-        yield _build_table(("argument or flag", "meaning"), [(f"`{a}`", b) for a, b in rows])
+    if rows := _list_rows(command.params, context):
+        yield rows
+
+
+def _list_rows(parameters: Iterable[Any], context: Context) -> str:
+    """Return a table of what the help has of parameters; empty if it has none of them."""
+    records = filter(None, (one.get_help_record(context) for one in parameters))
+    rows = [(f"`{name}`", meaning) for name, meaning in records]
+    return _build_table(("argument or flag", "meaning"), rows) if rows else ""
 
 
 def _join_usage(usage: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.backend.scheduling.lifecycle import Patience
+from deployer.cli.shell.everywhere import list_options
 from deployer.config.json_schema import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names
@@ -38,7 +39,7 @@ def list_faults(name: str, command: Any) -> Iterator[str]:
     if not command.help or f"### deployer {name}\n" not in TEXT:
         yield f"{name} is not described"
     part = TEXT.partition(f"### deployer {name}\n")[2].split("\n#")[0]
-    for parameter in command.params:
+    for parameter in set(command.params).difference(list_options()):
         shown = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[0]
         rows = [line for line in part.splitlines() if re.match(rf"\| `[^`]*{shown}\b", line)]
         if not parameter.help:

@@ -12,19 +12,16 @@ import typer
 from deployer.cli.backend import backend_users
 from deployer.cli.backend.place import (
     DataOption,
-    ExecutorOption,
     InCluster,
     State,
     choose_folder,
     find_place,
 )
-from deployer.cli.output.render import Aside, emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption
-from deployer.cli.shell.options import Output, OutputOption
+from deployer.cli.output.render import Aside, say
+from deployer.cli.shell.call import App, Call, CommandWithoutFormats
 from deployer.errors import ConfigError
 
-app = make_app("Run the embedded W&B-compatible backend.")
+app = App("Run the embedded W&B-compatible backend.")
 app.add_typer(backend_users.app, name="user")
 
 
@@ -35,7 +32,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@app.command()
+@app.command(cls=CommandWithoutFormats)
 def serve(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")
@@ -76,43 +73,35 @@ def serve(
 
 
 @app.command()
-def up(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def up(call: Call, data: DataOption = None) -> None:
     """Serve in the background unless it runs already, and wait until it is ready.
 
     In a cluster, make it or bring it in line with deployer.yaml.
     """
-    _show(find_place(on, data).up(), output)
+    _show(call, find_place(call, data).up())
 
 
 @app.command()
-def status(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def status(call: Call, data: DataOption = None) -> None:
     """Say whether the backend runs, and where."""
-    _show(find_place(on, data).status(), output)
+    _show(call, find_place(call, data).status())
 
 
 @app.command()
 def down(
+    call: Call,
     data: DataOption = None,
-    on: ExecutorOption = None,
-    yes: YesOption = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Stop the backend; its data stays. In a cluster it may be another owner's: asks first."""
-    stopped = find_place(on, data).down(yes)
+    stopped = find_place(call, data).down(call.yes)
     if stopped is not None:
-        emit({"stopped": stopped}, output)
+        call.emit({"stopped": stopped})
 
 
 @app.command()
-def env(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def env(call: Call, data: DataOption = None) -> None:
     """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
-    server = find_place(on, data).connect()
+    server = find_place(call, data).connect()
     url = server.url
     if inside := server.inside:
         say(f"valid while this runs: deployer backend open --on {inside.on}")
@@ -120,31 +109,31 @@ def env(
     key, entity = server.client.key, server.viewer.entity
     variables = {"WANDB_BASE_URL": url, "WANDB_API_KEY": key, "WANDB_ENTITY": entity}
     lines = (f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-    emit(variables, output, *lines)
+    call.emit(variables, *lines)
 
 
-@app.command("open")
-def open_(data: DataOption = None, on: ExecutorOption = None) -> None:
+@app.command("open", cls=CommandWithoutFormats)
+def open_(call: Call, data: DataOption = None) -> None:
     """Print an address of the results pages that signs in once, without a key.
 
     In a cluster, also forward a local port to the backend until Ctrl-C.
     """
-    find_place(on, data).open()
+    find_place(call, data).open()
 
 
-@app.command()
-def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
+@app.command(cls=CommandWithoutFormats)
+def copy(call: Call, data: DataOption = None) -> None:
     """Copy everything from a cluster's backend to this machine's, or to a folder of its own.
 
     What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.
     """
-    place = find_place(on, None)
+    place = find_place(call, None)
     if not isinstance(place, InCluster):
         raise ConfigError("--on", "names no cluster", "--on kubernetes or --on gke")
     place.copy(choose_folder(data))
 
 
-def _show(state: State, output: Output) -> None:
+def _show(call: Call, state: State) -> None:
     trouble = state.trouble
     notes = [Aside(f"{trouble.message}\nhint: {trouble.hint}")] if trouble else []
-    emit(state.as_json, output, *state.lines, *notes)
+    call.emit(state.as_json, *state.lines, *notes)

@@ -10,18 +10,18 @@ from typing import Annotated
 import typer
 
 from deployer.backend.db.accounts import hash_key, key_id_of, new_key
-from deployer.cli.backend.place import DataOption, ExecutorOption, find_place
-from deployer.cli.output.render import Aside, Table, emit
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import Output, OutputOption
+from deployer.cli.backend.place import DataOption, find_place
+from deployer.cli.output.render import Aside, Table
+from deployer.cli.shell.call import App, Call
 from deployer.errors import WandbError
 from deployer.wandb_api import accounts
 
-app = make_app("Manage the backend's users.")
+app = App("Manage the backend's users.")
 
 
 @app.command("add")
 def add(
+    call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
     key_stdin: Annotated[
         bool,
@@ -34,8 +34,6 @@ def add(
         str, typer.Option("--label", metavar="TEXT", help="What the key is for, as it is listed.")
     ] = "",
     data: DataOption = None,
-    on: ExecutorOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Add a user with an entity of their own, or one more key of a user who is there.
 
@@ -44,7 +42,7 @@ def add(
     key = sys.stdin.readline().strip() if key_stdin else new_key()
     key_id = key_id_of(hash_key(key))
     with _refused("deployer backend user add --help"):
-        client = find_place(on, data).connect().client
+        client = find_place(call, data).connect().client
         before = [one.id for one in accounts.list_users(client).get(name, ())]
         accounts.add_user(client, name, key, label)
     shown = {} if key_stdin else {"key": key}
@@ -55,33 +53,30 @@ def add(
     else:
         state, said = "added", f"added user {name}"
     lines = (Aside(f"the key, id {key_id}, is shown this once:"), key) if shown else ()
-    emit({"user": name, "state": state, "id": key_id, **shown}, output, Aside(said), *lines)
+    call.emit({"user": name, "state": state, "id": key_id, **shown}, Aside(said), *lines)
 
 
 @app.command("list")
-def list_(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def list_(call: Call, data: DataOption = None) -> None:
     """List the users and their keys, the backend's own user first.
 
     A key has an id, a label and a time; the key itself nobody can read.
     """
-    users = accounts.list_users(find_place(on, data).connect().client)
+    users = accounts.list_users(find_place(call, data).connect().client)
     named = [{"name": name, "keys": list(map(vars, keys))} for name, keys in users.items()]
     rows = [(name, key.id, key.label, key.created) for name, keys in users.items() for key in keys]
-    emit({"users": named}, output, Table(("USER", "KEY-ID", "LABEL", "CREATED"), rows))
+    call.emit({"users": named}, Table(("USER", "KEY-ID", "LABEL", "CREATED"), rows))
 
 
 @app.command("remove")
 def remove(
+    call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
     key_id: Annotated[
         str | None,
         typer.Argument(metavar="KEY-ID", help="As deployer backend user list shows it."),
     ] = None,
     data: DataOption = None,
-    on: ExecutorOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Refuse all keys of a user, their agents' too, or one key; what they made stays.
 
@@ -89,16 +84,16 @@ def remove(
     """
     with _refused("deployer backend user list"):
         if key_id is None:
-            accounts.remove_user(find_place(on, data).connect().client, name)
+            accounts.remove_user(find_place(call, data).connect().client, name)
         else:
-            accounts.revoke_key(find_place(on, data).connect().client, name, key_id)
+            accounts.revoke_key(find_place(call, data).connect().client, name, key_id)
     if key_id is None:
         what = {"state": "removed"}
         said = f"removed user {name}; deployer backend user add {name} brings back what they made"
     else:
         what = {"state": "key-removed", "id": key_id}
         said = f"removed key {key_id} of {name}"
-    emit({"user": name, **what}, output, Aside(said))
+    call.emit({"user": name, **what}, Aside(said))
 
 
 @contextmanager

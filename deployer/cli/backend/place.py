@@ -15,10 +15,9 @@ from deployer.backend.server.health import Health
 from deployer.cli.backend.removal import remove_and_tell
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show, warn
+from deployer.cli.shell.call import Call
 from deployer.cli.shell.confirmation import is_sure
-from deployer.cli.shell.options import read_config
 from deployer.config.paths import backend_folder
-from deployer.config.project import Flags
 from deployer.errors import BackendError, ConfigError, collect_refusals
 from deployer.executors.base import HostsBackend
 from deployer.executors.registry import find_executor
@@ -187,13 +186,13 @@ class InCluster:
         return State(lines, as_json, describe_trouble(kube, backend, health))
 
 
-def find_place(on: str | None, data: Path | None) -> Here | InCluster:
+def find_place(call: Call, data: Path | None) -> Here | InCluster:
     """Return where the backend is that `--on` and `--data` mean.
 
     Raises ConfigError for a data folder and a cluster at once.
     """
-    executor = find_executor(read_config(Flags(on=on)))
-    if not isinstance(executor, HostsBackend) or (data and not on):
+    executor = find_executor(call.read())
+    if not isinstance(executor, HostsBackend) or (data and not call.given["on"]):
         return Here(choose_folder(data))
     if data:
         raise ConfigError("--data", "is a folder of this machine", "leave out --on or --data")

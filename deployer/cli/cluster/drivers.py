@@ -7,27 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.cluster.target_cluster import (
-    ClusterOption,
     ContextOption,
     NamespaceOption,
     open_client,
 )
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import Aside, Table, emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    Output,
-    OutputOption,
-    read_config,
-)
-from deployer.config.project import Flags
+from deployer.cli.output.render import Aside, Table, say
+from deployer.cli.shell.call import App, Call, CommandWithoutFormats
 from deployer.errors import ConfigError, KubeError
 
 if TYPE_CHECKING:
     from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
     from deployer.executors.kubernetes.gpu_drivers.survey import Survey
 
-app = make_app("GPU drivers of a cluster's nodes.")
+app = App("GPU drivers of a cluster's nodes.")
 
 COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
 WAIT_SECONDS = 600.0  # until GPUs are counted
@@ -54,32 +47,31 @@ NodeSelectorOption = Annotated[
 
 @app.command()
 def status(
+    call: Call,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    on: ClusterOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
-    survey = survey_cluster(open_client(read_config(Flags(on=on)), context, namespace))
+    survey = survey_cluster(open_client(call.read(), context, namespace))
     rows = [
         _build_row(node, resource)
         for node in survey.nodes
         for resource in (node.resources or (None,))
     ]
     notes = map(Aside, (*_list_troubles(survey), *survey.limits, *survey.quotas))
-    emit(_describe(survey), output, Table(COLUMNS, rows), *notes)
+    call.emit(_describe(survey), Table(COLUMNS, rows), *notes)
 
 
-@app.command()
+@app.command(cls=CommandWithoutFormats)
 def install(
+    call: Call,
     distribution: DistributionOption = None,
     device_plugin: DevicePluginOption = False,
     node_selector: NodeSelectorOption = None,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    on: ClusterOption = None,
 ) -> None:
     """Install what nodes lack, if you may, and wait ten minutes for their GPUs to be counted."""
     from deployer.executors.kubernetes.gpu_drivers.installation import (
@@ -92,7 +84,7 @@ def install(
 
     kinds = _check_kinds(distribution or [])
     selector = _parse_selector(node_selector or [])
-    kube = open_client(read_config(Flags(on=on)), context, namespace)
+    kube = open_client(call.read(), context, namespace)
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
@@ -106,14 +98,12 @@ def install(
         raise KubeError(said, ASK if report.refused else ahead)
 
 
-@app.command()
-def remove(
-    context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
-) -> None:
+@app.command(cls=CommandWithoutFormats)
+def remove(call: Call, context: ContextOption = None, namespace: NamespaceOption = None) -> None:
     """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
     from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
 
-    kube = open_client(read_config(Flags(on=on)), context, namespace)
+    kube = open_client(call.read(), context, namespace)
     if not remove_drivers(kube):
         say("nothing of ours is installed")
 

@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import Table, emit, say, warn
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, check_held, is_sure
-from deployer.cli.shell.options import (
-    CapacityOption,
-    Documents,
-    DocumentsOption,
-    Output,
-    OutputOption,
-    read_config,
-)
-from deployer.config.project import Flags, Project
+from deployer.cli.output.render import Table, say, warn
+from deployer.cli.shell.call import App, Call, CommandWithYaml
+from deployer.cli.shell.confirmation import check_held
+from deployer.cli.shell.options import CapacityOption
+from deployer.config.project import Project
 from deployer.errors import CloudError
 from deployer.launch.environment import read_environment
 from deployer.launch.remains import describe_cloud, telling_remains
@@ -33,7 +26,7 @@ if TYPE_CHECKING:
     from deployer.gke.api.model import CloudCluster, CloudPool
     from deployer.gke.specification.spec import ClusterSpec
 
-app = make_app("Make, list and remove GKE clusters.")
+app = App("Make, list and remove GKE clusters.")
 
 SpecArgument = Annotated[
     str | None,
@@ -45,27 +38,27 @@ SpecArgument = Annotated[
 ]
 
 
-@app.command()
-def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) -> None:
+@app.command(cls=CommandWithYaml)
+def plan(call: Call, spec: SpecArgument = None) -> None:
     """Print what `gke up` would send, and the price; contacts nothing."""
     from deployer.executors.gke.executor import warn_about_gpus
     from deployer.gke.api.messages import describe_plan
 
-    config = read_config(Flags())
+    config = call.read()
     chosen = _load(spec, config)
     _say_prices(chosen, config, sources=True)
     for line in warn_about_gpus(config, chosen):
         warn(line)
     calls = describe_plan(chosen)
-    shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
-    emit([*shown, *_plan_timer(chosen)], output)
+    shown = [{"call": name, "parent": parent, "message": sent} for name, parent, sent in calls]
+    call.emit([*shown, *_plan_timer(chosen)])
 
 
 @app.command()
 def up(
+    call: Call,
     spec: SpecArgument = None,
     wait_for_capacity: CapacityOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create the cluster, or complete it; changes nothing if it is complete."""
     from deployer.executors.gke.executor import set_timer
@@ -74,7 +67,7 @@ def up(
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.pricing.sentences import describe_fallback
 
-    config = read_config(Flags())
+    config = call.read()
     chosen = _load(spec, config)
     _say_prices(chosen, config)
     gke = _open(chosen, config)
@@ -89,17 +82,16 @@ def up(
             say(line)
         for line in set_timer(gke, chosen, cluster) if chosen.delete_when_idle else ():
             say(line)
-        _show_cluster(gke, cluster, output)
+        _show_cluster(call, gke, cluster)
 
 
 @app.command()
 def down(
+    call: Call,
     spec: SpecArgument = None,
-    yes: YesOption = False,
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="Also the results of a backend in the cluster.")
     ] = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Remove the cluster and everything created for it, and prove it.
 
@@ -111,7 +103,7 @@ def down(
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.removal.teardown import Terms, list_held
 
-    config = read_config(Flags())
+    config = call.read()
     chosen = _load(spec, config)
     gke, terms = _open(chosen, config), Terms(delete_data=delete_data)
     held = list_held(gke, chosen.name, Waiter(), terms)
@@ -122,25 +114,25 @@ def down(
                 "deployer down --cluster --on gke copies them here first; or add --delete-data",
                 "HOLDS_RESULTS",
             )
-    sure = check_held([(one.words, one.foreign) for one in held], yes, named=spec is not None)
+    sure = check_held([(one.words, one.foreign) for one in held], call.yes, named=spec is not None)
     data = ", its disks and what is on them" if delete_data else " and its disks without results"
     what = f"cluster {chosen.name} of project {gke.project}{data}"
-    if not sure and not is_sure(f"delete {what}?", yes):
+    if not sure and not call.is_sure(f"delete {what}?"):
         say("nothing was deleted")
         return
     terms = replace(terms, sure=sure)
     with _telling_remains(gke, chosen, spec, config), showing_busy():
         left = remove_with_proof(gke, chosen, terms, load_prices(config.folder))
-    emit(left, output)
+    call.emit(left)
 
 
 @app.command("list")
-def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
+def list_(call: Call, spec: SpecArgument = None) -> None:
     """Show the project's clusters, ours and others', their pools and what Google says of them.
 
     Exit code 1 if a location does not answer.
     """
-    config = read_config(Flags())
+    config = call.read()
     gke = _open(_load(spec, config), config)
     listing = gke.list_clusters()
     rows = [_describe(gke, cluster) for cluster in listing.clusters]
@@ -151,7 +143,7 @@ def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> Non
         empty=f"no clusters in project {gke.project}",
     )
     conditions = (f"{row['name']}: {line}" for row in rows for line in _list_conditions(row))
-    emit(rows, output, table, *conditions)
+    call.emit(rows, table, *conditions)
     listing.check()
 
 
@@ -210,7 +202,7 @@ def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) ->
         say(line)
 
 
-def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
+def _show_cluster(call: Call, gke: Gke, cluster: CloudCluster) -> None:
     described = _describe(gke, cluster)
     said = f"cluster {cluster.name} in {cluster.location}, project {gke.project}: {cluster.status}"
     pools = [
@@ -218,7 +210,7 @@ def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
         for p in described["pools"]
     ]
     table = Table(("POOL", "STATUS", "MACHINE", "GPUS", "NODES"), pools)
-    emit(described, output, said, table, *_list_conditions(described))
+    call.emit(described, said, table, *_list_conditions(described))
 
 
 def _list_conditions(row: Mapping[str, Any]) -> list[str]:

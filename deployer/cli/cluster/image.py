@@ -8,13 +8,10 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import emit
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import Output, OutputOption, read_config
-from deployer.config.project import Flags
+from deployer.cli.shell.call import App, Call
 from deployer.text import format_bytes
 
-app = make_app("Push, save or load the agents' image.")
+app = App("Push, save or load the agents' image.")
 
 RepositoryOption = Annotated[
     str | None,
@@ -32,36 +29,34 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.
 
 
 @app.command()
-def push(rebuild: RebuildOption = False, output: OutputOption = Output.TABLE) -> None:
+def push(call: Call, rebuild: RebuildOption = False) -> None:
     """Build and push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST.
 
     Its tag is the hash of what goes in.
     """
     from deployer.images.image import push_image
 
-    project = read_config(Flags())
+    project = call.read()
     pinned = push_image(project.image, project.folder, project.environment, rebuild=rebuild)
-    emit({"reference": pinned}, output, pinned)
+    call.emit({"reference": pinned}, pinned)
 
 
 @app.command()
-def save(file: FileArgument, output: OutputOption = Output.TABLE) -> None:
+def save(call: Call, file: FileArgument) -> None:
     """Write the image to a file, to be carried to where no registry of ours is reached.
 
     It is built unless it is there.
     """
     from deployer.images.image_file import save_image
 
-    project = read_config(Flags())
+    project = call.read()
     saved = save_image(project.image, project.folder, file, project.environment)
     size = format_bytes(saved.size_bytes)
-    emit(saved, output, f"{saved.path}: {saved.reference}, {size}, {saved.digest}")
+    call.emit(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}")
 
 
 @app.command()
-def load(
-    file: FileArgument, repository: RepositoryOption = None, output: OutputOption = Output.TABLE
-) -> None:
+def load(call: Call, file: FileArgument, repository: RepositoryOption = None) -> None:
     """Push the image in a file to a registry, without docker.
 
     Prints REGISTRY/NAME@sha256:DIGEST, as agents name the image.
@@ -69,10 +64,10 @@ def load(
     from deployer.config.sections.image_reference import parse_repository
     from deployer.images.image_file import load_image
 
-    project = read_config(Flags())
+    project = call.read()
     settings = project.image
     if repository:
         parse_repository(repository)
         settings = replace(settings, repository=repository)
     loaded = load_image(file, settings, project.environment)
-    emit(loaded, output, loaded.reference)
+    call.emit(loaded, loaded.reference)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import Aside, Table, emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, can_ask, confirm, is_sure
-from deployer.cli.shell.options import Output, OutputOption, read_config, read_duration
-from deployer.config.project import Flags
+from deployer.cli.output.render import Aside, Table, say
+from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.confirmation import can_ask, confirm
+from deployer.cli.shell.options import read_duration
 from deployer.errors import CloudError, ConfigError, ExitCode, KubeError
 from deployer.launch.environment import read_environment
 from deployer.text import format_seconds
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from deployer.gke.pricing.estimate import Prices
     from deployer.kube.client import Kube
 
-app = make_app()
+app = App()
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,7 @@ class Searched:
 
 @app.command()
 def orphans(
+    call: Call,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -62,13 +62,9 @@ def orphans(
             "is yours, old enough and empty.",
         ),
     ] = None,
-    yes: YesOption = False,
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="Also disks with results; else they stay.")
     ] = False,
-    project: Annotated[
-        str | None, typer.Option("--project", metavar="PROJECT", help="Google's project.")
-    ] = None,
     min_age: Annotated[
         float,
         typer.Option(
@@ -78,51 +74,50 @@ def orphans(
             help="Younger clusters and disks stay: somebody's `up` may be making them.",
         ),
     ] = "1h",  # type: ignore[assignment]
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
 
     What is found is shown, and nothing is removed unasked. What other owners have, what others use
     and what holds results stays; a cluster's NAME removes it all the same. What could not be
-    checked is named, with exit code 1.
+    checked is named, with exit code 1. `--project` is Google's project.
     """
-    searched = Searched() if names else _search_kubernetes()
-    gke = _open_gke(project, needed=not (searched.kube or searched.unchecked))
+    searched = Searched() if names else _search_kubernetes(call)
+    gke = _open_gke(call, needed=not (searched.kube or searched.unchecked))
     found, missing = _find_cloud(gke, min_age, names or ()) if gke else ((), ())
     objects = searched.objects
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
-    if output == "table":  # what is to be removed is seen before the question
-        emit(None, output, *_list_shown(found, searched, going, missing))
+    if call.output == "table":  # what is to be removed is seen before the question
+        call.emit(None, *_list_shown(found, searched, going, missing))
     for sentence in describe_others(searched.others, searched.now):
         say(sentence)
     sure = False
     if names and going:
-        sure = is_sure(f"delete {', '.join(sorted(set(names)))} with all that is listed?", yes)
+        sure = call.is_sure(f"delete {', '.join(sorted(set(names)))} with all that is listed?")
     elif going or objects:
-        sure = yes or (can_ask() and confirm("remove what is left over?"))
+        sure = call.yes or (can_ask() and confirm("remove what is left over?"))
         if not sure:
             say("nothing was removed; deployer orphans --yes removes what is left over")
     if sure:
         _remove(gke, going, searched, named=bool(names), delete_data=delete_data)
-    if output == "json":
+    if call.output == "json":
         prices = _load_prices()
         cloud = [{**one.describe(prices), "removed": sure and one in going} for one in found]
         kubernetes = {"kubernetes": objects, "not_checked": searched.unchecked or None}
         document = {"cloud": cloud, **kubernetes, "others": searched.others, "removed": sure}
-        emit({**document, "unchecked_zones": missing}, output)
+        call.emit({**document, "unchecked_zones": missing})
     kept = [one for one in found if not (sure and one in going)]
     if missing or searched.unchecked or any(one.unchecked for one in kept):
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _open_gke(project: str | None, needed: bool) -> Gke | None:
+def _open_gke(call: Call, needed: bool) -> Gke | None:
     """Return a client of the cloud; None where only Kubernetes can be searched."""
     with waiting_for("Google's libraries to load"):
         from deployer.gke.api.client import open_gke
 
-    environment = read_environment()
+    environment, project = read_environment(), call.given["project"]
     try:
-        return open_gke(project, environment, read_config(Flags()).owner)
+        return open_gke(project, environment, call.read().owner)
     except CloudError as error:
         if needed or project or environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
             raise
@@ -130,12 +125,12 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
         return None
 
 
-def _search_kubernetes() -> Searched:
+def _search_kubernetes(call: Call) -> Searched:
     from deployer.executors.kubernetes.orphans import list_leftovers, list_others
     from deployer.kube.access import is_configured
     from deployer.kube.client import open_kube
 
-    environment, owner = read_environment(), read_config(Flags()).owner
+    environment, owner = read_environment(), call.read().owner
     if not is_configured(environment):
         say("there is no kubeconfig: Kubernetes is not searched")
         return Searched()

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import show
-from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.call import App, CommandWithoutFormats
 from deployer.executors.kubernetes.diagnose.rights import Role, load_role
 
-app = make_app()
+app = App()
 
 
-@app.command()
+@app.command(cls=CommandWithoutFormats)
 def rights(
     role: Annotated[
         Role, typer.Argument(metavar="ROLE", help="agents, backend, data or administrator.")

@@ -8,21 +8,19 @@ from typing import Annotated
 import typer
 
 from deployer.cli.cluster.target_cluster import (
-    ClusterOption,
     ContextOption,
     NamespaceOption,
     open_client,
 )
-from deployer.cli.output.render import emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import Output, OutputOption, WandbOption, read_config
-from deployer.config.project import Flags, Project
+from deployer.cli.output.render import say
+from deployer.cli.shell.call import App, Call
+from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
 
-app = make_app("Keep the W&B key in the cluster.")
+app = App("Keep the W&B key in the cluster.")
 
 KeyStdinOption = Annotated[
     bool,
@@ -32,39 +30,35 @@ KeyStdinOption = Annotated[
 
 @app.command()
 def create(
+    call: Call,
     key_stdin: KeyStdinOption = False,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    on: ClusterOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Make the Secret from stdin, environment or netrc, or check the one that is there."""
     from deployer.executors.kubernetes.keys.key_secret import create_secret, get_key
 
-    config = _read_config(wandb, on)
+    config = _read_config(call)
     kube = open_client(config, context, namespace)
     key = _read_key("create") if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     made = create_secret(kube, key, config.wandb)
     done = "created" if made else "already there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}, the key of {owner}")
-    _show_state(kube.namespace, "created" if made else "there", output)
+    _show_state(call, kube.namespace, "created" if made else "there")
 
 
 @app.command()
 def rotate(
+    call: Call,
     key_stdin: KeyStdinOption = False,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    on: ClusterOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Replace the key; agents at work use the new one from their next run on."""
     from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 
-    config = _read_config(wandb, on)
+    config = _read_config(call)
     kube = open_client(config, context, namespace)
     key = _read_key("rotate") if key_stdin else config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
@@ -73,47 +67,45 @@ def rotate(
         f"Secret {', '.join(done.secrets)} in namespace {kube.namespace}: now the key of {owner}; "
         f"agents at work that take it up at their next run: {done.agents}"
     )
-    _show_state(kube.namespace, "rotated", output)
+    _show_state(call, kube.namespace, "rotated")
 
 
 @app.command("show")
 def show_(
+    call: Call,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    on: ClusterOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the Secret without its key."""
     from deployer.executors.kubernetes.keys.key_secret import describe_secret
 
-    found = describe_secret(open_client(read_config(Flags(on=on)), context, namespace))
+    found = describe_secret(open_client(call.read(), context, namespace))
     lines = (f"{name.replace('_', ' ')}: {value}" for name, value in vars(found).items())
-    emit(found, output, *lines)
+    call.emit(found, *lines)
 
 
 @app.command()
 def delete(
+    call: Call,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
-    on: ClusterOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete the Secret if `deployer` made it."""
     from deployer.executors.kubernetes.keys.key_secret import delete_secret
 
-    kube = open_client(read_config(Flags(on=on)), context, namespace)
+    kube = open_client(call.read(), context, namespace)
     deleted = delete_secret(kube)
     done = "deleted" if deleted else "not there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
-    _show_state(kube.namespace, "deleted" if deleted else "missing", output)
+    _show_state(call, kube.namespace, "deleted" if deleted else "missing")
 
 
-def _show_state(namespace: str, state: str, output: Output) -> None:
-    emit({"secret": "wandb-secret", "namespace": namespace, "state": state}, output)
+def _show_state(call: Call, namespace: str, state: str) -> None:
+    call.emit({"secret": "wandb-secret", "namespace": namespace, "state": state})
 
 
-def _read_config(wandb: str | None, on: str | None) -> Project:
-    config = read_config(Flags(wandb=wandb, on=on))
+def _read_config(call: Call) -> Project:
+    config = call.read()
     if config.embedded:
         raise ConfigError(
             "deployer secret",

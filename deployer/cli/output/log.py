@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -23,9 +22,7 @@ LOG = logging.getLogger("deployer")
 REQUESTS = logging.getLogger("urllib3.connectionpool")  # the client of all our HTTP requests
 BACKEND = "deployer.backend"  # a server's log is its own: backend/server/log.py
 ALWAYS = logging.ERROR  # what is shown with --quiet, too: errors, hints, questions
-GLOBAL = ("--quiet", "--verbose")
 LOG_FILE = "--log-file"
-WITH_VALUE = {LOG_FILE: "a path", "--owner": "a name"}  # and what their value is
 QUERY = re.compile(r"\?[^\s\"]+")
 
 
@@ -90,27 +87,6 @@ def close_log() -> None:
                 if handler.stream is not sys.stderr:
                     handler.stream.close()
     REQUESTS.setLevel(logging.NOTSET)
-
-
-def lift_flags(words: Sequence[str]) -> list[str]:
-    """Return a command line with the flags of every command in front, where `deployer` reads them.
-
-    What follows `--` is no flag. Raises ConfigError.
-    """
-    end = words.index("--") if "--" in words else len(words)
-    front: list[str] = []
-    others: list[str] = []
-    rest = list(words[:end])
-    while rest:
-        word = rest.pop(0)
-        is_ours = word in GLOBAL or word.partition("=")[0] in WITH_VALUE
-        (front if is_ours else others).append(word)
-        if word in WITH_VALUE:
-            if not rest or rest[0].startswith("-"):
-                wanted = WITH_VALUE[word]
-                raise ConfigError(word, f"needs {wanted}", f"{word} {wanted.split()[1].upper()}")
-            front.append(rest.pop(0))
-    return [*front, *others, *words[end:]]
 
 
 def _listen(logger: logging.Logger, handler: logging.Handler, form: str) -> None:

@@ -10,19 +10,10 @@ import typer
 
 from deployer.cli.output.progress import follow_copy
 from deployer.cli.output.render import Aside, Table, emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
-    SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config,
-    read_config_of,
-)
+from deployer.cli.shell.call import App, Call, pick_sweep
+from deployer.cli.shell.options import SweepArgument
 from deployer.config import paths
-from deployer.config.project import Flags, Project
+from deployer.config.project import Project
 from deployer.config.sections.data import URL
 from deployer.data.addresses import open_address
 from deployer.data.folder_store import FolderStore
@@ -39,11 +30,12 @@ from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.server import Server
 
-app = make_app()
+app = App()
 
 
 @app.command("get")
 def get_(
+    call: Call,
     sweep: SweepArgument = None,
     runs: Annotated[
         list[str] | None,
@@ -66,9 +58,6 @@ def get_(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace files there that have other content.")
     ] = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Copy what runs have written to DEPLOYER_OUTPUT_DIR or logged as artifacts.
 
@@ -76,13 +65,11 @@ def get_(
     that was broken off goes on. Exit code 3 where there is nothing to copy, or where a run has
     finished that could not keep its outputs.
     """
-    flags = Flags(wandb=wandb, on=on)
-    if sweep and _is_run_of_newest(sweep, flags):
+    if sweep and _is_run_of_newest(call, sweep):
         runs, sweep = [sweep, *(runs or ())], None
     _check_words(sweep, runs, best)
     base = None if to is None else _trim(to)
-    config = read_config_of(sweep, flags)
-    server, path = _open(sweep, config)
+    config, server, path = _connect(call, sweep)
     snapshot = get_whole_snapshot(server, path)
     chosen = choose_runs(snapshot, best, runs or ())
     running = sum(run.state in ACTIVE_STATES for run in snapshot.runs)
@@ -93,7 +80,7 @@ def get_(
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
     with open_places(config, server, path) as places:
         copied = _copy_runs(config, places, names, targets, overwrite)
-    _show(chosen, names, targets, copied, output)
+    _show(chosen, names, targets, copied, call.output)
     _judge(str(path), chosen, names, copied)
 
 
@@ -104,10 +91,10 @@ def _check_words(sweep: str | None, runs: Sequence[str] | None, best: bool) -> N
         raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
 
 
-def _open(sweep: str | None, config: Project) -> tuple[Server, SweepPath]:
+def _connect(call: Call, sweep: str | None) -> tuple[Project, Server, SweepPath]:
     """Connect to the sweep that is meant; a word may have been meant as a run."""
     try:
-        return open_sweep(pick_sweep(sweep, config), reading=True)
+        return call.connect(sweep, reading=True)
     except WandbError as error:
         if error.status != 404 or not sweep or "/" in sweep:
             raise
@@ -127,12 +114,12 @@ def _trim(place: str) -> str:
     return trimmed
 
 
-def _is_run_of_newest(word: str, flags: Flags) -> bool:
+def _is_run_of_newest(call: Call, word: str) -> bool:
     """Tell whether the first word names a run of the sweep that is meant without one.
 
     A sweep of ours that is called so counts more.
     """
-    config = read_config(flags)
+    config = call.read()
     records = Records.load()
     ours = any(record.sweep_path.endswith(f"/{word}") for record in records)
     if "/" in word or ours or not records.made_in(config.folder):

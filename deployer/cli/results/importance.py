@@ -5,30 +5,20 @@ from __future__ import annotations
 from deployer.analysis.importance import Importance, build_importance, require_importance
 from deployer.cli.output.render import Aside, Table, emit
 from deployer.cli.results.metric_choice import MetricOption, check_metric, choose_metric
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    Output,
-    OutputOption,
-    SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config,
-)
-from deployer.config.project import Flags
+from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.options import SweepArgument
 from deployer.errors import ConfigError
-from deployer.launch.resolution import open_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.text import format_count
 
-app = make_app()
+app = App()
 
 
 @app.command()
 def importance(
+    call: Call,
     sweep: SweepArgument = None,
     metric: MetricOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show how much of the metric each parameter explains, and what cannot be told from noise.
 
@@ -37,14 +27,13 @@ def importance(
     Spearman's. Exit code 3 where runs have finished and none logged the metric.
     """
     require_importance()
-    choice = pick_sweep(sweep, read_config(Flags(wandb=wandb)))
-    server, path = open_sweep(choice, reading=True)
+    _, server, path = call.connect(sweep, reading=True)
     snapshot = get_whole_snapshot(server, path)
     found = choose_metric(snapshot, metric, None, needs_goal=False)
     if found.metric is None:
         raise ConfigError("--metric", "the sweep has no metric", "name one: --metric NAME")
     check_metric(found, chosen=metric is not None)
-    show_importance(build_importance(found.rows, found.metric), str(path), output)
+    show_importance(build_importance(found.rows, found.metric), str(path), call.output)
 
 
 def show_importance(found: Importance, sweep: str, output: str) -> None:

@@ -9,23 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from deployer.cli.output.render import say, show
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    OnOption,
-    SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config_of,
-)
-from deployer.config.project import Flags, Project
+from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.options import SweepArgument
+from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError
 from deployer.executors.base import get_usd_per_hour
 from deployer.executors.registry import find_executor
 from deployer.launch.lock.file import find_kept, name_lock
-from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
 from deployer.report.collection import Material, collect
 from deployer.report.content import TextFile
@@ -35,12 +27,12 @@ from deployer.report.writing import MARKDOWN, check_places, mark_markdown, write
 from deployer.sweeps.records import Records
 from deployer.wandb_api.server import Server
 
-app = make_app()
+app = App()
 
 STDOUT = "-"
 
 
-class ReportCommand(TyperCommand):
+class ReportCommand(CommandWithoutFormats):
     """Reads `--md` without a file as stdout."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -60,6 +52,7 @@ class ReportCommand(TyperCommand):
 
 @app.command(cls=ReportCommand)
 def report(
+    call: Call,
     sweep: SweepArgument = None,
     html: Annotated[
         Path | None,
@@ -80,8 +73,6 @@ def report(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is no report.")] = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
 ) -> None:
     """Write a report of a sweep, at any time, from any W&B server.
 
@@ -90,8 +81,7 @@ def report(
     if html is not None and str(html) == STDOUT:
         raise ConfigError("--html", "a page is no text for stdout", "--html report.html")
     check_places(html, None if str(md) == STDOUT else md, force=force)
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
+    config, server, path = call.connect(sweep, reading=True)
     material = collect(server, path, time.time(), partial(_find_price, config, path))
     if html is not None:
         _write_html(html, material, _find_lock(server, path))

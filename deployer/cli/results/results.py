@@ -18,20 +18,9 @@ from deployer.cli.results.metric_choice import (
 )
 from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.cli.results.ranking import View, coverage_to_plain, show_results
-from deployer.cli.shell.command_group import CommandWithOthers, make_app
-from deployer.cli.shell.options import (
-    OnOption,
-    Ranking,
-    RankingOption,
-    SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config,
-)
-from deployer.config.project import Flags
+from deployer.cli.shell.call import App, Call, CommandWithOthers
+from deployer.cli.shell.options import SweepArgument
 from deployer.errors import ConfigError, SweepFailed
-from deployer.executors.registry import find_executor
-from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.recount import verify_sweep
@@ -40,7 +29,7 @@ from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
-app = make_app()
+app = App()
 
 
 class ResultsCommand(CommandWithOthers):
@@ -51,6 +40,7 @@ class ResultsCommand(CommandWithOthers):
 
 @app.command(cls=ResultsCommand)
 def results(
+    call: Call,
     sweep: SweepArgument = None,
     verify: Annotated[
         bool,
@@ -71,9 +61,6 @@ def results(
             "repeats, with mean and standard deviation.",
         ),
     ] = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: RankingOption = Ranking.TABLE,
 ) -> None:
     """Show a sweep's ranking, coverage and failures, its follow-ups counted in.
 
@@ -83,19 +70,19 @@ def results(
     """
     if verify and (metric or goal or by or group):
         raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")
-    config = read_config(Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
+    session = call.open(sweep, reading=True)
+    server, path = session.server, session.path
     snapshot = get_whole_snapshot(server, path)
     if verify:
-        _verify(server, path, snapshot, output)
+        _verify(server, path, snapshot, call.output)
         return
     found = choose_metric(snapshot, metric, goal)
     if by is not None:
         found = take_values(server, snapshot, found, by)
     found = read_dropped(server, found)
-    executor = find_executor(config)
+    executor = session.executor if session.executor.runs_here else None
     view = View(by=str(by or ""), grouped=group)
-    show_outcome(server, executor if executor.runs_here else None, path, found, output, view)
+    show_outcome(server, executor, path, found, call.output, view)
     check_metric(found, chosen=metric is not None)
 
 

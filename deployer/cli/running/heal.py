@@ -7,47 +7,34 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import emit, say
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
-    RetriesOption,
-    SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config_of,
-)
-from deployer.config.project import Flags
+from deployer.cli.output.render import say
+from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.options import RetriesOption, SweepArgument
 from deployer.launch.code import settle_code
 from deployer.launch.pipeline import add_agents
-from deployer.launch.resolution import open_sweep
 from deployer.model import SweepPath
 from deployer.sweeps.rerun import Healing, heal_sweep
 from deployer.text import format_count
 
-app = make_app()
+app = App()
 
 
 @app.command()
 def heal(
+    call: Call,
     sweep: SweepArgument = None,
     replicas: Annotated[
         int | None,
         typer.Option("--replicas", metavar="N", min=1, help="Start agents until there are N."),
     ] = None,
     retries: RetriesOption = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run what is lost or failed again; where the server cannot, by a follow-up sweep.
 
     Without --replicas it says which command starts the agents.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
+    session = call.open(sweep, replicas=replicas)
+    config, server, path = session.project, session.server, session.path
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
     say(_describe(path, healing))
@@ -63,7 +50,7 @@ def heal(
     if going:
         say(f"follow: deployer watch {healing.sweep_path}")
     plain = {"original": str(path), **vars(healing), "sweep_path": str(healing.sweep_path)}
-    emit(plain, output)
+    call.emit(plain)
 
 
 def _describe(path: SweepPath, healing: Healing) -> str:

@@ -8,19 +8,9 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import emit
 from deployer.cli.running.live_view import follow
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
-    PlainOption,
-    ReplicasOption,
-    WandbOption,
-    read_config,
-)
-from deployer.config.project import Flags
+from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.options import PlainOption, ReplicasOption
 from deployer.errors import SweepFailed
 from deployer.launch import pipeline
 from deployer.launch.lock.reproduction import (
@@ -35,11 +25,12 @@ from deployer.sweeps.repeats import Judgement
 from deployer.text import format_value
 from deployer.wandb_api.operations import get_snapshot
 
-app = make_app()
+app = App()
 
 
 @app.command()
 def reproduce(
+    call: Call,
     run: Annotated[str, typer.Argument(metavar="best|RUN", help="The best run, or one by its id.")],
     sweep: Annotated[
         str | None,
@@ -60,9 +51,6 @@ def reproduce(
     ] = None,
     plain: PlainOption = False,
     replicas: ReplicasOption = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a configuration again with the code, image and data of its lock file.
 
@@ -70,23 +58,23 @@ def reproduce(
     such as a command of `deployer run`, only has to finish. Data that has changed and code that
     cannot be had again are refused.
     """
-    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    config = call.read(replicas=replicas)
     again = prepare_again(config, run, sweep, tolerance)
     file = again.request.file
     with telling_remains(lambda failure: describe_file(again.project, file, failure)):
         with showing_busy():
             launch = pipeline.up(again.project, again.request)
         with closing(launch, False):
-            follow(launch, plain or output == "json")
+            follow(launch, plain or call.output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)
     judgement = judge_again(again, snapshot, tolerance)
     content = {"run": again.row.run_id, "metric": again.metric, "sweep": launch.sweep_path}
     if judgement is None:
         logged = list_logged_again(again, snapshot)
-        emit({**content, "logged": logged}, output, _describe_finished(again, logged))
+        call.emit({**content, "logged": logged}, _describe_finished(again, logged))
         return
     sentence = _describe(again, judgement)
-    emit({**content, **vars(judgement), "within": judgement.within}, output, sentence)
+    call.emit({**content, **vars(judgement), "within": judgement.within}, sentence)
     if not judgement.within:
         raise SweepFailed(sentence, f"deployer results {launch.path}")
 

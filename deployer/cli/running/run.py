@@ -6,41 +6,29 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import typer
-from typer.core import TyperCommand
-
 from deployer.cli.running.probe import Showing
 from deployer.cli.running.up import DetachOption, DownAfterOption, run_to_end
-from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.call import App, Call, Command
 from deployer.cli.shell.options import (
     CapacityOption,
-    EntityOption,
     MaxTimeOption,
     NoCheckOption,
-    OnOption,
-    Output,
-    OutputOption,
     PendingTimeoutOption,
     PlainOption,
-    ProfileOption,
-    ProjectOption,
     RetriesOption,
-    WandbOption,
-    read_config,
 )
 from deployer.cli.shell.usage import UsageError
-from deployer.config.project import Flags
 from deployer.launch.remains import describe_file, telling_remains
 from deployer.launch.request import Request
 from deployer.sweeps.command_run import PLACE, build_command_sweep
 from deployer.sweeps.creation import Draws
 
-app = make_app()
+app = App()
 END = "--"
 WORDS = "deployer.words"  # in the context: what stood behind `--`
 
 
-class CommandBehindDashes(TyperCommand):
+class CommandBehindDashes(Command):
     """A command of ours whose arguments, all behind `--`, are another command's words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -67,7 +55,7 @@ class CommandBehindDashes(TyperCommand):
 
 @app.command(cls=CommandBehindDashes)
 def run(
-    context: typer.Context,
+    call: Call,
     plain: PlainOption = False,
     detach: DetachOption = False,
     retries: RetriesOption = None,
@@ -76,12 +64,6 @@ def run(
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
     no_check: NoCheckOption = False,
-    on: OnOption = None,
-    profile: ProfileOption = None,
-    wandb: WandbOption = None,
-    entity: EntityOption = None,
-    project: ProjectOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run one command once, where and as `up` would run a sweep's; its words reach it unchanged.
 
@@ -92,10 +74,9 @@ def run(
     """
     if detach and down_after:
         raise UsageError("--down-after: somebody has to see the end", "leave out --detach")
-    words = context.meta[WORDS]
+    words = call.meta[WORDS]
     file = Path(PLACE)
-    config = read_config(Flags(wandb, entity, project, 1, on, profile))
-    config = config.with_settings(warm=False)  # nothing is forked for a single run
+    config = call.read(replicas=1).with_settings(warm=False)  # nothing to fork for a single run
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,
@@ -107,5 +88,5 @@ def run(
             check_script=not no_check,
             words=words,
         )
-        showing = Showing(output, plain, pending_timeout, down_after)
+        showing = Showing(call.output, plain, pending_timeout, down_after)
         run_to_end(config, request, showing, None, detach=detach)

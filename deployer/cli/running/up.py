@@ -14,31 +14,23 @@ from deployer.cli.running.live_view import (
     wait_until_started,
 )
 from deployer.cli.running.probe import Showing, ask_if_needed, run_after_probe
-from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import can_ask
 from deployer.cli.shell.options import (
     CapacityOption,
-    EntityOption,
     FileArgument,
     MaxTimeOption,
     NoCheckOption,
     OneRunOption,
-    OnOption,
-    Output,
-    OutputOption,
     PackingOption,
     PendingTimeoutOption,
     PlainOption,
-    ProfileOption,
-    ProjectOption,
     ReplicasOption,
     RetriesOption,
     RunCapOption,
     SeedOption,
-    WandbOption,
-    read_config,
 )
-from deployer.config.project import Flags, Project
+from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.launch import pipeline
 from deployer.launch.lock.file import name_lock
@@ -51,7 +43,7 @@ from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_count
 
-app = make_app()
+app = App()
 
 DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents are started.")]
 ProbeOption = Annotated[
@@ -59,15 +51,6 @@ ProbeOption = Annotated[
     typer.Option(
         "--probe",
         help="Look at one run for a minute, say what it shows, then ask before the rest starts.",
-    ),
-]
-YesOption = Annotated[
-    bool,
-    typer.Option(
-        "--yes",
-        "-y",
-        help="Do not ask: go on if the script's trial start has raised an error, and after a good "
-        "probe.",
     ),
 ]
 NewOption = Annotated[
@@ -92,13 +75,13 @@ DownAfterOption = Annotated[
 
 @app.command()
 def up(
+    call: Call,
     file: FileArgument,
     replicas: ReplicasOption = None,
     packing: PackingOption = None,
     plain: PlainOption = False,
     detach: DetachOption = False,
     probe: ProbeOption = False,
-    yes: YesOption = False,
     new: NewOption = False,
     reuse: ReuseOption = None,
     run_cap: RunCapOption = None,
@@ -110,21 +93,17 @@ def up(
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
     no_check: NoCheckOption = False,
-    on: OnOption = None,
-    profile: ProfileOption = None,
-    wandb: WandbOption = None,
-    entity: EntityOption = None,
-    project: ProjectOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
     Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
     or 2 if it was refused before that, or a server was lost. Ctrl-C detaches. With --probe, 3 if
     the first run failed, 4 if the rest was not started.
+
+    With --yes it goes on where the trial start has raised an error, and after a good probe.
     """
     _check_words(detach, down_after, packing, probe)
-    config = read_config(Flags(wandb, entity, project, replicas, on, profile))
+    config = call.read(replicas=replicas)
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
             file,
@@ -136,14 +115,14 @@ def up(
             capacity_seconds=wait_for_capacity or 0.0,
             lock=name_lock(file),
             check_script=not no_check,
-            asks=can_ask() and not yes,
+            asks=can_ask() and not call.yes,
             packing=packing,
         )
         if reuse:
             config, request = prepare_reuse(config, request, reuse)
-        showing = Showing(output, plain, pending_timeout, down_after)
+        showing = Showing(call.output, plain, pending_timeout, down_after)
         if probe:
-            run_after_probe(config, request, showing, yes=yes)
+            run_after_probe(config, request, showing, yes=call.yes)
         else:
             run_to_end(config, request, showing, replicas, detach=detach)
 

@@ -9,31 +9,23 @@ import typer
 
 from deployer.cli.output.render import say
 from deployer.cli.running.live_view import follow_and_report
-from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
     PendingTimeoutOption,
     PlainOption,
     SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config_of,
     read_duration,
 )
-from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.executors.registry import find_executor
 from deployer.launch.remains import describe_agents, telling_remains
-from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import Launch
 
-app = make_app()
+app = App()
 
 
 @app.command()
 def watch(
+    call: Call,
     sweep: SweepArgument = None,
     plain: PlainOption = False,
     timeout: Annotated[
@@ -46,26 +38,25 @@ def watch(
         ),
     ] = None,
     pending_timeout: PendingTimeoutOption = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show a sweep live until it is over, then its ranking.
 
     Exit codes as for up; 4 if --timeout has passed and the sweep goes on.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
-    for line in server.page_lines(path):
+    launch = Launch(**vars(call.open(sweep)))
+    for line in launch.server.page_lines(launch.path):
         say(line)
-    launch = Launch(config, find_executor(config), server, path)
-    here = [(str(path), config.on)]
+    here = [(launch.sweep_path, launch.project.on)]
 
     def describe(failure: BaseException) -> Iterable[str]:
         wrong = isinstance(failure, ConfigError)  # nothing can be asked
-        return () if wrong else describe_agents(config, here, failure)
+        return () if wrong else describe_agents(launch.project, here, failure)
 
     with telling_remains(describe):
         follow_and_report(
-            launch, output, plain=plain, timeout_seconds=timeout, pending_seconds=pending_timeout
+            launch,
+            call.output,
+            plain=plain,
+            timeout_seconds=timeout,
+            pending_seconds=pending_timeout,
         )

@@ -1,44 +1,15 @@
-"""Options that several commands share, and the config that they make."""
+"""Arguments and options that several commands share, and how their values are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.cli.shell.completion import complete_executors, complete_profiles, complete_sweeps
-from deployer.config.project import Flags, Project
-from deployer.executors.registry import find_executor
-from deployer.launch.environment import read_project
+from deployer.cli.shell.completion import complete_sweeps
 from deployer.launch.request import Packing, parse_packing
-from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
-from deployer.model import SweepPath
 from deployer.text import DURATION_HINT, parse_duration
-
-
-class Output(StrEnum):
-    """The formats of every command with a result."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-class Ranking(StrEnum):
-    """The formats of a ranking."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-class Documents(StrEnum):
-    """The formats of what could be sent to a server."""
-
-    YAML = "yaml"
-    JSON = "json"
 
 
 class BadValue(typer.BadParameter):
@@ -83,41 +54,6 @@ SweepArgument = Annotated[
     ),
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A W&B sweep file (YAML).")]
-WandbOption = Annotated[
-    str | None,
-    typer.Option(
-        "--wandb",
-        metavar="SERVER",
-        envvar="DEPLOYER_WANDB",
-        help="`embedded`, or a W&B server's address.",
-    ),
-]
-EntityOption = Annotated[
-    str | None, typer.Option("--entity", metavar="ENTITY", help="Whose sweep: user or team.")
-]
-ProjectOption = Annotated[
-    str | None, typer.Option("--project", metavar="PROJECT", help="The sweep's project.")
-]
-OnOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="EXECUTOR",
-        autocompletion=complete_executors,
-        envvar="DEPLOYER_ON",
-        help="local, kubernetes or gke; left out: where the sweep's agents are, else local.",
-    ),
-]
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="SITE",
-        autocompletion=complete_profiles,
-        envvar="DEPLOYER_PROFILE",
-        help="Whose rules hold: eidf, or a file of your own.",
-    ),
-]
 ReplicasOption = Annotated[
     int | None,
     typer.Option(
@@ -194,32 +130,3 @@ NoCheckOption = Annotated[
 PlainOption = Annotated[
     bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The format of stdout.")]
-RankingOption = Annotated[Ranking, typer.Option("--output", "-o", help="The format of stdout.")]
-DocumentsOption = Annotated[Documents, typer.Option("--output", "-o", help="The format of stdout.")]
-
-
-def read_config(flags: Flags) -> Project:
-    """Return the config for the current folder: flags, environment and `deployer.yaml`."""
-    return read_project(flags)
-
-
-def read_config_of(sweep: str | None, flags: Flags) -> Project:
-    """Return the config for a sweep that is there: its agents are where they were started."""
-    return settle_executor(sweep, read_config(flags))
-
-
-def pick_sweep(text: str | None, config: Project) -> Choice:
-    """Return the sweep that is meant; a short id may be that of any agent's sweep."""
-    return choose_sweep(text, config, _paths_of_agents(config))
-
-
-def find_path(text: str | None, config: Project) -> SweepPath:
-    """Return the sweep's path, asking a server only for what cannot be known without it."""
-    choice = pick_sweep(text, config)
-    return choice.path() if choice.complete else open_sweep(choice, reading=True)[1]
-
-
-def _paths_of_agents(project: Project) -> Iterator[str]:
-    """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
-    yield from (agent.sweep_path for agent in find_executor(project).list_agents())

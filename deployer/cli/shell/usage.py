@@ -60,13 +60,13 @@ def require_command(group: Any, context: Any, words: Sequence[str]) -> None:
     name = words[0]
     if name.startswith("-") or context.resilient_parsing or group.get_command(context, name):
         return
-    if dropped := _find_dropped(context, name):
+    if dropped := find_dropped(context, name):
         raise dropped
     hint = _near_command(name, context.command_path, group.list_commands(context))
     raise UsageError(f"{name}: there is no such command", hint)
 
 
-def _find_dropped(context: Any, words: str) -> UsageError | None:
+def find_dropped(context: Any, words: str) -> UsageError | None:
     """Return what to say of words that the command once had; None if it never had them."""
     line = f"{context.command_path} {words}".removeprefix(f"{ROOT} ")
     if line not in INSTEAD:
@@ -87,10 +87,10 @@ def _near_command(name: str, path: str, known: Iterable[str]) -> str:
 def _unknown_option(option: str, context: Any, help_hint: str) -> UsageError:
     if option[1:].isdigit():  # -1 looks like an option
         return UsageError(f"{option}: is below zero, which no number here may be", help_hint)
-    if dropped := _find_dropped(context, option):
+    if dropped := find_dropped(context, option):
         return dropped
     known = [o for parameter in context.command.params for o in parameter.opts if o[0] == "-"]
-    near = difflib.get_close_matches(option, known, n=1)
+    near = difflib.get_close_matches(option, known, n=1) if option.startswith("--") else ()
     hint = f"did you mean `{near[0]}`?" if near else help_hint
     return UsageError(f"{option}: there is no such flag", hint)
 
@@ -103,7 +103,7 @@ def _stray_words(error: TyperException, context: Any, help_hint: str) -> UsageEr
             f"{context.command_path}: a command is missing",
             f"one of: {', '.join(commands(context))}",
         )
-    if context and (dropped := _find_dropped(context, "FILE SWEEP")):
+    if context and (dropped := find_dropped(context, "FILE SWEEP")):
         return dropped
     said = error.format_message().rstrip(".").replace(STRAY, "more words than it takes:")
     return UsageError(f"{context.command_path}: {said}" if context else said, help_hint)
@@ -118,7 +118,7 @@ def _wrong_value(error: TyperException, parameter: Any, context: Any, help_hint:
     first = details()[0]
     said = f"'{first['input']}'"
     if choices:
-        if dropped := _find_dropped(context, f"{parameter.opts[-1]} {first['input']}"):
+        if dropped := find_dropped(context, f"{parameter.opts[-1]} {first['input']}"):
             return dropped
         near = difflib.get_close_matches(str(first["input"]), choices, n=1)
         hint = f"did you mean `{near[0]}`?" if near else help_hint

@@ -11,34 +11,24 @@ import typer
 
 from deployer.cli.output.agent_views import agent_to_plain, describe_agents
 from deployer.cli.output.render import Table, emit, say, warn
-from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
+from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.cli.shell.options import (
-    EntityOption,
     FileArgument,
     NoCheckOption,
-    OnOption,
-    Output,
-    OutputOption,
-    ProjectOption,
     RetriesOption,
     RunCapOption,
     SeedOption,
     SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config,
-    read_config_of,
 )
 from deployer.cli.sweep import sweep_check, sweep_control, sweep_files
-from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, DeployerError
 from deployer.executors.registry import find_executor
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.request import Request
-from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
-from deployer.model import Agent, Sweep, SweepPath
+from deployer.launch.session import Session
+from deployer.model import Agent, Sweep
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
@@ -54,31 +44,27 @@ from deployer.wandb_api.operations import (
     list_sweeps,
 )
 
-app = make_app("Check, create, list and control sweeps.")
+app = App("Check, create, list and control sweeps.")
 app.command()(sweep_check.check)
-app.command()(sweep_check.schema)
-app.command("import")(sweep_files.import_)
-app.command("export")(sweep_files.export)
+app.command(cls=CommandWithoutFormats)(sweep_check.schema)
+app.command("import", cls=CommandWithoutFormats)(sweep_files.import_)
+app.command("export", cls=CommandWithoutFormats)(sweep_files.export)
 
 
 @app.command()
 def create(
+    call: Call,
     file: FileArgument,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
     no_check: NoCheckOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    entity: EntityOption = None,
-    project: ProjectOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a sweep and print its path.
 
     The embedded backend is where its agents will be: --on.
     """
-    config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
+    config = call.read()
     sweep = load_sweep(file, run_cap)
     for warning in sweep.warnings:
         warn(warning)
@@ -94,19 +80,15 @@ def create(
     page = server.sweep_url(made.path)
     for line in server.page_lines(made.path):
         say(line)
-    emit({"sweep": str(made.path), "page": page}, output, str(made.path))
+    call.emit({"sweep": str(made.path), "page": page}, str(made.path))
 
 
 @app.command("list")
 def list_(
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    entity: EntityOption = None,
-    project: ProjectOption = None,
-    output: OutputOption = Output.TABLE,
+    call: Call,
 ) -> None:
     """List sweeps, newest first: a project's, or without --project those of all projects."""
-    config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
+    config = call.read()
     server = connect(config, reading=True)
     owner = config.entity_for(None, server.viewer.entity)
     chosen = config.project or config.file_project
@@ -121,7 +103,7 @@ def list_(
         empty=f"no sweeps of {owner}{f' in project {chosen}' if chosen else ''}\n"
         "hint: deployer up FILE",
     )
-    emit([_list_plain(info, record) for info, record in listed], output, table)
+    call.emit([_list_plain(info, record) for info, record in listed], table)
 
 
 def _list_plain(info: Sweep, record: SweepRecord | None) -> dict[str, object]:
@@ -145,16 +127,14 @@ def _shorten(folder: str) -> str:
 
 @app.command("show")
 def show_(
+    call: Call,
     sweep: SweepArgument = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
-    snapshot = get_whole_snapshot(server, path)
-    show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), output)
+    session = call.open(sweep, reading=True)
+    snapshot = get_whole_snapshot(session.server, session.path)
+    page = session.server.sweep_url(session.path)
+    show_sweep(snapshot, _list_agents(session), page, call.output)
 
 
 def show_sweep(snapshot: Snapshot, agents: Sequence[Agent] | None, page: str, output: str) -> None:
@@ -192,10 +172,10 @@ def sweep_to_plain(info: Sweep) -> dict[str, Any]:
     }
 
 
-def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
+def _list_agents(session: Session) -> Sequence[Agent] | None:
     """Return a sweep's agents; None, and a warning, where they cannot be asked for."""
     try:
-        return find_executor(config).list_agents(str(path))
+        return session.executor.list_agents(session.sweep_path)
     except DeployerError as error:
         warn(f"its agents are not known: {error.message}")
         return None
@@ -209,26 +189,23 @@ app.command()(sweep_control.cancel)
 
 @app.command()
 def delete(
+    call: Call,
     sweep: Annotated[
         str,
         typer.Argument(metavar="SWEEP", help="ENTITY/PROJECT/SWEEP_ID, a short id or an address."),
     ],
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete a sweep for good; its runs stay in the project.
 
     What its runs have written to DEPLOYER_OUTPUT_DIR on this machine goes with it.
     On the embedded backend alone: W&B's own servers do it on the sweep's page.
     """
-    check_can_ask(yes)
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
+    check_can_ask(call.yes)
+    session = call.open(sweep)
+    server, path = session.server, session.path
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
-    if living := [a for a in find_executor(config).list_agents(str(path)) if a.alive]:
+    if living := [a for a in session.executor.list_agents(str(path)) if a.alive]:
         names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
         there = f"{path}: its agents are still there: {', '.join(names)}"
         foreign = any(agent.foreign for agent in living)
@@ -236,11 +213,11 @@ def delete(
     outputs = measure_here(path.sweep_id)
     gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
     what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay{gone})"
-    if not yes and not confirm(f"delete {what}?"):
+    if not call.yes and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
     delete_sweep(server.client, path)
     delete_here(path.sweep_id)
     Records.load().forget(lambda one: one.sweep_path == str(path) and one.is_on(server))
     say(f"{path} is deleted")
-    sweep_control.show_state(path, "DELETED", output)
+    sweep_control.show_state(call, path, "DELETED")

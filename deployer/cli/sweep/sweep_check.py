@@ -8,15 +8,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import emit, say, show
-from deployer.cli.shell.options import (
-    NoCheckOption,
-    Output,
-    OutputOption,
-    RunCapOption,
-    read_config,
-)
-from deployer.config.project import Flags
+from deployer.cli.output.render import say, show
+from deployer.cli.shell.call import Call
+from deployer.cli.shell.options import NoCheckOption, RunCapOption
 from deployer.errors import ExitCode
 from deployer.launch.checks.sweep_check import check_file
 from deployer.sweeps.examination import Finding
@@ -28,13 +22,13 @@ FilesArgument = Annotated[
 
 
 def check(
+    call: Call,
     files: FilesArgument,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse what is doubtful, too: warnings count.")
     ] = False,
     run_cap: RunCapOption = None,
     no_check: NoCheckOption = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Say everything that is wrong or doubtful about sweep files; contacts nothing.
 
@@ -42,14 +36,14 @@ def check(
     refused. As `up` does, it looks for scripts from the folder you are in, and asks them about
     their flags, which runs what they do while they are imported.
     """
-    project = read_config(Flags())
+    project = call.read()
     findings: list[Finding] = []
     for file in files:
         checked = check_file(file, project, run_cap, ask=not no_check)
         findings += checked.findings
         if checked.not_checked:
             say(f"{file}: the script is not checked: {checked.not_checked}")
-    emit(findings, output, *map(format_finding, findings))
+    call.emit(findings, *map(format_finding, findings))
     counts = Counter(one.severity for one in findings)
     said = f"{format_count(counts['error'], 'error')}, {format_count(counts['warning'], 'warning')}"
     say(f"{format_count(len(files), 'file')}: {said}")

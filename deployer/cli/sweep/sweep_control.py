@@ -7,27 +7,17 @@ import time
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import emit, say, warn
-from deployer.cli.shell.confirmation import YesOption, is_sure
-from deployer.cli.shell.options import (
-    OnOption,
-    Output,
-    OutputOption,
-    SweepArgument,
-    WandbOption,
-    pick_sweep,
-    read_config_of,
-)
-from deployer.config.project import Flags, Project
+from deployer.cli.output.render import say, warn
+from deployer.cli.shell.call import Call
+from deployer.cli.shell.options import SweepArgument
 from deployer.errors import CloudError, DeployerError, WandbError
 from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import drain_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
-from deployer.launch.resolution import open_sweep
+from deployer.launch.session import Session
 from deployer.model import SweepPath
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
-from deployer.wandb_api.server import Server
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
@@ -38,74 +28,45 @@ STEERABLE = {
 }
 
 
-def pause(
-    sweep: SweepArgument = None,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def pause(call: Call, sweep: SweepArgument = None) -> None:
     """Hand out no more runs; those under way finish, and agents wait until the sweep is resumed.
 
     Asks first if other owners' agents work on it, as `resume`, `stop` and `cancel` do.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    _, path = _steer(sweep, config, "PAUSED", yes)
-    if agents := sum(agent.alive for agent in find_executor(config).list_agents(str(path))):
-        _say_held(path, agents)
-    show_state(path, "PAUSED", output)
+    session = _steer(call, sweep, "PAUSED")
+    if agents := sum(agent.alive for agent in session.executor.list_agents(session.sweep_path)):
+        _say_held(session.path, agents)
+    show_state(call, session.path, "PAUSED")
 
 
-def resume(
-    sweep: SweepArgument = None,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def resume(call: Call, sweep: SweepArgument = None) -> None:
     """Hand out runs again after a pause."""
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    _, path = _steer(sweep, config, "RUNNING", yes)
-    show_state(path, "RUNNING", output)
+    show_state(call, _steer(call, sweep, "RUNNING").path, "RUNNING")
 
 
-def stop(
-    sweep: SweepArgument = None,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def stop(call: Call, sweep: SweepArgument = None) -> None:
     """End the sweep: hand out no more runs; those under way finish."""
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    _, path = _steer(sweep, config, "FINISHED", yes)
-    show_state(path, "FINISHED", output)
+    show_state(call, _steer(call, sweep, "FINISHED").path, "FINISHED")
 
 
-def cancel(
-    sweep: SweepArgument = None,
-    yes: YesOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def cancel(call: Call, sweep: SweepArgument = None) -> None:
     """End the sweep now and kill its runs under way; its agents leave."""
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = _steer(sweep, config, "CANCELED", yes)
-    tell_which_runs_stop(server, path)
+    session = _steer(call, sweep, "CANCELED")
+    tell_which_runs_stop(session.server, session.path)
     try:
-        drain_all(find_executor(config), path)
+        drain_all(session.executor, session.path)
     except DeployerError as error:  # they leave by themselves
         warn(f"a watcher may start its agents again after `heal`: {error.message}")
-    show_state(path, "CANCELED", output)
+    show_state(call, session.path, "CANCELED")
 
 
-def _steer(text: str | None, config: Project, state: str, yes: bool) -> tuple[Server, SweepPath]:
+def _steer(call: Call, sweep: str | None, state: str) -> Session:
     """Set a sweep's state unless it has it; a sweep that ended can only end.
 
     Where other owners' agents work on it, only if the user is sure. Raises ConfigError, WandbError.
     """
-    server, path = open_sweep(pick_sweep(text, config))
+    session = call.open(sweep)
+    server, path = session.server, session.path
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
     if info.state not in STEERABLE[state]:
@@ -114,20 +75,21 @@ def _steer(text: str | None, config: Project, state: str, yes: bool) -> tuple[Se
             "deployer up FILE --new makes another" if info.ended else "",
         )
     if info.state != state:
-        if _concerns_others(config, server, path) and not is_sure(f"make it {state}?", yes):
+        if _concerns_others(session) and not call.is_sure(f"make it {state}?"):
             say(f"{path} stays {info.state}")
             raise typer.Exit
         set_sweep_state(server.client, info, state)
     say(f"{path} is {state}")
-    return server, path
+    return session
 
 
-def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
+def _concerns_others(session: Session) -> bool:
     """Name other owners' agents of a sweep; return True if there are any, or that is unknown."""
-    concerned = False
-    for on in sorted({config.on, server.inside.on if server.inside else config.on}):
+    concerned, config, inside = False, session.project, session.server.inside
+    for on in sorted({config.on, inside.on if inside else config.on}):
         try:
-            found = [one for one in find_executor(config, on).list_others(str(path)) if one.agents]
+            others = find_executor(config, on).list_others(session.sweep_path)
+            found = [one for one in others if one.agents]
         except DeployerError as error:
             if isinstance(error, CloudError) and error.reason == "NOT_FOUND":
                 continue  # a cluster that is gone has no agents
@@ -140,9 +102,9 @@ def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
     return concerned
 
 
-def show_state(path: SweepPath, state: str, output: str) -> None:
+def show_state(call: Call, path: SweepPath, state: str) -> None:
     """Show a sweep's new state as JSON, if that is asked for."""
-    emit({"sweep": str(path), "state": state}, output)
+    call.emit({"sweep": str(path), "state": state})
 
 
 def _say_held(path: SweepPath, agents: int) -> None:

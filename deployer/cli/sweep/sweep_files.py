@@ -10,10 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from deployer.cli.output.render import say, show, warn
-from deployer.cli.shell.options import OnOption, WandbOption, pick_sweep, read_config
-from deployer.config.project import Flags, Project
+from deployer.cli.shell.call import Call
 from deployer.errors import ConfigError
-from deployer.launch.resolution import open_sweep
 from deployer.sweeps.hyperparameter_sets import build_sweep_config, is_wrapped, list_sets
 from deployer.sweeps.rerun import list_handed_out
 from deployer.sweeps.set_files import JSON, TABLES, YAML, dump_sets, load_sets
@@ -81,13 +79,12 @@ def import_(
 
 
 def export(
+    call: Call,
     sweep: Annotated[
         str, typer.Argument(metavar="SWEEP|FILE", help="A sweep, or the file of one.")
     ],
     to: ToOption = None,
     force: ForceOption = False,
-    on: OnOption = None,
-    wandb: WandbOption = None,
 ) -> None:
     """Write the configurations of a sweep as a file of hyperparameter sets.
 
@@ -100,16 +97,16 @@ def export(
         config = load_sweep(sweep).config
         sets = list_sets(config, sweep)
     else:
-        sets, config = _read_sets(sweep, read_config(Flags(wandb=wandb, on=on)))
+        sets, config = _read_sets(call, sweep)
     _write(dump_sets(sets, str(to or ""), is_wrapped(config)), to, force)
     if to:
         say(f"{format_count(len(sets), 'set')} in {to}")
 
 
-def _read_sets(sweep: str, project: Project) -> tuple[list[dict[str, object]], dict[str, Any]]:
+def _read_sets(call: Call, sweep: str) -> tuple[list[dict[str, object]], dict[str, Any]]:
     """Return a grid's configurations, or those that another sweep has drawn; and the sweep's."""
-    server, path = open_sweep(pick_sweep(sweep, project), reading=True)
-    snapshot = get_snapshot(server.client, path)
+    session = call.open(sweep, reading=True)
+    path, snapshot = session.path, get_snapshot(session.server.client, session.path)
     config = snapshot.sweep.config
     if snapshot.sweep.method == "grid":
         return list_sets(config, str(path)), config

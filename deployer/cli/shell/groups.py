@@ -1,21 +1,20 @@
-"""The table of commands, so that `deployer --help` imports none of them.
+"""Groups of commands, and the table of all, so that `deployer --help` imports none of them.
 
 Typer needs pydantic once a command has parameters (80 ms), and commands need requests and more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
+from deployer.cli.shell.everywhere import CommandLine, WithOptions
 from deployer.cli.shell.examples import add_examples
 from deployer.cli.shell.usage import require_command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Command: its module in `deployer.cli`, and its line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -68,29 +67,52 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(TyperGroup):
-    """The root command: knows the names, loads a command's module when it is called."""
+class Group(WithOptions, TyperGroup):
+    """A group whose list of commands is folded where the terminal ends, and never cut."""
 
-    def list_commands(self, _ctx: Any) -> list[str]:
-        """Return the commands in the order in which they are shown."""
-        return list(COMMANDS)
-
-    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-        """Import and return a command; None if there is no such command."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"deployer.cli.{COMMANDS[cmd_name][0]}")
-        command = build_command(module.app)
-        command.name = cmd_name
-        add_examples(command, (cmd_name,))
-        return command
+    context_class = CommandLine
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first word names; raises UsageError."""
         require_command(self, ctx, args)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, _ctx: Any, formatter: Any) -> None:
-        """Write the list of commands from the table."""
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first paragraph of its help."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(one, self.summarise(ctx, one)) for one in self.list_commands(ctx)])
+
+    def summarise(self, ctx: Any, name: str) -> str:
+        """Return a command's line in the help of its group."""
+        return summarise_help(self.get_command(ctx, name))
+
+
+class Root(Group):
+    """`deployer`: knows the names, loads a command's module when it is called."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Return the commands in the order in which they are shown."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: Any, name: str) -> Any:
+        """Import and return a command; None if there is no such command."""
+        if name not in COMMANDS:
+            return None
+        return load_command(f"deployer.cli.{COMMANDS[name][0]}", (name,))
+
+    def summarise(self, _ctx: Any, name: str) -> str:
+        """Return a command's line in the help, without importing it."""
+        return COMMANDS[name][1]
+
+
+def load_command(module: str, words: tuple[str, ...]) -> Any:
+    """Import a module and return its command, with examples in its help."""
+    command = build_command(import_module(module).app)
+    command.name = words[-1]
+    add_examples(command, words)
+    return command
+
+
+def summarise_help(command: Any) -> str:
+    """Return the first paragraph of a command's help, in one line."""
+    return " ".join((command.help or "").split("\n\n")[0].split())

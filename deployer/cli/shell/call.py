@@ -1,0 +1,204 @@
+"""What a command is called with, and what it may ask of that."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from deployer.cli.output.log import open_log
+from deployer.cli.output.render import Table, emit
+from deployer.cli.shell.confirmation import is_sure
+from deployer.cli.shell.everywhere import CommandLine, WithOptions
+from deployer.cli.shell.groups import Group, load_command, summarise_help
+from deployer.cli.shell.usage import UsageError, find_dropped
+from deployer.config.project import Flags, Project
+from deployer.executors.base import Executor
+from deployer.executors.registry import find_executor
+from deployer.launch.environment import read_project
+from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
+from deployer.launch.session import Session
+from deployer.model import SweepPath
+from deployer.wandb_api.server import Server
+
+F = TypeVar("F", bound=Callable[..., Any])
+FLAGS = ("on", "wandb", "entity", "project", "profile", "owner")
+
+
+class Call(CommandLine):
+    """A command's context: what was said beside its own words, and what is read from that."""
+
+    @property
+    def output(self) -> str:
+        """The format of stdout; the first one of the command's if none was named."""
+        return self.given["output"] or self._formats[0]
+
+    @property
+    def yes(self) -> bool:
+        """Whether nothing is to be asked."""
+        return bool(self.given["yes"])
+
+    @property
+    def _formats(self) -> tuple[str, ...]:
+        formats: tuple[str, ...] = getattr(self.command, "formats", ())
+        return formats
+
+    def begin(self) -> None:
+        """Begin the command: what is told, and in which format; raises ConfigError, UsageError."""
+        if self.given["output"]:
+            self.check_format(self.given["output"])  # also what stood before the command
+        quiet, verbose, file = (self.given[name] for name in ("quiet", "verbose", "log_file"))
+        if quiet or verbose or file:
+            open_log(quiet, verbose, file)
+
+    def check_format(self, name: str) -> None:
+        """Refuse what is no format of the command; raises UsageError."""
+        if name in self._formats:
+            return
+        if dropped := find_dropped(self, f"-o {name}"):
+            raise dropped
+        near = difflib.get_close_matches(name, self._formats, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"{self.command_path} --help"
+        known = (
+            f"one of {', '.join(self._formats)}" if self._formats else "a format of this command"
+        )
+        raise UsageError(f"--output: '{name}' is not {known}", hint)
+
+    def read(self, **more: Any) -> Project:
+        """Return the project of the current folder: flags, environment and `deployer.yaml`."""
+        return read_project(Flags(**{name: self.given[name] for name in FLAGS}, **more))
+
+    def read_of(self, sweep: str | None, **more: Any) -> Project:
+        """Return the project for a sweep that is there: its agents are where they were started."""
+        return settle_executor(sweep, self.read(**more))
+
+    def connect(
+        self, sweep: str | None, *, reading: bool = False, **more: Any
+    ) -> tuple[Project, Server, SweepPath]:
+        """Connect to the sweep that is meant; if only `reading`, no backend is started."""
+        project = self.read_of(sweep, **more)
+        return project, *open_sweep(pick_sweep(sweep, project), reading=reading)
+
+    def open(self, sweep: str | None, *, reading: bool = False, **more: Any) -> Session:
+        """Do the same, and find where the sweep's agents are."""
+        project, server, path = self.connect(sweep, reading=reading, **more)
+        return Session(project, find_executor(project), server, path)
+
+    def find(self, sweep: str | None, **more: Any) -> tuple[Project, Executor, SweepPath]:
+        """Return where a sweep's agents are, and its path; a server is asked only if need be."""
+        project = self.read_of(sweep, **more)
+        return project, find_executor(project), find_path(sweep, project)
+
+    def emit(self, data: Any, *shown: Table | str) -> None:
+        """Put a result on stdout in the format that was asked for."""
+        emit(data, self.output, *shown)
+
+    def is_sure(self, question: str, otherwise: str = "") -> bool:
+        """Return True if the user agrees, by -y or on the terminal; raises ConfigError."""
+        return is_sure(question, self.yes, otherwise)
+
+
+class Command(WithOptions, TyperCommand):
+    """A command that is called with a `Call`; `formats` are those of its result."""
+
+    context_class = Call
+    formats: ClassVar[tuple[str, ...]] = ("table", "json")
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        if not self.formats:
+            self.params = [one for one in self.params if one.name != "output"]
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        ctx.begin()
+        return super().invoke(ctx)
+
+
+class CommandWithCsv(Command):
+    """A command with a ranking."""
+
+    formats = ("table", "json", "csv")
+
+
+class CommandWithYaml(Command):
+    """A command that prints what could be sent to a server."""
+
+    formats = ("yaml", "json")
+
+
+class CommandWithoutFormats(Command):
+    """A command whose result is a file, or no data."""
+
+    formats = ()
+
+
+class CommandWithOthers(CommandWithCsv):
+    """A command with an argument and with commands below it: `results [SWEEP]`, `results get`.
+
+    Their names are no values of that argument. A subclass gives `modules`, whose `app` has one
+    command each; they are imported when they are needed.
+    """
+
+    modules: ClassVar[Mapping[str, str]] = {}
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Return the names of the commands below."""
+        return list(self.modules)
+
+    def get_command(self, _ctx: Any, name: str) -> Any:
+        """Return a command below; None if there is no such command."""
+        if name not in self.modules:
+            return None
+        return load_command(self.modules[name], (str(self.name), name))
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Read the command line: of a command below, if the first word names one."""
+        if not args or args[0] not in self.modules:
+            return super().make_context(info_name, args, parent, **extra)
+        # Not of this command: its own argument is no part of what stands before theirs.
+        outer = CommandLine(TyperGroup(name=info_name), info_name=info_name, parent=parent)
+        return self.get_command(outer, args[0]).make_context(args[0], args[1:], outer, **extra)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands below."""
+        super().format_options(ctx, formatter)
+        commands = [(name, self.get_command(ctx, name)) for name in self.modules]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summarise_help(one)) for name, one in commands])
+
+
+class App(typer.Typer):
+    """Commands that are called with a `Call`; one alone is no group, and needs no words."""
+
+    def __init__(self, description: str = "") -> None:
+        super().__init__(
+            cls=Group, help=description or None, rich_markup_mode=None, add_completion=False
+        )
+
+    def command(  # type: ignore[override]  # none of ours needs Typer's other settings
+        self, name: str | None = None, *, cls: type[TyperCommand] = Command
+    ) -> Callable[[F], F]:
+        """Return a decorator that makes a function a command."""
+        return super().command(name, cls=cls)
+
+
+def pick_sweep(text: str | None, config: Project) -> Choice:
+    """Return the sweep that is meant; a short id may be that of any agent's sweep."""
+    return choose_sweep(text, config, _paths_of_agents(config))
+
+
+def find_path(text: str | None, config: Project) -> SweepPath:
+    """Return the sweep's path, asking a server only for what cannot be known without it."""
+    choice = pick_sweep(text, config)
+    return choice.path() if choice.complete else open_sweep(choice, reading=True)[1]
+
+
+def _paths_of_agents(project: Project) -> Iterator[str]:
+    """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
+    yield from (agent.sweep_path for agent in find_executor(project).list_agents())

@@ -1,0 +1,174 @@
+"""The options that every command has; they may stand at any place before `--`.
+
+A context keeps them: that of `deployer`, of a group, of the command. Nothing that takes time is
+imported here, since `deployer --help` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperOption
+from typer.main import get_command
+
+from deployer.cli.shell.completion import complete_executors, complete_profiles
+from deployer.cli.shell.usage import UsageError
+
+GIVEN = "deployer.given"  # in a context: the values of these options, by their names
+
+
+def _check_format(ctx: typer.Context, value: str | None) -> str | None:
+    if isinstance(ctx, CommandLine) and value is not None and not ctx.resilient_parsing:
+        ctx.check_format(value)
+    return value
+
+
+def _declare(
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="EXECUTOR",
+            autocompletion=complete_executors,
+            envvar="DEPLOYER_ON",
+            help="Where agents are: local, kubernetes or gke; left out: where the sweep's are, "
+            "else as deployer.yaml has it, else local.",
+        ),
+    ] = None,
+    wandb: Annotated[
+        str | None,
+        typer.Option(
+            "--wandb",
+            metavar="SERVER",
+            envvar="DEPLOYER_WANDB",
+            help="`embedded`, or a W&B server's address.",
+        ),
+    ] = None,
+    entity: Annotated[
+        str | None, typer.Option("--entity", metavar="ENTITY", help="Whose sweep: user or team.")
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            "--project", metavar="PROJECT", help="The sweep's project; of `orphans` Google's."
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="SITE",
+            autocompletion=complete_profiles,
+            envvar="DEPLOYER_PROFILE",
+            help="Whose rules hold: eidf, or a file of your own.",
+        ),
+    ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            "--owner",
+            metavar="NAME",
+            envvar="DEPLOYER_OWNER",
+            help="The owner of created objects, for a kubeconfig that several people share; "
+            "default: the cluster's name for you.",
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FORMAT",
+            callback=_check_format,
+            help="The format of stdout: table or json; csv for results, yaml for plans.",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Each request on stderr, too.")
+    ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="PATH",
+            help="Keep what is told, and each request, in a file, too.",
+        ),
+    ] = None,
+) -> None: ...
+
+
+class OptionOfAll(TyperOption):
+    """One of these options: the help of `deployer` shows it, and no other."""
+
+    def __init__(self, option: Any) -> None:
+        vars(self).update(vars(option))
+
+    def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
+        """Return the words of the option in the help, and what they mean."""
+        return None if ctx.parent else super().get_help_record(ctx)
+
+
+@cache
+def list_options() -> tuple[OptionOfAll, ...]:
+    """Return the options in the order of the help."""
+    holder = typer.Typer(add_completion=False)
+    holder.command()(_declare)
+    return tuple(map(OptionOfAll, get_command(holder).params))
+
+
+class CommandLine(typer.Context):
+    """A context that knows what was said of these options, wherever it stood."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Their values by their names; None or False where nothing was said."""
+        found: dict[str, Any] = self.meta.setdefault(GIVEN, {})
+        return found
+
+    def check_format(self, name: str) -> None:
+        """Refuse what is no format of the command; a group does not know."""
+
+    def take_given(self) -> None:
+        """Take them out of the command's own parameters; raises UsageError.
+
+        The command line counts more than the environment, and what stands behind more than what
+        stands before.
+        """
+        for option in list_options():
+            name = option.name
+            value = self.params.pop(name, None)
+            source = self.get_parameter_source(name)
+            if str(value).startswith("--") and not self.resilient_parsing:  # the next flag
+                raise UsageError(f"{option.opts[0]}: needs a value", f"{self.command_path} --help")
+            if name not in self.given or (source and source.name == "COMMANDLINE"):
+                self.given[name] = value
+
+
+class WithOptions:
+    """What a command or a group has by these options; stands before Typer's own class."""
+
+    def __init__(self, *words: Any, params: Sequence[Any] | None = None, **more: Any) -> None:
+        own = list(params or ())
+        taken = {flag for one in own for flag in one.opts}
+        shared = [one for one in list_options() if taken.isdisjoint(one.opts)]
+        super().__init__(*words, params=[*own, *shared], **more)  # type: ignore[call-arg]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words of a command line; raises Typer's errors."""
+        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        ctx.take_given()
+        return rest
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options; below `deployer`, name the place of those of every command."""
+        super().format_options(ctx, formatter)  # type: ignore[misc]
+        if ctx.parent:
+            formatter.write_paragraph()
+            names = ", ".join(one.opts[-1] for one in list_options())
+            formatter.write_text(f"With every command (deployer --help): {names}")
