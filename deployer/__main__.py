@@ -115,7 +115,7 @@ def _refuse(error: TyperException, words: Sequence[str]) -> int:
     from deployer.cli.output.render import show_error
     from deployer.cli.shell.usage import build_usage_error
 
-    show_error(build_usage_error(error, words), as_json=wants_json(words))
+    show_error(build_usage_error(error), as_json=wants_json(words))
     return error.exit_code
 
 

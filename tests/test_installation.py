@@ -7,18 +7,14 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from deployer.installation import build_install_command
 from tests.contract.sdks import run_uv
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ["s3fs>=2026"]
 TRAINER = """
 import wandb
 
@@ -70,60 +66,21 @@ def test_the_wheel_leaves_a_users_trainer_alone(
     assert "loss=7" in up.stderr + up.stdout
 
 
-def place_receipt(prefix: Path, text: str) -> None:
-    prefix.mkdir(parents=True, exist_ok=True)
-    (prefix / "uv-receipt.toml").write_text(f"[tool]\nrequirements = [{text}]\n")
-
-
-def test_the_command_follows_the_installation(tmp_path: Path) -> None:
-    folder, file = tmp_path / "my clone", tmp_path / "sweep_deployer-1-py3-none-any.whl"
-    folder.mkdir()
-    file.touch()
-    tool, made, gone = tmp_path / "tool", folder / ".venv", tmp_path / "gone.whl"
-    receipt = '{ name = "sweep-deployer", extras = ["gcs"] }, { name = "torch", specifier = "<3" }'
-    place_receipt(tool, f'{receipt}, {{ name = "mine", directory = "/my" }}')
-    made.mkdir()
-    (made / ".setup").touch()
-    in_folder: dict[str, Any] = {"url": folder.as_uri(), "dir_info": {}}
-    editable: dict[str, Any] = {"url": folder.as_uri(), "dir_info": {"editable": True}}
-    in_wheel: dict[str, Any] = {"url": file.as_uri(), "archive_info": {}}
-    of_git = {"url": "https://x.test/d.git", "vcs_info": {"vcs": "git", "commit_id": "f00"}}
-    for origin, prefix, command in (
-        (in_folder, tmp_path, f"pip install '{folder}[s3]'"),
-        (editable, tmp_path, f"pip install -e '{folder}[s3]'"),
-        (editable, made, f"make -B -C '{folder}' setup"),
-        (in_wheel, tmp_path, f"pip install '{file}[s3]'"),
-        (of_git, tmp_path, "pip install 'sweep-deployer[s3] @ git+https://x.test/d.git@f00'"),
-        ({"url": gone.as_uri(), "archive_info": {}}, tmp_path, "pip install 's3fs>=2026'"),
-        ({}, tmp_path, "pip install 's3fs>=2026'"),
-        (in_wheel, tool, f"uv tool install --with 'torch<3' --with /my '{file}[gcs,s3]'"),
-    ):
-        assert build_install_command("s3", origin, PACKAGES, prefix, ["pip", "install"]) == command
-
-
 @pytest.mark.slow
-def test_the_command_of_uvs_tool_adds_the_extra(
-    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("seed", [(), ("--seed",)], ids=["uv", "pip"])
+def test_the_command_adds_an_extra_where_deployer_is(
+    seed: tuple[str, ...], wheel: Path, tmp_path: Path
 ) -> None:
-    """What is required is left out: only the receipt is looked at, and nothing is downloaded."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    required = [*project["dependencies"], *extras["gcs"], *extras["s3"]]
-    names = [re.split("[<>=]", one)[0] for one in required]
-    overrides = tmp_path / "overrides.txt"
-    overrides.write_text("".join(f"{name}; python_version < '3'\n" for name in names))
-    monkeypatch.setenv("UV_OVERRIDE", str(overrides))
-    monkeypatch.setenv("UV_TOOL_DIR", str(tmp_path / "tools"))
-    monkeypatch.setenv("UV_TOOL_BIN_DIR", str(tmp_path / "bin"))
-    run_uv("tool", "install", "--python", sys.executable, f"{wheel}[gcs]")
-    tool = tmp_path / "tools" / "sweep-deployer"
+    """In an environment with pip, and in one that uv made."""
+    environment = tmp_path / "environment"
+    run_uv("venv", *seed, "--python", sys.executable, str(environment))
+    python = str(environment / "bin" / "python")
+    run_uv("pip", "install", "--no-deps", "--python", python, str(wheel))
     code = "from deployer.installation import install_command; print(install_command('s3'))"
-    command = [str(tool / "bin" / "python"), "-c", code]
-    said = shlex.split(subprocess.check_output(command, text=True))
-    assert said == ["uv", "tool", "install", f"{wheel}[gcs,s3]"]
-    run_uv(*said[1:])
-    [ours] = tomllib.loads((tool / "uv-receipt.toml").read_text())["tool"]["requirements"]
-    assert (ours["name"], ours["extras"]) == ("sweep-deployer", ["gcs", "s3"])
+    said = shlex.split(subprocess.check_output([python, "-c", code], text=True))
+    pip = [python, "-m", "pip"] if seed else ["uv", "pip"]
+    where = [] if seed else ["--python", python]
+    assert said == [*pip, "install", *where, "s3fs>=2026"]
 
 
 FROM_INDEX = re.compile(

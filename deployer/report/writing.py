@@ -8,20 +8,16 @@ from pathlib import Path
 from deployer.errors import ConfigError
 from deployer.report.html_file import MARK
 
+PAGES = (".html", ".htm")
 MARKDOWN = (".md", ".markdown", ".txt")
 MARKED_WITHIN = 200  # the mark stands in the first lines
 
 
-def check_places(html: Path | None, md: Path | None, *, force: bool) -> None:
+def check_place(path: Path, *, force: bool) -> None:
     """Refuse, before a server is asked, what cannot be written; raises ConfigError."""
-    if html is not None and html.suffix in MARKDOWN:
-        raise ConfigError("--html", f"writes a page, not Markdown: {html}", f"--md {html}")
-    for place in (html, md):
-        if place is not None:
-            _check_place(place, force=force)
-
-
-def _check_place(path: Path, *, force: bool) -> None:
+    if path.suffix not in (*PAGES, *MARKDOWN):
+        said = f"{path} ends neither as a page nor as Markdown"
+        raise ConfigError("--to", said, "--to report.html, or --to report.md")
     folder = path.parent
     if path.is_dir():
         raise ConfigError(str(path), "is a folder", f"name a file: {path / 'report'}")

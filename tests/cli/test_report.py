@@ -27,7 +27,7 @@ def _words(client: Client, sweep: str) -> tuple[str, ...]:
 def test_markdown_has_the_figures_of_results(client: Client, project: Project) -> None:
     sweep = make_sweep(client, 8)
     words = _words(client, sweep)
-    text = project.run("report", *words, "--md", WANDB_API_KEY=client.key).stdout
+    text = project.run("report", *words, WANDB_API_KEY=client.key).stdout
     shown = project.run("results", *words, "-o", "json", WANDB_API_KEY=client.key).stdout
     results = json.loads(shown)
     plain = text.replace("\\", "")
@@ -46,11 +46,12 @@ def test_a_file_that_is_no_report_is_kept(client: Client, project: Project) -> N
     sweep = make_sweep(client, 2)
     words = ("report", *_words(client, sweep))
     project.write("notes.md", "mine\n")
-    refused = project.run(*words, "--md", "notes.md", code=2, WANDB_API_KEY=client.key)
+    refused = project.run(*words, "--to", "notes.md", code=2, WANDB_API_KEY=client.key)
     assert "it is no report" in refused.stderr
     assert (project.folder / "notes.md").read_text() == "mine\n"
-    project.run(*words, "--md", "notes.md", "--force", WANDB_API_KEY=client.key)
-    project.run(*words, "--md", "notes.md", "--html", "a.html", WANDB_API_KEY=client.key)
+    project.run(*words, "--to", "notes.md", "--force", WANDB_API_KEY=client.key)
+    project.run(*words, "--to", "notes.md", WANDB_API_KEY=client.key)
+    project.run(*words, "--to", "a.html", WANDB_API_KEY=client.key)
     assert MARK in (project.folder / "notes.md").read_text()
     assert (project.folder / "a.html").read_text().startswith(f"<!doctype html>\n{MARK}\n")
     assert {path.name for path in project.folder.iterdir()} >= {"notes.md", "a.html"}
@@ -60,11 +61,11 @@ def test_a_file_that_is_no_report_is_kept(client: Client, project: Project) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--html", "-"], "error: --html: a page is no text for stdout"),
-        (["--html", "a.md"], "error: --html: writes a page, not Markdown: a.md"),
-        (["--html", "."], "error: .: is a folder"),
-        (["--md", "no/where.md"], "error: no/where.md: there is no folder no"),
-        (["--html", "a.html", "--md", "no/where.md"], "error: no/where.md: there is no folder no"),
+        (["--to", "-"], "error: --to: - ends neither as a page nor as Markdown"),
+        (["--to", "a.pdf"], "error: --to: a.pdf ends neither as a page nor as Markdown"),
+        (["--to", "."], "error: --to: . ends neither as a page nor as Markdown"),
+        (["--to", "no/where.md"], "error: no/where.md: there is no folder no"),
+        (["--to", "no/where.html"], "error: no/where.html: there is no folder no"),
     ],
 )
 def test_where_no_report_can_be_written_is_said_before_a_server_is_asked(

@@ -58,7 +58,7 @@ def test_the_command_line_counts_more_than_the_environment(
 
 def test_a_command_behind_dashes_keeps_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["run", "--log-file", "--", "train.py"]) == 2
-    assert "--log-file: needs a value" in capsys.readouterr().err
+    assert "Option '--log-file' requires an argument" in capsys.readouterr().err
     assert run_command(["plan", "--", "--quiet"]) == 2
     assert "--quiet: cannot be read" in capsys.readouterr().err
 

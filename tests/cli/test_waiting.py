@@ -60,7 +60,7 @@ up grid.yaml -y
 doctor grid.yaml
 results SWEEP
 results get SWEEP
-report SWEEP --md report.md
+report SWEEP --to report.md
 heal SWEEP
 reproduce run1 SWEEP
 down SWEEP
@@ -99,7 +99,7 @@ doctor
 results SWEEP
 results get SWEEP
 importance SWEEP
-report SWEEP --md report.md
+report SWEEP --to report.md
 heal SWEEP
 reproduce run1 SWEEP{SWEEPS}agents scale 2 SWEEP
 secret create

@@ -14,7 +14,9 @@ IN_IMAGE = (
 )
 DEVICE_PLUGIN = "install NVIDIA's device plugin with helm and `--set {}` (docs/clusters.md)"
 SMOKE = "`deployer run --on kubernetes -- nvidia-smi` runs it in an agent's pod"
-PAGE = "`deployer report --html FILE` writes the page; `deployer backend open` shows the backend's"
+PAGE = (
+    "`deployer report --to FILE.html` writes the page; `deployer backend open` shows the backend's"
+)
 WARM = "set `warm: false` in deployer.yaml"
 BUILDER = "set `image: {builder: BUILDER}` in deployer.yaml"
 VARIANT = "set `image: {variant: VARIANT}` in deployer.yaml"
@@ -48,9 +50,11 @@ INSTEAD: Mapping[str, str] = {
     "image save --variant": VARIANT,
     "plan --cold": WARM,
     "plan FILE SWEEP": "`deployer plan FILE`, without a sweep",
+    "report --html": "`deployer report --to FILE.html`",
+    "report --md": "`deployer report` prints Markdown, `--to FILE.md` writes it",
     "report --port": PAGE,
     "report --serve": PAGE,
-    "results -o chart": "`deployer report --html FILE` draws it, and `deployer backend open`",
+    "results -o chart": "`deployer report --to FILE.html` draws it, and `deployer backend open`",
     "run --in-image": IN_IMAGE,
     "sweep pause --release": "`deployer sweep pause`, then `deployer agents down` frees the GPUs; "
     "`deployer agents up --replicas N` and `deployer sweep resume` go on",

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperOption
+from typer.exceptions import TyperException
 from typer.main import get_command
 
 from deployer.cli.shell.completion import complete_executors, complete_profiles
@@ -145,7 +146,8 @@ class CommandLine(typer.Context):
             value = self.params.pop(name, None)
             source = self.get_parameter_source(name)
             if str(value).startswith("--") and not self.resilient_parsing:  # the next flag
-                raise UsageError(f"{option.opts[0]}: needs a value", f"{self.command_path} --help")
+                said = f"Option '{option.opts[0]}' requires an argument"
+                raise UsageError(said, f"{self.command_path} --help")
             if name not in self.given or (source and source.name == "COMMANDLINE"):
                 self.given[name] = value
 
@@ -161,7 +163,11 @@ class WithOptions:
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of a command line; raises Typer's errors."""
-        rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        try:
+            rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        except TyperException as error:
+            vars(error).update(ctx=getattr(error, "ctx", None) or ctx)  # not every one has it
+            raise
         ctx.take_given()
         return rest
 

@@ -22,7 +22,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("results",): ("results", "results ab12cd34 -o csv"),
     ("results", "get"): ("results get --best", "results get --to s3://bucket/models"),
     ("importance",): ("importance", "importance ab12cd34 --metric val_loss -o json"),
-    ("report",): ("report --html report.html", "report ab12cd34 --md"),
+    ("report",): ("report --to report.html", "report ab12cd34 --to report.md"),
     ("heal",): ("heal", "heal ab12cd34 --replicas 2"),
     ("reproduce",): ("reproduce best", "reproduce best sweep.lock.yaml"),
     ("down",): ("down", "down --all"),
