@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.progress import follow_copy
-from deployer.cli.output.render import Table, say
+from deployer.cli.output.render import say
+from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.errors import ConfigError, collect_refusals

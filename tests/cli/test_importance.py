@@ -24,7 +24,7 @@ def found() -> Importance:
 def test_table_and_sentence(found: Importance, capsys: pytest.CaptureFixture[str]) -> None:
     show_importance(found, "me/p/s", "table")
     said = capsys.readouterr()
-    head, _, first, *_, sentence = said.out.splitlines()
+    head, first, *_, sentence = said.out.splitlines()
     assert head.split() == ["PARAMETER", "EXPLAINS", "%", "±", "CORRELATION", "RUNS"]
     assert first.split()[0] == "dropout"
     assert first.split()[-2:] == ["1", "60"]

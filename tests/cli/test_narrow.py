@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from deployer.cli.output.narrow import NAME, WORDS
-from deployer.cli.output.render import build_table
 
 ROOT = Path(__file__).parents[2]
 SERVED = ("backend", "page", "report")  # which a browser shows
@@ -46,14 +44,6 @@ def test_every_sign_of_ours_has_words() -> None:
 def test_signs_that_mean_something_stay_apart() -> None:
     assert encode("✓ ✗ ? a … b → c") == "ok FAILED ? a ... b -> c"
     assert encode("± ✗", "latin-1") == "± FAILED"  # which has the first
-
-
-def test_a_table_has_a_rule_of_ascii() -> None:
-    from rich.console import Console
-
-    text = io.StringIO()
-    Console(file=text, width=80).print(build_table(["NAME"], [["b"]])[0])
-    assert "---" in encode(text.getvalue())
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -10,19 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from rich.console import Console
 
 from deployer.__main__ import wants_json
-from deployer.cli.output.render import (
-    Table,
-    build_table,
-    emit,
-    say,
-    show_error,
-    show_log_line,
-    to_plain,
-)
-from deployer.cli.shell.command_table import COMMANDS
+from deployer.cli.output.render import emit, say, show_error, show_log_line, to_plain
+from deployer.cli.output.table import Table
+from deployer.cli.shell.groups import COMMANDS
 from deployer.errors import ConfigError, WandbError
 from deployer.text import format_parameter, format_seconds, format_value
 
@@ -89,12 +81,10 @@ def test_a_table_in_a_pipe_is_neither_cut_nor_coloured(capsys: pytest.CaptureFix
 def test_a_narrow_terminal_cuts_texts_and_no_numbers(width: int) -> None:
     columns = ["RANK", "RUN", "validation_accuracy", "learning_rate", "NOTE"]
     rows = [[1, "abcdefgh-12", 0.987654321, 1e-05, "n" * 50]]
-    table, least_width = build_table(columns, rows)
-    assert least_width < 80
-    text = io.StringIO()
-    Console(file=text, width=max(width, least_width)).print(table)
-    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
-    header, _, row = lines
+    table = Table(columns, rows)
+    assert table.least_width < 80
+    header, row = ("".join(text for text, _ in line).rstrip() for line in table.lay_out(width))
+    assert len(header) <= max(width, table.least_width)
     assert header.split() == columns
     assert row.split()[:-1] == ["1", "abcdefgh-12", "0.987654", "1e-05"]
     assert row.endswith("nnn…")

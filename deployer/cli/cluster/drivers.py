@@ -12,7 +12,8 @@ from deployer.cli.cluster.target_cluster import (
     open_client,
 )
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import Aside, Table, say
+from deployer.cli.output.render import Aside, say
+from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, CommandWithoutFormats
 from deployer.errors import ConfigError, KubeError
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import Table, say, warn
+from deployer.cli.output.render import say, warn
+from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, CommandWithYaml
 from deployer.cli.shell.confirmation import check_held
 from deployer.cli.shell.options import CapacityOption

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.agent_views import describe_others
-from deployer.cli.output.render import Aside, Table, say
+from deployer.cli.output.render import Aside, say
+from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.cli.shell.options import read_duration

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from deployer.cli.output.render import Table, emit, say, without_empty_columns
+from deployer.cli.output.render import emit, say
+from deployer.cli.output.table import Table, without_empty_columns
 from deployer.executors.base import Belongings
 from deployer.findings import Finding
 from deployer.launch.agents.scaling import Ended

@@ -7,54 +7,29 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
-from io import StringIO
+from dataclasses import fields, is_dataclass
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from deployer.cli.output.log import ALWAYS, SHOWN
+from deployer.cli.output.table import Table
 from deployer.errors import ConfigError, DeployerError
-from deployer.text import format_value, strip_colours, to_line, to_lines
+from deployer.text import strip_colours, to_lines
 from deployer.waiting import COMMAND
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.table import Table as RichTable
-    from rich.text import Text
 
 LOG = logging.getLogger("deployer.cli")
-# Wider than any table: what is piped must not be cut to a terminal that is not there.
-PIPE_WIDTH = 10_000
-SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
-CELL_GAP = 3
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")
-
-
-@dataclass(frozen=True)
-class Styled:
-    """A word in a cell, which is never cut, and its colour on a terminal."""
-
-    text: str
-    style: str = ""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Aside(str):
     """A line beside a result, which goes to stderr."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows for people, or for CSV; people get `empty` on stderr where there are none."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    empty: str = ""
 
 
 def emit(data: Any, output: str, *shown: Table | str) -> None:
@@ -162,74 +137,22 @@ def to_plain(value: Any) -> Any:
 
 
 def _show_table(shown: Table) -> None:
-    from rich.console import Console
-
-    table, least_width = build_table(shown.columns, shown.rows)
-    if is_terminal():
-        Console(width=max(Console().width, least_width)).print(table)
+    if not is_terminal():
+        lines = ("".join(text for text, _ in line).rstrip() for line in shown.lay_out())
+        _put("\n".join(lines))
         return
-    text = StringIO()
-    Console(file=text, width=PIPE_WIDTH).print(table)
-    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
-    show("\n".join(_shorten_rule(lines)))
-
-
-def _shorten_rule(lines: Sequence[str]) -> list[str]:
-    """Let the rule of a table be as long as the heads above it, not as the longest text below."""
-    found: list[str] = []
-    for line in lines:
-        is_rule = bool(found) and set(line) <= {" ", "\N{BOX DRAWINGS LIGHT HORIZONTAL}"}
-        found.append(line[: max(map(len, found))] if is_rule else line)
-    return found
-
-
-def build_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[RichTable, int]:
-    """Return a table, and the width below which it would lose digits or whole columns.
-
-    Numbers are set to the right and never cut. In a narrow terminal texts are cut; where that is
-    not enough, its lines are folded.
-    """
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as RichTable
-
-    table = RichTable(box=SIMPLE_HEAD, pad_edge=False)
-    least_width = 0
-    for index, column in enumerate(columns):
-        cells = [row[index] for row in rows]
-        known = [cell for cell in cells if cell is not None]
-        numeric = bool(known) and all(isinstance(cell, int | float) for cell in known)
-        is_whole = numeric or (bool(known) and all(isinstance(cell, Styled) for cell in known))
-        widest = max(len(text) for text in (column, *map(format_value, cells)))
-        least = widest if is_whole else min(widest, SHORT_TEXT_WIDTH)
-        # rich takes space from the columns that may wrap, and so from texts alone.
-        table.add_column(
-            _cut(to_line(column)),
-            justify="right" if numeric else "left",
-            no_wrap=is_whole,
-            min_width=least,
-        )
-        least_width += least + CELL_GAP
-    for row in rows:
-        table.add_row(*map(_build_cell, row))
-    return table, least_width
-
-
-def _build_cell(value: object) -> Text:
-    return _cut(format_value(value), value.style if isinstance(value, Styled) else "")
-
-
-def _cut(text: str, style: str = "") -> Text:
-    """Return a cell in one line, with an ellipsis where it does not fit."""
+    from rich.console import Console
     from rich.text import Text
 
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
+    console = Console()
+    for line in shown.lay_out(console.width):
+        console.print(Text.assemble(*line), soft_wrap=True)
+    COMMAND.printed = True
 
 
 def is_too_wide(shown: Table) -> bool:
     """Tell whether a terminal would have to fold a table's lines; a pipe takes any."""
-    from rich.console import Console
-
-    return is_terminal() and build_table(shown.columns, shown.rows)[1] > Console().width
+    return is_terminal() and shown.least_width > get_terminal_size().columns
 
 
 def is_terminal() -> bool:
@@ -279,7 +202,7 @@ def _to_yaml(documents: Iterable[Any]) -> str:
     """Return documents as `kubectl apply -f -` takes them."""
     import yaml
 
-    dumped: str = yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=PIPE_WIDTH)
+    dumped: str = yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=math.inf)
     return dumped.rstrip()
 
 
@@ -304,11 +227,3 @@ def _to_cell(value: object) -> object:
 
 def _to_line(value: object) -> str:
     return json.dumps(to_plain(value), allow_nan=False)
-
-
-def without_empty_columns(
-    columns: Sequence[str], rows: Sequence[Sequence[object]]
-) -> tuple[list[str], list[list[object]]]:
-    """Drop the columns that would show nothing: this machine has no nodes, a laptop no GPUs."""
-    kept = [n for n in range(len(columns)) if any(row[n] not in ("", None) for row in rows)]
-    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deployer.cli.output.agent_views import name_node
-from deployer.cli.output.render import Styled, build_table, without_empty_columns
+from deployer.cli.output.table import Styled, Table, without_empty_columns
 from deployer.model import ENDED_SWEEP_STATES, Agent
 from deployer.sweeps.results import Coverage, Row
 from deployer.sweeps.wording import describe_configuration
@@ -15,7 +15,6 @@ from deployer.watch.status import Status
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
     from rich.text import Text
 
 STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
@@ -42,11 +41,15 @@ def build_status_line(status: Status, now: float, usd_per_hour: float | None = N
 
 
 def build_live_view(
-    status: Status, now: float, usd_per_hour: float | None = None, height: int = 50
+    status: Status,
+    now: float,
+    usd_per_hour: float | None = None,
+    size: tuple[int, int] = (10_000, 50),
 ) -> RenderableType:
     """Return the view of a status: how far, the best so far, a line for each agent.
 
-    As many agents are shown as there are lines for them, those with a run first.
+    As many agents are shown as a terminal of this `size` (columns, lines) has lines for, those
+    with a run first.
     """
     from rich.console import Group
     from rich.text import Text
@@ -61,10 +64,11 @@ def build_live_view(
     parts: list[RenderableType] = [head, progress, at_work]
     if status.best is not None:
         parts.append(_build_best(status, status.best))
-    most = max(3, height - LINES_BESIDE_AGENTS)
+    most = max(3, size[1] - LINES_BESIDE_AGENTS)
     agents = sorted(status.agents, key=lambda agent: agent.run_id is None)[:most]
     if agents:
-        parts.append(_build_agents(status, agents))
+        lines = _build_agents(status, agents).lay_out(size[0])
+        parts += [Text.assemble(*line, no_wrap=True) for line in lines]
     if (hidden := len(status.agents) - len(agents)) > 0:
         parts.append(Text(f"and {format_count(hidden, 'agent')} more", style="dim"))
     return Group(*parts)
@@ -76,7 +80,7 @@ def _build_agents(status: Status, agents: Sequence[Agent]) -> Table:
         ("AGENT", "STATE", "RUN", metric, "NODE", "GPU", "RESTARTS", ""),
         [_build_cells(agent, status.find_row(agent)) for agent in agents],
     )
-    return build_table(columns, rows)[0]
+    return Table(columns, rows)
 
 
 def _build_cells(agent: Agent, row: Row | None) -> tuple[object, ...]:

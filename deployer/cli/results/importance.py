@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from deployer.analysis.importance import Importance, build_importance, require_importance
-from deployer.cli.output.render import Aside, Table, emit
+from deployer.cli.output.render import Aside, emit
+from deployer.cli.output.table import Table
 from deployer.cli.results.metric_choice import MetricOption, check_metric, choose_metric
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import SweepArgument

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.analysis.repeats import Group, Verdict, group_repeats, has_repeats
-from deployer.cli.output.render import Styled, Table, emit, is_too_wide, say
+from deployer.cli.output.render import emit, is_too_wide, say
+from deployer.cli.output.table import Styled, Table
 from deployer.config.redaction import redact
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import Coverage, Results, Row

@@ -141,7 +141,7 @@ def show_statuses(
         for last in statuses:
             now = time.time()
             if live is not None:
-                view = build_live_view(last, now, usd_per_hour, live.console.height)
+                view = build_live_view(last, now, usd_per_hour, live.console.size)
                 live.update(view, refresh=True)
                 continue
             line = build_status_line(last, now, usd_per_hour)

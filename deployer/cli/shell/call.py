@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from deployer.cli.output.log import open_log
-from deployer.cli.output.render import Table, emit
+from deployer.cli.output.render import emit
+from deployer.cli.output.table import Table
 from deployer.cli.shell.confirmation import is_sure
 from deployer.cli.shell.everywhere import CommandLine, WithOptions
 from deployer.cli.shell.groups import Group, load_command, summarise_help

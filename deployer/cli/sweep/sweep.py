@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from deployer.cli.output.agent_views import agent_to_plain, describe_agents
-from deployer.cli.output.render import Table, emit, say, warn
+from deployer.cli.output.render import emit, say, warn
+from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, CommandWithoutFormats
 from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.cli.shell.options import (
