@@ -13,7 +13,7 @@ import typer
 
 from deployer.cli.logs import logs
 from deployer.cli.output.agent_views import describe_others, show_agents, show_ended
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, warn
 from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.shell.call import App, Call, find_path

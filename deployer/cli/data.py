@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployer.cli.output.progress import follow_copy
+from deployer.cli.output.live import follow_copy
 from deployer.cli.output.render import say
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call

@@ -15,7 +15,7 @@ import typer
 from deployer.cli.agents import end_sweep, naming_repeat
 from deployer.cli.backend.removal import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import App, Call, find_path
 from deployer.cli.shell.confirmation import check_held

@@ -6,7 +6,7 @@ import logging
 
 from rich.console import Console
 
-from deployer.cli.output.busy import Busy
+from deployer.cli.output.live import Busy
 from deployer.cli.output.status_view import BAR, BAR_WIDTH, build_bar
 from deployer.sweeps.results import Coverage
 

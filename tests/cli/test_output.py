@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from deployer.cli.output.agent_views import describe_agents, describe_others, show_agents
-from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
+from deployer.cli.output.status_view import build_reason_lines
 from deployer.cli.results.outcome import (
     build_breaker_lines,
     build_failure_line,

@@ -145,7 +145,10 @@ def test_what_cannot_be_ranked_is_refused(
             ("--metric", "acc"),
             "error: --metric: acc is not the sweep's metric, so its goal is unknown",
         ),
-        (("--by", "first"), "error: Invalid value for '--by': 'first' is none of last, best and mean:K"),
+        (
+            ("--by", "first"),
+            "error: Invalid value for '--by': 'first' is none of last, best and mean:K",
+        ),
         (("--verify", "--group"), "error: --verify: recounts steps and ranks nothing"),
     ):
         done = project.run("results", path, *words, code=2, **backend.environment)

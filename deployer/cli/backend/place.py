@@ -13,7 +13,7 @@ from deployer.backend.data_folder import KEY_FILE, read_key
 from deployer.backend.server.daemon import Backend, backend_status, start_backend, stop_backend
 from deployer.backend.server.health import Health
 from deployer.cli.backend.removal import remove_and_tell
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, show, warn
 from deployer.cli.shell.call import Call
 from deployer.cli.shell.confirmation import is_sure

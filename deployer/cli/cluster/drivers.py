@@ -11,7 +11,7 @@ from deployer.cli.cluster.target_cluster import (
     NamespaceOption,
     open_client,
 )
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, CommandWithoutFormats

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, warn
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, CommandWithYaml

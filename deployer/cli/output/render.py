@@ -7,20 +7,16 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from deployer.cli.output.log import ALWAYS, SHOWN
+from deployer.cli.output.log import ALWAYS
 from deployer.cli.output.table import Table
 from deployer.errors import ConfigError, DeployerError
 from deployer.text import strip_colours, to_lines
 from deployer.waiting import COMMAND
-
-if TYPE_CHECKING:
-    from rich.live import Live
 
 LOG = logging.getLogger("deployer.cli")
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")
@@ -158,24 +154,6 @@ def is_too_wide(shown: Table) -> bool:
 def is_terminal() -> bool:
     """Tell whether results are looked at, and not read by a program."""
     return sys.stdout.isatty()
-
-
-def is_drawn(plain: bool) -> bool:
-    """Tell whether a view is redrawn in place: on a terminal, unless lines are wanted."""
-    return not plain and SHOWN.level < ALWAYS and sys.stderr.isatty()
-
-
-@contextmanager
-def open_live(plain: bool) -> Iterator[Live | None]:
-    """Give a view on stderr that is redrawn in place; None in a pipe or where lines are wanted."""
-    if not is_drawn(plain):
-        yield None
-        return
-    from rich.console import Console
-    from rich.live import Live
-
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        yield live
 
 
 def _to_indented_json(value: Any) -> str:

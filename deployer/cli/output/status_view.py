@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ STYLES = {
 }
 BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
 BAR_WIDTH = 40  # characters
+# "1 Insufficient cpu", "0/3 nodes are available"; an exit code counts nothing.
+COUNT = re.compile(r"\b\d+(/\d+)? (?=\w)")
 LINES_BESIDE_AGENTS = 8  # head, bar, best, the table's own, the prompt's
 
 
@@ -173,3 +176,24 @@ def _agents_phrase(status: Status) -> str:
 
 def _metric_phrase(status: Status, row: Row) -> str:
     return f"{status.metric}={format_value(row.value)} ({row.run_id})"
+
+
+def build_reason_lines(status: Status) -> dict[str, str]:
+    """Say why agents have not started or do not answer: a line for each cause, by the cause.
+
+    The same cause has the same key later, though other agents have it, or counts in it differ.
+    """
+    names: dict[str, list[Agent]] = {}
+    for agent in status.agents:
+        if agent.reason and agent.state != "ended":
+            names.setdefault(_build_cause(agent), []).append(agent)
+    return {
+        cause: f"{first.name}{f' and {len(rest)} more' if rest else ''} {first.state}: "
+        f"{first.reason}"
+        for cause, (first, *rest) in names.items()
+    }
+
+
+def _build_cause(agent: Agent) -> str:
+    """Return what stays the same of an agent's reason: neither its name nor counts."""
+    return f"{agent.state}: {COUNT.sub('', agent.reason.replace(agent.name, ''))}"

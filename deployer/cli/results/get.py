@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deployer.cli.output.progress import follow_copy
+from deployer.cli.output.live import follow_copy
 from deployer.cli.output.render import Aside, emit, say
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, pick_sweep

@@ -9,7 +9,7 @@ import typer
 
 from deployer.analysis.ranking import rank_by, rank_by_history
 from deployer.analysis.reduction import Reduction, parse_reduction
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.results.outcome import check_ranked, name_other_metric
 from deployer.cli.shell.options import BadValue
 from deployer.errors import ConfigError, SweepFailed

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import RetriesOption, SweepArgument

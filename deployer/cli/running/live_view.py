@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from deployer.cli.output.reasons import build_reason_lines
-from deployer.cli.output.render import is_drawn, open_live, say
-from deployer.cli.output.status_view import build_live_view, build_status_line
+from deployer.cli.output.live import is_drawn, open_live
+from deployer.cli.output.render import say
+from deployer.cli.output.status_view import build_live_view, build_reason_lines, build_status_line
 from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import get_usd_per_hour

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import emit, say
 from deployer.cli.running.live_view import follow_and_report, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm

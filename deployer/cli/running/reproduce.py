@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.running.live_view import follow
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import PlainOption, ReplicasOption

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import emit, say
 from deployer.cli.running.live_view import (
     follow_and_report,

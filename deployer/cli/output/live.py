@@ -1,0 +1,179 @@
+"""What is redrawn in place on stderr: a view, what is waited for, how far a copy is.
+
+In a pipe, with --quiet or where lines are wanted, what is told stands alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from deployer.cli.output.log import ALWAYS, LOG, SHOWN
+from deployer.cli.output.render import say
+from deployer.text import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    from deployer.data.copy import Progress
+
+WAITING = "deployer.waiting"
+SILENCE_SECONDS = 2.0  # after which somebody wonders
+LOOKS_PER_SECOND = 4
+STEP = 10  # percent between two lines of a pipe
+WORTH_LINES_BYTES = 64 << 20  # what is smaller is there before anybody wonders
+
+
+def is_drawn(plain: bool) -> bool:
+    """Tell whether a view is redrawn in place: on a terminal, unless lines are wanted."""
+    return not plain and SHOWN.level < ALWAYS and sys.stderr.isatty()
+
+
+@contextmanager
+def open_live(plain: bool) -> Iterator[Live | None]:
+    """Give a view on stderr that is redrawn in place; None in a pipe or where lines are wanted."""
+    if not is_drawn(plain):
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        yield live
+
+
+@contextmanager
+def showing_busy(plain: bool = False) -> Iterator[None]:
+    """Show on a terminal, after a silence, how long what was told last takes.
+
+    Nobody may be asked a question within the block, and nothing else may write to the terminal.
+    """
+    if not is_drawn(plain):
+        yield
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    busy = Busy()
+    LOG.addHandler(busy)
+    live = Live(
+        console=Console(stderr=True),
+        get_renderable=busy.build,
+        refresh_per_second=LOOKS_PER_SECOND,
+        transient=True,
+        redirect_stdout=False,
+    )
+    try:
+        with live:
+            yield
+    finally:
+        LOG.removeHandler(busy)
+
+
+class Busy(logging.Handler):
+    """The last sentence, and when it was told."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        from rich.spinner import Spinner
+
+        super().__init__()
+        self._clock = clock
+        self._told_at = clock()
+        self._told = "beginning"
+        self._spinner = Spinner("dots")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a sentence that is told; what is waited for beside the work says itself."""
+        if record.name != WAITING:
+            self._told, self._told_at = record.getMessage(), self._clock()
+
+    def build(self) -> RenderableType:
+        """Return what is seen below what was told: nothing at first, then what lasts how long."""
+        from rich.table import Table
+        from rich.text import Text
+
+        seconds = self._clock() - self._told_at
+        if seconds < SILENCE_SECONDS:
+            return ""
+        line = Table.grid(padding=(0, 1))
+        words = Text(self._told, style="dim", no_wrap=True, overflow="ellipsis")
+        line.add_row(self._spinner, Text(format_seconds(seconds), no_wrap=True), words)
+        return line
+
+
+@contextmanager
+def follow_copy(title: str) -> Iterator[Progress]:
+    """Show how far one copy is until the block ends."""
+    if not is_drawn(plain=False):
+        yield CopyLines(title)
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield CopyBar(bars, bars.add_task(title, total=None))
+
+
+class CopyBar:
+    """A bar that is redrawn in place."""
+
+    def __init__(self, bars: Bars, task: TaskID) -> None:
+        self._bars = bars
+        self._task = task
+
+    def start(self, files: int, size_bytes: int) -> None:
+        """Take note of how much there is."""
+        del files
+        self._bars.update(self._task, total=size_bytes)
+
+    def advance(self, size_bytes: int) -> None:
+        """Move the bar."""
+        self._bars.advance(self._task, size_bytes)
+
+
+class CopyLines:
+    """A line for every tenth of a large copy."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._lock = threading.Lock()
+        self._total = self._done = self._said = 0
+
+    def start(self, files: int, size_bytes: int) -> None:
+        """Take note of how much there is."""
+        del files
+        self._total = size_bytes
+
+    def advance(self, size_bytes: int) -> None:
+        """Say so when another tenth is done."""
+        with self._lock:
+            self._done += size_bytes
+            if self._total < WORTH_LINES_BYTES:
+                return
+            percent = 100 * self._done // self._total // STEP * STEP
+            if percent > self._said:
+                self._said = percent
+                whole = f"{format_bytes(self._done)} of {format_bytes(self._total)}"
+                say(f"{self._title}: {percent} %, {whole}")
