@@ -402,9 +402,8 @@ def test_commands_of_clusters(
     monkeypatch.setattr(Cluster, "secret", None)
     with serve_kube(tmp_path, Cluster) as kube:
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
-        shown.run("secret create")
+        shown.run("secret set")
         shown.run("secret show")
-        shown.run("secret rotate")
         shown.run("secret delete")
         shown.run("drivers status")
         host = KubernetesExecutor("kubernetes", read_project(tmp_path))

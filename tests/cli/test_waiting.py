@@ -102,8 +102,7 @@ importance SWEEP
 report SWEEP --to report.md
 heal SWEEP
 reproduce run1 SWEEP{SWEEPS}agents scale 2 SWEEP
-secret create
-secret rotate
+secret set
 """
 REGISTRY = """
 image push

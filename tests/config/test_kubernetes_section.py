@@ -161,7 +161,7 @@ PLACE = "deployer.yaml: kubernetes"
         (
             "{env: {WANDB_API_KEY: x}}",
             "env: the key is no setting of a file",
-            "deployer secret create",
+            "deployer secret set",
         ),
         ("{secrets: {A: {name: s}}}", "secrets.A.key: is missing", "add `key:`"),
         ("{volumes: {a: b}}", "volumes: {'a': 'b'} is not a list", None),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.output.live import showing_busy
-from deployer.cli.output.render import say, warn
+from deployer.cli.output.render import emit, say, warn
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call, CommandWithYaml
 from deployer.cli.shell.confirmation import check_held
@@ -83,7 +83,7 @@ def up(
             say(line)
         for line in set_timer(gke, chosen, cluster) if chosen.delete_when_idle else ():
             say(line)
-        _show_cluster(call, gke, cluster)
+        _show_cluster(gke, cluster, call.output)
 
 
 @app.command()
@@ -203,7 +203,7 @@ def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) ->
         say(line)
 
 
-def _show_cluster(call: Call, gke: Gke, cluster: CloudCluster) -> None:
+def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
     described = _describe(gke, cluster)
     said = f"cluster {cluster.name} in {cluster.location}, project {gke.project}: {cluster.status}"
     pools = [
@@ -211,7 +211,7 @@ def _show_cluster(call: Call, gke: Gke, cluster: CloudCluster) -> None:
         for p in described["pools"]
     ]
     table = Table(("POOL", "STATUS", "MACHINE", "GPUS", "NODES"), pools)
-    call.emit(described, said, table, *_list_conditions(described))
+    emit(described, output, said, table, *_list_conditions(described))
 
 
 def _list_conditions(row: Mapping[str, Any]) -> list[str]:

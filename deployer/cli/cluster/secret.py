@@ -28,41 +28,33 @@ KeyStdinOption = Annotated[
 ]
 
 
-@app.command()
-def create(
+@app.command("set")
+def set_(
     call: Call,
     key_stdin: KeyStdinOption = False,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
 ) -> None:
-    """Make the Secret from stdin, environment or netrc, or check the one that is there."""
-    from deployer.executors.kubernetes.keys.key_secret import create_secret, get_key
+    """Make the Secret, or replace its key: from stdin, the environment or netrc.
 
-    config = _read_config(call)
-    kube = open_client(config, context, namespace)
-    key = _read_key("create") if key_stdin else config.key or get_key(kube) or config.require_key()
-    owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
-    made = create_secret(kube, key, config.wandb)
-    done = "created" if made else "already there"
-    say(f"Secret wandb-secret in namespace {kube.namespace}: {done}, the key of {owner}")
-    _show_state(call, kube.namespace, "created" if made else "there")
-
-
-@app.command()
-def rotate(
-    call: Call,
-    key_stdin: KeyStdinOption = False,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
-) -> None:
-    """Replace the key; agents at work use the new one from their next run on."""
+    Agents at work use the new key from their next run on.
+    """
     from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
+    from deployer.executors.kubernetes.keys.key_secret import get_key, make_secret
 
     config = _read_config(call)
     kube = open_client(config, context, namespace)
-    key = _read_key("rotate") if key_stdin else config.require_key()
+    key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
+    if make_secret(kube, key, config.wandb):
+        say(f"Secret wandb-secret in namespace {kube.namespace}: created, the key of {owner}")
+        _show_state(call, kube.namespace, "created")
+        return
     done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
+    if not done.secrets:
+        say(f"Secret wandb-secret in namespace {kube.namespace}: has the key of {owner} already")
+        _show_state(call, kube.namespace, "there")
+        return
     say(
         f"Secret {', '.join(done.secrets)} in namespace {kube.namespace}: now the key of {owner}; "
         f"agents at work that take it up at their next run: {done.agents}"
@@ -132,9 +124,9 @@ def _is_of(config: Project, key: str, owner: str) -> bool:
         return False
 
 
-def _read_key(command: str) -> str:
+def _read_key() -> str:
     key = sys.stdin.readline().strip()
     if not key:
-        hint = f"deployer secret {command} --key-stdin <FILE"
+        hint = "deployer secret set --key-stdin <FILE"
         raise ConfigError("--key-stdin", "there is no key on stdin", hint)
     return key

@@ -56,6 +56,8 @@ INSTEAD: Mapping[str, str] = {
     "report --serve": PAGE,
     "results -o chart": "`deployer report --to FILE.html` draws it, and `deployer backend open`",
     "run --in-image": IN_IMAGE,
+    "secret create": "`deployer secret set`",
+    "secret rotate": "`deployer secret set`, which replaces a key that is there",
     "sweep pause --release": "`deployer sweep pause`, then `deployer agents down` frees the GPUs; "
     "`deployer agents up --replicas N` and `deployer sweep resume` go on",
     "up --cold": WARM,

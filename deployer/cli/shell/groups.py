@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "cluster.rights",
         "Print the Role that an administrator grants to whoever runs sweeps.",
     ),
-    "secret": ("cluster.secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
+    "secret": ("cluster.secret", "Keep the W&B key in the cluster: set, show, delete."),
     "drivers": ("cluster.drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
     "image": ("cluster.image", "Push, save or load the image that agents run in."),
     "gke": ("cluster.gke", "Plan, make, list or remove a GKE cluster."),

@@ -162,7 +162,7 @@ class ClusterConfig:
             said = f"'{wrong[0]}' is not the name of an environment variable"
             refuse(said)
         if "WANDB_API_KEY" in value:
-            hint = "deployer secret create"
+            hint = "deployer secret set"
             refuse("the key is no setting of a file", hint)
         return value
 

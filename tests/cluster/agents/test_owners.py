@@ -243,7 +243,7 @@ def test_another_owners_key_is_neither_replaced_nor_deleted(
         refused = bob.try_deployer("secret", *words)
         assert refused.returncode == 2, refused.stderr
         assert ":alice" in refused.stderr
-        assert "secret rotate" not in refused.stderr
+        assert "secret set" not in refused.stderr
         assert "kubectl" not in refused.stderr
     assert kube.get(SECRET, "wandb-secret") == before
     assert json.loads(bob.deployer("secret", "show", "-o", "json").stdout)["mine"] is False

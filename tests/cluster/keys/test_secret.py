@@ -75,29 +75,29 @@ def desk(cluster: Cluster, namespace: str, backend: ServedBackend, tmp_path: Pat
     return Desk(kubeconfig, backend, tmp_path, open_client(kubeconfig, namespace))
 
 
-def test_create_show_rotate_delete(desk: Desk) -> None:
+def test_set_show_delete(desk: Desk) -> None:
     key = desk.backend.key
-    made = desk.deployer("create", WANDB_API_KEY=key)
+    made = desk.deployer("set", WANDB_API_KEY=key)
     assert made.returncode == 0, made.stderr
     assert made.stderr.endswith(": created, the key of tester\n")
     assert desk.stored_key() == key
-    again = desk.deployer("create", "--key-stdin", stdin=f"{key}\n")
-    assert again.stderr.endswith(": already there, the key of tester\n")
-    existing = desk.deployer("create")
-    assert existing.stderr.endswith(": already there, the key of tester\n")
+    again = desk.deployer("set", "--key-stdin", stdin=f"{key}\n")
+    assert again.stderr.endswith(": has the key of tester already\n")
+    existing = desk.deployer("set")
+    assert existing.stderr.endswith(": has the key of tester already\n")
 
     shown = desk.deployer("show", "-o", "json")
     told = json.loads(shown.stdout)
     assert told["masked_key"] == f"…{key[-4:]} ({len(key)} characters)"
     assert told["base_url"] == desk.backend.url
     assert told["mine"] is True
-    assert desk.deployer("rotate", WANDB_API_KEY=key).returncode == 0
+    assert desk.deployer("set", WANDB_API_KEY=key).returncode == 0
     deleted = desk.deployer("delete")
     assert deleted.stderr.endswith(": deleted\n")
     assert desk.stored_key() is None
     gone = desk.deployer("show")
     assert gone.returncode == 1
-    assert "hint: deployer secret create" in gone.stderr
+    assert "hint: deployer secret set" in gone.stderr
     everything = "".join(
         one.stdout + one.stderr for one in (made, again, existing, shown, deleted, gone)
     )
@@ -106,20 +106,19 @@ def test_create_show_rotate_delete(desk: Desk) -> None:
 
 @pytest.mark.full
 def test_key_from_netrc_and_a_wrong_one(desk: Desk, home: Path) -> None:
-    wrong = desk.deployer("create", WANDB_API_KEY=FOREIGN_KEY)
+    wrong = desk.deployer("set", WANDB_API_KEY=FOREIGN_KEY)
     assert wrong.returncode == 1
     assert "key" in wrong.stderr
     assert FOREIGN_KEY not in wrong.stderr
     assert desk.stored_key() is None
     host = desk.backend.url.removeprefix("http://")
     (home / ".netrc").write_text(f"machine {host}\n login user\n password {desk.backend.key}\n")
-    assert desk.deployer("create").returncode == 0
+    assert desk.deployer("set").returncode == 0
     assert desk.stored_key() == desk.backend.key
-    for command in ("create", "rotate"):
-        nothing = desk.deployer(command, "--key-stdin")
-        assert nothing.returncode == 2
-        assert "there is no key on stdin" in nothing.stderr
-        assert f"hint: deployer secret {command} --key-stdin <FILE" in nothing.stderr
+    nothing = desk.deployer("set", "--key-stdin")
+    assert nothing.returncode == 2
+    assert "there is no key on stdin" in nothing.stderr
+    assert "hint: deployer secret set --key-stdin <FILE" in nothing.stderr
 
 
 def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
@@ -128,14 +127,13 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
         *("create", "secret", "generic", "wandb-secret", "-n", namespace),
         f"--from-literal=secret={FOREIGN_KEY}",
     )
-    refused = desk.deployer("create", WANDB_API_KEY=desk.backend.key)
+    refused = desk.deployer("set", WANDB_API_KEY=desk.backend.key)
     assert refused.returncode == 2
-    assert "belongs to an unknown owner and holds another key" in refused.stderr
+    assert "belongs to an unknown owner and keeps its key" in refused.stderr
     kept = desk.deployer("delete")
     assert kept.returncode == 2
     assert "belongs to an unknown owner and stays" in kept.stderr
     build_executor(desk.kube, build_section(), desk.folder).forget(None)
-    assert desk.deployer("rotate", WANDB_API_KEY=desk.backend.key).returncode == 2
     assert desk.stored_key() == FOREIGN_KEY
 
 
@@ -155,7 +153,7 @@ def test_a_secret_made_by_hand_is_the_callers_if_it_holds_the_callers_key(
 
 @pytest.mark.full
 def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
-    assert desk.deployer("create", WANDB_API_KEY=desk.backend.key).returncode == 0
+    assert desk.deployer("set", WANDB_API_KEY=desk.backend.key).returncode == 0
     executor = build_executor(desk.kube, build_section(), desk.folder)
     executor.forget("tester/other/abc")
     assert desk.stored_key() == desk.backend.key
@@ -165,7 +163,7 @@ def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
 
 @pytest.mark.full
 def test_embedded_needs_no_secret(desk: Desk) -> None:
-    told = desk.deployer("create", DEPLOYER_WANDB="embedded")
+    told = desk.deployer("set", DEPLOYER_WANDB="embedded")
     assert told.returncode == 2
     assert "the embedded backend gives each agent a key of its own" in told.stderr
 
@@ -218,13 +216,13 @@ def test_rotated_key_counts_from_the_next_run_on(
         bed.kube.create(build_secret("wandb-secret", namespace, {"secret": FOREIGN_KEY}))
         bed.start(path, 1)
         bed.kube.delete(SECRET, "wandb-secret")
-        run("secret", "create", "--key-stdin", stdin=server.client.key)
+        run("secret", "set", "--key-stdin", stdin=server.client.key)
         bed.start(path, 2)
         bed.wait_for(lambda: len(agents_with(bed, path, server.client.key)) == 2, "two runs")
 
         key = secrets.token_hex(20)
         give(add_key, key)
-        told = run("secret", "rotate", "--key-stdin", stdin=key)
+        told = run("secret", "set", "--key-stdin", stdin=key)
         assert f"Secret {name_secret(str(path), bed.kube.owner)}, wandb-secret" in told
         assert told.endswith("take it up at their next run: 2\n")
         bed.wait_for(lambda: len(agents_with(bed, path, key)) == 2, "two runs with the new key")

@@ -89,7 +89,7 @@ def _examine(case: Case, one: Reference, keys: Sequence[Reference]) -> Iterator[
     }
     if found is None:
         missing = describe_missing(one, case.where, variables)
-        fix = "deployer secret create" if one.name == WANDB_SECRET else missing.fix
+        fix = "deployer secret set" if one.name == WANDB_SECRET else missing.fix
         yield warning(CODES[one.kind], subject, "is missing", fix)
     elif found == HIDDEN:
         yield unknown(CODES[one.kind], subject, "may not be read")

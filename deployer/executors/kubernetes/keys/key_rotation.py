@@ -34,7 +34,7 @@ class Rotation:
 
 
 def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], bool]) -> Rotation:
-    """Replace the key in `wandb-secret`, and where a sweep has a copy of it.
+    """Replace the key in `wandb-secret`, and where a sweep has a copy of it; none if all have it.
 
     Agents have copies if `wandb-secret` held another key when they began. `is_mine` returns True
     for a key of the same user; another owner's Secret is left alone, unless it holds such a key.
@@ -44,12 +44,12 @@ def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], 
     old = decode_key(main) if main else None
     mine = bool(main and (kube.owns(main) or (read_owner(main) is None and old and is_mine(old))))
     changed = _rotate_copies(kube, key, lambda value: (mine and value == old) or is_mine(value))
-    if main and not mine and not changed:
+    if main and not mine and not changed and old != key:
         raise refuse(kube, main, "keeps its key")
     # Last: by the old key a second try finds the copies that are left.
     if mine or (not main and not changed):
         _rotate_main(kube, key, base_url)
-        changed.append(WANDB_SECRET)
+        changed += [WANDB_SECRET] if old != key else []
     return Rotation(tuple(changed), _tell_agents(kube, changed))
 
 

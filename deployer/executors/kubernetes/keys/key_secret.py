@@ -39,7 +39,7 @@ def get_key(kube: Kube) -> str | None:
     if key is None:
         raise KubeError(
             f"Secret {WANDB_SECRET} in namespace {kube.namespace} has no key '{WANDB_SECRET_KEY}'",
-            "deployer secret rotate",
+            "deployer secret set",
         )
     return key
 
@@ -49,9 +49,7 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
 
     Raises ConfigError if it holds another key.
     """
-    manifest = build_secret(WANDB_SECRET, kube.namespace, {WANDB_SECRET_KEY: key})
-    manifest["metadata"]["annotations"] = {BASE_URL_ANNOTATION: base_url}
-    if kube.create_once(manifest):
+    if make_secret(kube, key, base_url):
         return True
     if get_key(kube) == key:
         return False
@@ -61,8 +59,15 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
     raise ConfigError(
         f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
         "is there and holds another key",
-        "deployer secret rotate replaces the key; deployer secret show says whose it is",
+        "deployer secret set replaces the key; deployer secret show says whose it is",
     )
+
+
+def make_secret(kube: Kube, key: str, base_url: str) -> bool:
+    """Make the Secret unless there is one, whatever its key; tell whether it was made."""
+    manifest = build_secret(WANDB_SECRET, kube.namespace, {WANDB_SECRET_KEY: key})
+    manifest["metadata"]["annotations"] = {BASE_URL_ANNOTATION: base_url}
+    return kube.create_once(manifest)
 
 
 def describe_secret(kube: Kube) -> KeySecret:
@@ -71,7 +76,7 @@ def describe_secret(kube: Kube) -> KeySecret:
     if found is None:
         raise KubeError(
             f"there is no Secret {WANDB_SECRET} in namespace {kube.namespace}",
-            "deployer secret create",
+            "deployer secret set",
             status=404,
         )
     annotations = found["metadata"].get("annotations") or {}
