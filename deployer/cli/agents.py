@@ -16,7 +16,7 @@ from deployer.cli.output.agent_views import describe_others, show_agents, show_e
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, warn
 from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
-from deployer.cli.shell.call import App, Call, find_path
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.options import (
     MaxTimeOption,
@@ -75,7 +75,7 @@ def up(
     A sweep that has ended needs none. Returns at once, or with --pending-timeout when the first
     agent works.
     """
-    _start(call, sweep, replicas, one_run_per_job, max_time, pending_timeout)
+    _start(call, sweep, replicas, one_run_per_job, max_time, pending_timeout, surplus_leaves=True)
 
 
 @app.command("list")
@@ -90,7 +90,7 @@ def list_(
     """
     config = call.read_of(sweep)
     executor = find_executor(config)
-    path = None if all_ else str(find_path(sweep, config))
+    path = None if all_ else str(call.find_path(sweep, config))
     listed = [one for one in executor.list_agents(path) if path or not one.foreign]
     show_agents(listed, call.output, time.time())
     for sentence in describe_others(executor.list_others(path), time.time(), config.on):
@@ -201,13 +201,14 @@ def _start(
     one_run: bool = False,
     max_seconds: float | None = None,
     pending_seconds: float | None = None,
+    surplus_leaves: bool = False,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
-    config, server, path = call.connect(sweep, replicas=replicas)
+    config, server, path = call.connect(sweep, replicas)
     say(f"using {server.describe()}")
     with showing_busy():
         launch = add_agents(config, server, path, one_run=one_run, max_seconds=max_seconds)
-        drain_surplus(launch, replicas)
+        drain_surplus(launch, replicas if surplus_leaves else None)
     say_what_begins_later(launch)
     if replicas is None or len(launch.agents) <= replicas:
         _say_if_idle(launch)

@@ -10,7 +10,7 @@ import typer
 from deployer.cli.output.live import follow_copy
 from deployer.cli.output.render import say
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.call import SERVER, App, Call
 from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.errors import ConfigError, collect_refusals
 from deployer.text import format_bytes
@@ -29,7 +29,7 @@ OverwriteOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(without=SERVER)
 def put(
     call: Call,
     source: Annotated[
@@ -63,7 +63,7 @@ def put(
         say(f"runs see it after: deployer data preload {data.name}{project.on_option}")
 
 
-@app.command()
+@app.command(without=SERVER)
 def get(
     call: Call,
     name: NameArgument = None,
@@ -91,7 +91,7 @@ def get(
     _show(call, done)
 
 
-@app.command()
+@app.command(without=SERVER)
 def preload(call: Call, name: NameArgument = None) -> None:
     """Bring a data set once to where runs see it; left out: each one that is kept elsewhere.
 
@@ -112,7 +112,7 @@ def preload(call: Call, name: NameArgument = None) -> None:
         call.emit(done)
 
 
-@app.command("list")
+@app.command("list", without=SERVER)
 def list_(call: Call) -> None:
     """List data sets, and what of them runs see; exit code 1 where one cannot be read."""
     from deployer.launch.data import data_sets
@@ -130,7 +130,7 @@ def list_(call: Call) -> None:
         call.emit(found, table)
 
 
-@app.command()
+@app.command(without=SERVER)
 def delete(
     call: Call,
     name: NameArgument = None,

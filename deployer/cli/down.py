@@ -17,7 +17,7 @@ from deployer.cli.backend.removal import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
-from deployer.cli.shell.call import App, Call, find_path
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import check_held
 from deployer.cli.shell.options import SweepArgument
 from deployer.config.paths import backend_folder, list_copies
@@ -69,6 +69,8 @@ def down(
     named, and ends only if you name its sweep and are sure. What may not be looked at or deleted is
     named at the end, with exit code 1.
     """
+    if all_ and (call.given["entity"] or call.given["project"]):
+        raise ConfigError("--all", "is every project's", "leave --entity and --project out")
     if sweep and all_:
         raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:
@@ -80,7 +82,7 @@ def down(
         say("nothing was deleted")
         return
     if provider:
-        path, results_go = _find_if_any(sweep, config), provider.name in data.places
+        path, results_go = _find_if_any(call, sweep, config), provider.name in data.places
         held = [(one.words, one.foreign) for one in provider.list_held(copied=not results_go)]
         removal = Removal(check_held(held, call.yes, named=False), results_go)
         telling = telling_remains(lambda failure: describe_bill(provider, failure))
@@ -182,10 +184,10 @@ def _list_claims(executor: Executor) -> Sequence[str]:
     return list_own_claims(executor.kube, executor.name)
 
 
-def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
+def _find_if_any(call: Call, sweep: str | None, config: Project) -> SweepPath | None:
     """Return the sweep that is meant; none was made from here if none is named or known."""
     try:
-        return find_path(sweep, config)
+        return call.find_path(sweep, config)
     except ConfigError:
         if sweep:
             raise

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import ask, say
-from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.call import FORMAT, App, Call
 from deployer.cli.shell.confirmation import can_ask
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Project
@@ -23,7 +23,7 @@ from deployer.wandb_api.operations import get_sweep
 app = App()
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=FORMAT)
 def init(
     call: Call,
     script: Annotated[

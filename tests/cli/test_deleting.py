@@ -38,6 +38,27 @@ def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
     assert read(project, "sweep", "list") == []
 
 
+@pytest.mark.slow
+def test_a_name_that_is_not_the_sweeps_deletes_nothing(project: Project) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    sweep = path.rpartition("/")[2]
+    for flag, words in (
+        ("--project", ("sweep", "delete", sweep, "--yes")),
+        ("--entity", ("sweep", "cancel", path, "-y")),
+        ("--project", ("agents", "down")),
+        ("--project", ("down", sweep)),
+        ("--entity", ("results",)),
+    ):
+        refused = project.run(*words, flag, "other", code=2).stderr
+        assert f"error: {flag}: 'other' is not that of {path}, which is meant" in refused
+    refused = project.run("--project", "other", "down", "--all", "--delete-data", "-y", code=2)
+    assert "error: --all: is every project's" in refused.stderr
+    (listed,) = read(project, "sweep", "list")
+    assert (listed["sweep"], listed["state"]) == (path, "PENDING")
+    assert project.run("sweep", "show", sweep, "--project", "proj").stdout
+
+
 def answer(project: Project, word: str, *words: str, **environment: str) -> list[str]:
     """Say a word to the question on a terminal; return the last two lines there."""
     ours, theirs = os.openpty()

@@ -56,6 +56,48 @@ def test_the_command_line_counts_more_than_the_environment(
     assert "DEPLOYER_ON: 'nowhere' is not an executor" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        ("--project digits gke down", None),
+        ("--wandb https://x.test backend down", "--wandb"),
+        ("backend --entity ann user list", "--entity"),
+        ("orphans --on kubernetes --yes", "--on"),
+        ("--on kubernetes orphans --yes", "--on"),
+        ("-o json rights", "--output"),
+        ("rights -o json", "-o"),
+    ],
+)
+def test_an_option_that_means_nothing_to_a_command_is_refused_wherever_it_stands(
+    words: str,
+    flag: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "nothing.json")
+    assert run_command(words.split()) in (1, 2)
+    said = capsys.readouterr().err
+    assert (f"No such option: {flag}" in said) == (flag is not None), said
+
+
+@pytest.mark.parametrize("words", ["results --quiet get x", "results -o json --on=local get x"])
+def test_a_command_below_a_command_is_found_behind_options(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command([*words.split(), "--best", "y"])
+    assert "--best" in capsys.readouterr().err
+
+
+def test_the_environment_is_not_read_where_it_means_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DEPLOYER_ON", "nowhere")
+    monkeypatch.setenv("DEPLOYER_WANDB", "nobody")
+    assert run_command(["sweep", "check", "a.yaml"]) == 0
+    assert run_command(["gke", "plan", "t4", "-o", "json"]) == 0
+    assert capsys.readouterr().out
+
+
 def test_a_command_behind_dashes_keeps_its_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["run", "--log-file", "--", "train.py"]) == 2
     assert "Option '--log-file' requires an argument" in capsys.readouterr().err

@@ -47,8 +47,11 @@ def build_reference() -> str:
 
 
 def _list_commands() -> Iterator[str]:
-    yield "## Options of every command\n"
-    yield "They may stand anywhere in the command line before `--`.\n"
+    yield "## Options that commands share\n"
+    yield (
+        "They may stand anywhere in the command line before `--`. A command has those that mean "
+        "something to it; its help names them.\n"
+    )
     yield _list_rows(list_options(), Context(list_commands()[()]))
     yield "## Commands\n"
     for words, command in list_commands().items():

@@ -18,7 +18,7 @@ from deployer.cli.backend.place import (
     find_place,
 )
 from deployer.cli.output.render import Aside, say
-from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, SERVER, App, Call
 from deployer.errors import ConfigError
 
 app = App("Run the embedded W&B-compatible backend.")
@@ -32,7 +32,7 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=ALL_BUT_LOG)
 def serve(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")
@@ -72,7 +72,7 @@ def serve(
         logging.getLogger().removeHandler(handler)
 
 
-@app.command()
+@app.command(without=SERVER)
 def up(call: Call, data: DataOption = None) -> None:
     """Serve in the background unless it runs already, and wait until it is ready.
 
@@ -81,13 +81,13 @@ def up(call: Call, data: DataOption = None) -> None:
     _show(call, find_place(call, data).up())
 
 
-@app.command()
+@app.command(without=SERVER)
 def status(call: Call, data: DataOption = None) -> None:
     """Say whether the backend runs, and where."""
     _show(call, find_place(call, data).status())
 
 
-@app.command()
+@app.command(without=SERVER)
 def down(
     call: Call,
     data: DataOption = None,
@@ -98,7 +98,7 @@ def down(
         call.emit({"stopped": stopped})
 
 
-@app.command()
+@app.command(without=SERVER)
 def env(call: Call, data: DataOption = None) -> None:
     """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
     server = find_place(call, data).connect()
@@ -112,7 +112,7 @@ def env(call: Call, data: DataOption = None) -> None:
     call.emit(variables, *lines)
 
 
-@app.command("open", cls=CommandWithoutFormats)
+@app.command("open", without=(*SERVER, *FORMAT))
 def open_(call: Call, data: DataOption = None) -> None:
     """Print an address of the results pages that signs in once, without a key.
 
@@ -121,7 +121,7 @@ def open_(call: Call, data: DataOption = None) -> None:
     find_place(call, data).open()
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=(*SERVER, *FORMAT))
 def copy(call: Call, data: DataOption = None) -> None:
     """Copy everything from a cluster's backend to this machine's, or to a folder of its own.
 

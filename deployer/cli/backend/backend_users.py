@@ -13,14 +13,14 @@ from deployer.backend.db.accounts import hash_key, key_id_of, new_key
 from deployer.cli.backend.place import DataOption, find_place
 from deployer.cli.output.render import Aside
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.call import SERVER, App, Call
 from deployer.errors import WandbError
 from deployer.wandb_api import accounts
 
 app = App("Manage the backend's users.")
 
 
-@app.command("add")
+@app.command("add", without=SERVER)
 def add(
     call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
@@ -57,7 +57,7 @@ def add(
     call.emit({"user": name, "state": state, "id": key_id, **shown}, Aside(said), *lines)
 
 
-@app.command("list")
+@app.command("list", without=SERVER)
 def list_(call: Call, data: DataOption = None) -> None:
     """List the users and their keys, the backend's own user first.
 
@@ -69,7 +69,7 @@ def list_(call: Call, data: DataOption = None) -> None:
     call.emit({"users": named}, Table(("USER", "KEY-ID", "LABEL", "CREATED"), rows))
 
 
-@app.command("remove")
+@app.command("remove", without=SERVER)
 def remove(
     call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],

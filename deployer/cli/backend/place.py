@@ -34,15 +34,6 @@ DataOption = Annotated[
     Path | None,
     typer.Option("--data", metavar="FOLDER", help="The data folder; left out: this user's."),
 ]
-ExecutorOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="EXECUTOR",
-        envvar="DEPLOYER_ON",
-        help="local, kubernetes or gke; left out: as deployer.yaml has it, else local.",
-    ),
-]
 
 
 @dataclass(frozen=True)

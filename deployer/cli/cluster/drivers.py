@@ -14,7 +14,7 @@ from deployer.cli.cluster.target_cluster import (
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.call import FORMAT, SERVER, App, Call
 from deployer.errors import ConfigError, KubeError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ NodeSelectorOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(without=SERVER)
 def status(
     call: Call,
     context: ContextOption = None,
@@ -65,7 +65,7 @@ def status(
     call.emit(_describe(survey), Table(COLUMNS, rows), *notes)
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=(*SERVER, *FORMAT))
 def install(
     call: Call,
     distribution: DistributionOption = None,
@@ -99,7 +99,7 @@ def install(
         raise KubeError(said, ASK if report.refused else ahead)
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=(*SERVER, *FORMAT))
 def remove(call: Call, context: ContextOption = None, namespace: NamespaceOption = None) -> None:
     """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
     from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers

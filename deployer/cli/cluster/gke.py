@@ -13,7 +13,7 @@ import typer
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import emit, say, warn
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call, CommandWithYaml
+from deployer.cli.shell.call import GOOGLE, App, Call, CommandWithYaml
 from deployer.cli.shell.confirmation import check_held
 from deployer.cli.shell.options import CapacityOption
 from deployer.config.project import Project
@@ -39,14 +39,14 @@ SpecArgument = Annotated[
 ]
 
 
-@app.command(cls=CommandWithYaml)
+@app.command(cls=CommandWithYaml, without=GOOGLE)
 def plan(call: Call, spec: SpecArgument = None) -> None:
     """Print what `gke up` would send, and the price; contacts nothing."""
     from deployer.executors.gke.executor import warn_about_gpus
     from deployer.gke.api.messages import describe_plan
 
     config = call.read()
-    chosen = _load(spec, config)
+    chosen = _load(call, spec, config)
     _say_prices(chosen, config, sources=True)
     for line in warn_about_gpus(config, chosen):
         warn(line)
@@ -55,7 +55,7 @@ def plan(call: Call, spec: SpecArgument = None) -> None:
     call.emit([*shown, *_plan_timer(chosen)])
 
 
-@app.command()
+@app.command(without=GOOGLE)
 def up(
     call: Call,
     spec: SpecArgument = None,
@@ -69,7 +69,7 @@ def up(
     from deployer.gke.pricing.sentences import describe_fallback
 
     config = call.read()
-    chosen = _load(spec, config)
+    chosen = _load(call, spec, config)
     _say_prices(chosen, config)
     gke = _open(chosen, config)
     for line in check_role(gke, chosen):
@@ -86,7 +86,7 @@ def up(
         _show_cluster(gke, cluster, call.output)
 
 
-@app.command()
+@app.command(without=GOOGLE)
 def down(
     call: Call,
     spec: SpecArgument = None,
@@ -105,7 +105,7 @@ def down(
     from deployer.gke.removal.teardown import Terms, list_held
 
     config = call.read()
-    chosen = _load(spec, config)
+    chosen = _load(call, spec, config)
     gke, terms = _open(chosen, config), Terms(delete_data=delete_data)
     held = list_held(gke, chosen.name, Waiter(), terms)
     for one in held:
@@ -127,14 +127,14 @@ def down(
     call.emit(left)
 
 
-@app.command("list")
+@app.command("list", without=GOOGLE)
 def list_(call: Call, spec: SpecArgument = None) -> None:
     """Show the project's clusters, ours and others', their pools and what Google says of them.
 
     Exit code 1 if a location does not answer.
     """
     config = call.read()
-    gke = _open(_load(spec, config), config)
+    gke = _open(_load(call, spec, config), config)
     listing = gke.list_clusters()
     rows = [_describe(gke, cluster) for cluster in listing.clusters]
     names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
@@ -176,11 +176,13 @@ def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
     return [{"call": "apply", "parent": f"cluster {spec.name}", "message": m} for m in manifests]
 
 
-def _load(spec: str | None, config: Project) -> ClusterSpec:
+def _load(call: Call, spec: str | None, config: Project) -> ClusterSpec:
     from deployer.gke.specification.spec import load_spec
 
     # A path on the command line is relative to where it was typed.
-    return load_spec(spec, Path.cwd()) if spec else load_spec(config.settings.gke, config.folder)
+    named = (spec, Path.cwd()) if spec else (config.settings.gke, config.folder)
+    loaded = load_spec(*named)
+    return replace(loaded, project=call.given["project"] or loaded.project)
 
 
 def _open(spec: ClusterSpec, config: Project) -> Gke:

@@ -13,7 +13,7 @@ import typer
 from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.call import GOOGLE, App, Call
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.cli.shell.options import read_duration
 from deployer.errors import CloudError, ConfigError, ExitCode, KubeError
@@ -52,7 +52,7 @@ class Searched:
             yield one, max(0.0, self.now - one.created_at)
 
 
-@app.command()
+@app.command(without=GOOGLE)
 def orphans(
     call: Call,
     names: Annotated[

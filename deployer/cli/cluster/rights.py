@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import show
-from deployer.cli.shell.call import App, CommandWithoutFormats
+from deployer.cli.shell.call import ALL_BUT_LOG, App
 from deployer.executors.kubernetes.diagnose.rights import Role, load_role
 
 app = App()
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=ALL_BUT_LOG)
 def rights(
     role: Annotated[
         Role, typer.Argument(metavar="ROLE", help="agents, backend, data or administrator.")

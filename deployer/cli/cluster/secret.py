@@ -28,7 +28,7 @@ KeyStdinOption = Annotated[
 ]
 
 
-@app.command("set")
+@app.command("set", without=("entity", "project"))
 def set_(
     call: Call,
     key_stdin: KeyStdinOption = False,
@@ -62,7 +62,7 @@ def set_(
     _show_state(call, kube.namespace, "rotated")
 
 
-@app.command("show")
+@app.command("show", without=("entity", "project"))
 def show_(
     call: Call,
     context: ContextOption = None,
@@ -76,7 +76,7 @@ def show_(
     call.emit(found, *lines)
 
 
-@app.command()
+@app.command(without=("entity", "project"))
 def delete(
     call: Call,
     context: ContextOption = None,

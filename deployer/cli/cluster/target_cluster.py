@@ -19,15 +19,6 @@ ContextOption = Annotated[
 NamespaceOption = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")
 ]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        metavar="EXECUTOR",
-        envvar="DEPLOYER_ON",
-        help="gke: the cluster of deployer.yaml's specification; else the kubeconfig's.",
-    ),
-]
 
 
 def open_client(config: Project, context: str | None, namespace: str | None) -> Kube:

@@ -141,7 +141,7 @@ def _show_table(shown: Table) -> None:
     from rich.text import Text
 
     console = Console()
-    for line in shown.lay_out(console.width):
+    for line in shown.lay_out(get_terminal_size().columns):
         console.print(Text.assemble(*line), soft_wrap=True)
     COMMAND.printed = True
 

@@ -32,7 +32,7 @@ BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
 BAR_WIDTH = 40  # characters
 # "1 Insufficient cpu", "0/3 nodes are available"; an exit code counts nothing.
 COUNT = re.compile(r"\b\d+(/\d+)? (?=\w)")
-LINES_BESIDE_AGENTS = 8  # head, bar, best, the table's own, the prompt's
+LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, how many more there are
 
 
 def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:

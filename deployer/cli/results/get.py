@@ -11,7 +11,7 @@ import typer
 from deployer.cli.output.live import follow_copy
 from deployer.cli.output.render import Aside, emit, say
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call, pick_sweep
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.config import paths
 from deployer.config.project import Project
@@ -20,7 +20,7 @@ from deployer.data.addresses import open_address
 from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
 from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
-from deployer.launch.resolution import open_sweep
+from deployer.launch.resolution import choose_sweep, open_sweep
 from deployer.model import Run, SweepPath
 from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
@@ -126,7 +126,7 @@ def _is_run_of_newest(call: Call, word: str) -> bool:
     if "/" in word or ours or not records.made_in(config.folder):
         return False
     try:
-        newest = pick_sweep(None, config)
+        newest = choose_sweep(None, config)
     except ConfigError:  # none was made on the server that is named
         return False
     try:

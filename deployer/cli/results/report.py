@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import say, show
-from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.call import FORMAT, App, Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.config.project import Project
 from deployer.errors import DeployerError
@@ -29,7 +29,7 @@ from deployer.wandb_api.server import Server
 app = App()
 
 
-@app.command(cls=CommandWithoutFormats)
+@app.command(without=FORMAT)
 def report(
     call: Call,
     sweep: SweepArgument = None,

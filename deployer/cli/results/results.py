@@ -20,7 +20,9 @@ from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.cli.results.ranking import View, coverage_to_plain, show_results
 from deployer.cli.shell.call import App, Call, CommandWithOthers
 from deployer.cli.shell.options import SweepArgument
+from deployer.config.project import LOCAL
 from deployer.errors import ConfigError, SweepFailed
+from deployer.executors.registry import find_executor
 from deployer.model import SweepPath
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.recount import verify_sweep
@@ -70,8 +72,7 @@ def results(
     """
     if verify and (metric or goal or by or group):
         raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")
-    session = call.open(sweep, reading=True)
-    server, path = session.server, session.path
+    project, server, path = call.connect(sweep, reading=True)
     snapshot = get_whole_snapshot(server, path)
     if verify:
         _verify(server, path, snapshot, call.output)
@@ -80,7 +81,7 @@ def results(
     if by is not None:
         found = take_values(server, snapshot, found, by)
     found = read_dropped(server, found)
-    executor = session.executor if session.executor.runs_here else None
+    executor = find_executor(project) if project.on == LOCAL else None
     view = View(by=str(by or ""), grouped=group)
     show_outcome(server, executor, path, found, call.output, view)
     check_metric(found, chosen=metric is not None)

@@ -33,8 +33,7 @@ def heal(
 
     Without --replicas it says which command starts the agents.
     """
-    session = call.open(sweep, replicas=replicas)
-    config, server, path = session.project, session.server, session.path
+    config, server, path = call.connect(sweep, replicas)
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
     say(_describe(path, healing))

@@ -17,6 +17,7 @@ from deployer.cli.shell.options import (
     read_duration,
 )
 from deployer.errors import ConfigError
+from deployer.executors.registry import find_executor
 from deployer.launch.remains import describe_agents, telling_remains
 from deployer.launch.starting import Launch
 
@@ -43,7 +44,8 @@ def watch(
 
     Exit codes as for up; 4 if --timeout has passed and the sweep goes on.
     """
-    launch = Launch(**vars(call.open(sweep)))
+    config, server, path = call.connect(sweep)
+    launch = Launch(config, find_executor(config), server, path)
     for line in launch.server.page_lines(launch.path):
         say(line)
     here = [(launch.sweep_path, launch.project.on)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import typer
@@ -13,19 +13,25 @@ from deployer.cli.output.log import open_log
 from deployer.cli.output.render import emit
 from deployer.cli.output.table import Table
 from deployer.cli.shell.confirmation import is_sure
-from deployer.cli.shell.everywhere import CommandLine, WithOptions
+from deployer.cli.shell.everywhere import CommandLine, WithOptions, list_options
 from deployer.cli.shell.groups import Group, load_command, summarise_help
 from deployer.cli.shell.usage import UsageError, find_dropped
 from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_executor
 from deployer.launch.environment import read_project
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
-from deployer.launch.session import Session
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
+PROJECTS = "deployer.projects"  # in a context: what was read, by the number of agents
+# Options that a command may be without, since it has no use for them.
+SERVER = ("wandb", "entity", "project")
+FORMAT = ("output",)
+GOOGLE = ("on", "wandb", "entity")
+ALL_BUT_LOG = (*SERVER, *FORMAT, "on", "profile", "owner", "yes")
 FLAGS = ("on", "wandb", "entity", "project", "profile", "owner")
 
 
@@ -49,7 +55,7 @@ class Call(CommandLine):
 
     def begin(self) -> None:
         """Begin the command: what is told, and in which format; raises ConfigError, UsageError."""
-        if self.given["output"]:
+        if self.given["output"] is not None:
             self.check_format(self.given["output"])  # also what stood before the command
         quiet, verbose, file = (self.given[name] for name in ("quiet", "verbose", "log_file"))
         if quiet or verbose or file:
@@ -63,35 +69,52 @@ class Call(CommandLine):
             raise dropped
         near = difflib.get_close_matches(name, self._formats, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"{self.command_path} --help"
-        known = (
-            f"one of {', '.join(self._formats)}" if self._formats else "a format of this command"
-        )
-        raise UsageError(f"--output: '{name}' is not {known}", hint)
+        said = f"'{name}' is not one of {', '.join(self._formats)}"
+        raise UsageError(f"--output: {said}", hint)
 
-    def read(self, **more: Any) -> Project:
+    def read(self, replicas: int | None = None) -> Project:
         """Return the project of the current folder: flags, environment and `deployer.yaml`."""
-        return read_project(Flags(**{name: self.given[name] for name in FLAGS}, **more))
+        known: dict[int | None, Project] = self.meta.setdefault(PROJECTS, {})
+        if replicas not in known:
+            flags = {name: self.given[name] for name in FLAGS}
+            known[replicas] = read_project(Flags(**flags, replicas=replicas))
+        return known[replicas]
 
-    def read_of(self, sweep: str | None, **more: Any) -> Project:
+    def read_of(self, sweep: str | None, replicas: int | None = None) -> Project:
         """Return the project for a sweep that is there: its agents are where they were started."""
-        return settle_executor(sweep, self.read(**more))
+        return settle_executor(sweep, self.read(replicas))
 
     def connect(
-        self, sweep: str | None, *, reading: bool = False, **more: Any
+        self, sweep: str | None, replicas: int | None = None, *, reading: bool = False
     ) -> tuple[Project, Server, SweepPath]:
         """Connect to the sweep that is meant; if only `reading`, no backend is started."""
-        project = self.read_of(sweep, **more)
-        return project, *open_sweep(pick_sweep(sweep, project), reading=reading)
+        project = self.read_of(sweep, replicas)
+        server, path = open_sweep(self._choose(sweep, project), reading=reading)
+        self._check_names(path)
+        return project, server, path
 
-    def open(self, sweep: str | None, *, reading: bool = False, **more: Any) -> Session:
-        """Do the same, and find where the sweep's agents are."""
-        project, server, path = self.connect(sweep, reading=reading, **more)
-        return Session(project, find_executor(project), server, path)
-
-    def find(self, sweep: str | None, **more: Any) -> tuple[Project, Executor, SweepPath]:
+    def find(self, sweep: str | None) -> tuple[Project, Executor, SweepPath]:
         """Return where a sweep's agents are, and its path; a server is asked only if need be."""
-        project = self.read_of(sweep, **more)
-        return project, find_executor(project), find_path(sweep, project)
+        project = self.read_of(sweep)
+        return project, find_executor(project), self.find_path(sweep, project)
+
+    def find_path(self, sweep: str | None, project: Project) -> SweepPath:
+        """Return a sweep's path, asking a server only for what cannot be known without it."""
+        choice = self._choose(sweep, project)
+        path = choice.path() if choice.complete else open_sweep(choice, reading=True)[1]
+        self._check_names(path)
+        return path
+
+    def _choose(self, sweep: str | None, project: Project) -> Choice:
+        """Return the sweep that is meant; a short id may be that of any agent's sweep."""
+        return choose_sweep(sweep, project, _list_paths_of_agents(project))
+
+    def _check_names(self, path: SweepPath) -> None:
+        """Refuse a sweep of another entity or project than was named; raises ConfigError."""
+        for name, of_sweep in (("entity", path.entity), ("project", path.project)):
+            if self.given[name] not in (None, of_sweep):
+                said = f"'{self.given[name]}' is not that of {path}, which is meant"
+                raise ConfigError(f"--{name}", said, "name the sweep, or leave the flag out")
 
     def emit(self, data: Any, *shown: Table | str) -> None:
         """Put a result on stdout in the format that was asked for."""
@@ -107,11 +130,6 @@ class Command(WithOptions, TyperCommand):
 
     context_class = Call
     formats: ClassVar[tuple[str, ...]] = ("table", "json")
-
-    def __init__(self, *words: Any, **more: Any) -> None:
-        super().__init__(*words, **more)
-        if not self.formats:
-            self.params = [one for one in self.params if one.name != "output"]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -129,12 +147,6 @@ class CommandWithYaml(Command):
     """A command that prints what could be sent to a server."""
 
     formats = ("yaml", "json")
-
-
-class CommandWithoutFormats(Command):
-    """A command whose result is a file, or no data."""
-
-    formats = ()
 
 
 class CommandWithOthers(CommandWithCsv):
@@ -160,11 +172,25 @@ class CommandWithOthers(CommandWithCsv):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Read the command line: of a command below, if the first word names one."""
-        if not args or args[0] not in self.modules:
+        place = self._find_below(args)
+        if place is None:
             return super().make_context(info_name, args, parent, **extra)
         # Not of this command: its own argument is no part of what stands before theirs.
         outer = CommandLine(TyperGroup(name=info_name), info_name=info_name, parent=parent)
-        return self.get_command(outer, args[0]).make_context(args[0], args[1:], outer, **extra)
+        name, rest = args[place], [*args[:place], *args[place + 1 :]]
+        return self.get_command(outer, name).make_context(name, rest, outer, **extra)
+
+    def _find_below(self, args: Sequence[str]) -> int | None:
+        """Return where a command below is named: first, or behind options of every command."""
+        options = {flag: one for one in list_options() for flag in one.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-"):
+            word = args[place]
+            flag = word.partition("=")[0] if word.startswith("--") else word[:2]
+            if flag not in options:
+                return None
+            place += 1 if options[flag].is_flag or word != flag else 2
+        return place if place < len(args) and args[place] in self.modules else None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, then the commands below."""
@@ -183,23 +209,18 @@ class App(typer.Typer):
         )
 
     def command(  # type: ignore[override]  # none of ours needs Typer's other settings
-        self, name: str | None = None, *, cls: type[TyperCommand] = Command
+        self,
+        name: str | None = None,
+        *,
+        cls: type[Command] = Command,
+        without: Sequence[str] = (),
     ) -> Callable[[F], F]:
-        """Return a decorator that makes a function a command."""
+        """Return a decorator that makes a function a command, `without` some shared options."""
+        if without:
+            cls = type(cls.__name__, (cls,), {"without": (*cls.without, *without)})
         return super().command(name, cls=cls)
 
 
-def pick_sweep(text: str | None, config: Project) -> Choice:
-    """Return the sweep that is meant; a short id may be that of any agent's sweep."""
-    return choose_sweep(text, config, _paths_of_agents(config))
-
-
-def find_path(text: str | None, config: Project) -> SweepPath:
-    """Return the sweep's path, asking a server only for what cannot be known without it."""
-    choice = pick_sweep(text, config)
-    return choice.path() if choice.complete else open_sweep(choice, reading=True)[1]
-
-
-def _paths_of_agents(project: Project) -> Iterator[str]:
+def _list_paths_of_agents(project: Project) -> Iterator[str]:
     """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
     yield from (agent.sweep_path for agent in find_executor(project).list_agents())

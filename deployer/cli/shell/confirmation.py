@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
-
-import typer
 
 from deployer.cli.output.render import ask, say
 from deployer.errors import CloudError, ConfigError
-
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def can_ask() -> bool:

@@ -1,4 +1,4 @@
-"""The options that every command has; they may stand at any place before `--`.
+"""The options that commands share; they may stand at any place before `--`.
 
 A context keeps them: that of `deployer`, of a group, of the command. Nothing that takes time is
 imported here, since `deployer --help` shows them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperOption
@@ -20,6 +20,12 @@ from deployer.cli.shell.completion import complete_executors, complete_profiles
 from deployer.cli.shell.usage import UsageError
 
 GIVEN = "deployer.given"  # in a context: the values of these options, by their names
+TYPED = "deployer.typed"  # and which of them are in the command line
+
+
+def _complete_formats(ctx: typer.Context, incomplete: str) -> list[str]:
+    formats = getattr(ctx.command, "formats", ())
+    return [one for one in formats if one.startswith(incomplete)]
 
 
 def _check_format(ctx: typer.Context, value: str | None) -> str | None:
@@ -55,7 +61,9 @@ def _declare(
     project: Annotated[
         str | None,
         typer.Option(
-            "--project", metavar="PROJECT", help="The sweep's project; of `orphans` Google's."
+            "--project",
+            metavar="PROJECT",
+            help="The sweep's project; of `gke` and `orphans` Google's.",
         ),
     ] = None,
     profile: Annotated[
@@ -84,6 +92,7 @@ def _declare(
             "--output",
             "-o",
             metavar="FORMAT",
+            autocompletion=_complete_formats,
             callback=_check_format,
             help="The format of stdout: table or json; csv for results, yaml for plans.",
         ),
@@ -141,25 +150,34 @@ class CommandLine(typer.Context):
         The command line counts more than the environment, and what stands behind more than what
         stands before.
         """
+        typed: set[str] = self.meta.setdefault(TYPED, set())
+        known = self.command.params
         for option in list_options():
-            name = option.name
-            value = self.params.pop(name, None)
+            name, flag, value = option.name, option.opts[0], self.params.pop(option.name, None)
             source = self.get_parameter_source(name)
-            if str(value).startswith("--") and not self.resilient_parsing:  # the next flag
-                said = f"Option '{option.opts[0]}' requires an argument"
-                raise UsageError(said, f"{self.command_path} --help")
-            if name not in self.given or (source and source.name == "COMMANDLINE"):
-                self.given[name] = value
+            if option not in known and name in typed and not self.resilient_parsing:
+                raise UsageError(f"No such option: {flag}", f"{self.command_path} --help")
+            if source and source.name == "COMMANDLINE":
+                typed.add(name)
+                if str(value).startswith("-") and not self.resilient_parsing:  # the next flag
+                    said = f"Option '{flag}' requires an argument"
+                    raise UsageError(said, f"{self.command_path} --help")
+            elif name in typed:
+                continue
+            self.given[name] = value
 
 
 class WithOptions:
-    """What a command or a group has by these options; stands before Typer's own class."""
+    """What a command or a group has by these options; stands before Typer's own class.
+
+    `without` names those that mean nothing to it.
+    """
+
+    without: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *words: Any, params: Sequence[Any] | None = None, **more: Any) -> None:
-        own = list(params or ())
-        taken = {flag for one in own for flag in one.opts}
-        shared = [one for one in list_options() if taken.isdisjoint(one.opts)]
-        super().__init__(*words, params=[*own, *shared], **more)  # type: ignore[call-arg]
+        shared = [one for one in list_options() if one.name not in self.without]
+        super().__init__(*words, params=[*(params or ()), *shared], **more)  # type: ignore[call-arg]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words of a command line; raises Typer's errors."""
@@ -172,9 +190,10 @@ class WithOptions:
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options; below `deployer`, name the place of those of every command."""
+        """Write the options; below `deployer`, name those that it describes."""
         super().format_options(ctx, formatter)  # type: ignore[misc]
         if ctx.parent:
+            shared = [one for one in ctx.command.params if one in list_options()]
+            names = ", ".join(one.opts[-1] for one in shared)
             formatter.write_paragraph()
-            names = ", ".join(one.opts[-1] for one in list_options())
-            formatter.write_text(f"With every command (deployer --help): {names}")
+            formatter.write_text(f"Described by deployer --help: {names}")

@@ -46,6 +46,7 @@ def _find_hint(error: Any, context: Any) -> str:
     parameter = getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         flags = [flag for one in context.command.params for flag in one.opts if flag[:2] == "--"]
+        flags = [flag for flag in flags if flag != "--yes"]  # nothing to be typed by mistake
         return _name_near(error.option_name, flags)
     if hasattr(error, "param_type"):  # it is missing
         examples = EXAMPLES.get(tuple(context.command_path.split()[1:]), ())

@@ -12,7 +12,7 @@ import typer
 from deployer.cli.output.agent_views import agent_to_plain, describe_agents
 from deployer.cli.output.render import emit, say, warn
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call, CommandWithoutFormats
+from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, SERVER, App, Call
 from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.cli.shell.options import (
     FileArgument,
@@ -23,13 +23,13 @@ from deployer.cli.shell.options import (
     SweepArgument,
 )
 from deployer.cli.sweep import sweep_check, sweep_control, sweep_files
+from deployer.config.project import Project
 from deployer.errors import AgentError, DeployerError
 from deployer.executors.registry import find_executor
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.request import Request
 from deployer.launch.server import connect
-from deployer.launch.session import Session
-from deployer.model import Agent, Sweep
+from deployer.model import Agent, Sweep, SweepPath
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
@@ -46,10 +46,10 @@ from deployer.wandb_api.operations import (
 )
 
 app = App("Check, create, list and control sweeps.")
-app.command()(sweep_check.check)
-app.command(cls=CommandWithoutFormats)(sweep_check.schema)
-app.command("import", cls=CommandWithoutFormats)(sweep_files.import_)
-app.command("export", cls=CommandWithoutFormats)(sweep_files.export)
+app.command(without=("on", *SERVER))(sweep_check.check)
+app.command(without=ALL_BUT_LOG)(sweep_check.schema)
+app.command("import", without=ALL_BUT_LOG)(sweep_files.import_)
+app.command("export", without=FORMAT)(sweep_files.export)
 
 
 @app.command()
@@ -132,10 +132,9 @@ def show_(
     sweep: SweepArgument = None,
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
-    session = call.open(sweep, reading=True)
-    snapshot = get_whole_snapshot(session.server, session.path)
-    page = session.server.sweep_url(session.path)
-    show_sweep(snapshot, _list_agents(session), page, call.output)
+    config, server, path = call.connect(sweep, reading=True)
+    snapshot = get_whole_snapshot(server, path)
+    show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), call.output)
 
 
 def show_sweep(snapshot: Snapshot, agents: Sequence[Agent] | None, page: str, output: str) -> None:
@@ -173,10 +172,10 @@ def sweep_to_plain(info: Sweep) -> dict[str, Any]:
     }
 
 
-def _list_agents(session: Session) -> Sequence[Agent] | None:
+def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
     """Return a sweep's agents; None, and a warning, where they cannot be asked for."""
     try:
-        return session.executor.list_agents(session.sweep_path)
+        return find_executor(config).list_agents(str(path))
     except DeployerError as error:
         warn(f"its agents are not known: {error.message}")
         return None
@@ -202,11 +201,10 @@ def delete(
     On the embedded backend alone: W&B's own servers do it on the sweep's page.
     """
     check_can_ask(call.yes)
-    session = call.open(sweep)
-    server, path = session.server, session.path
+    config, server, path = call.connect(sweep)
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
-    if living := [a for a in session.executor.list_agents(str(path)) if a.alive]:
+    if living := [a for a in find_executor(config).list_agents(str(path)) if a.alive]:
         names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
         there = f"{path}: its agents are still there: {', '.join(names)}"
         foreign = any(agent.foreign for agent in living)

@@ -10,14 +10,15 @@ from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import say, warn
 from deployer.cli.shell.call import Call
 from deployer.cli.shell.options import SweepArgument
+from deployer.config.project import Project
 from deployer.errors import CloudError, DeployerError, WandbError
 from deployer.executors.registry import find_executor
 from deployer.launch.agents.scaling import drain_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
-from deployer.launch.session import Session
 from deployer.model import SweepPath
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
+from deployer.wandb_api.server import Server
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
@@ -33,40 +34,39 @@ def pause(call: Call, sweep: SweepArgument = None) -> None:
 
     Asks first if other owners' agents work on it, as `resume`, `stop` and `cancel` do.
     """
-    session = _steer(call, sweep, "PAUSED")
-    if agents := sum(agent.alive for agent in session.executor.list_agents(session.sweep_path)):
-        _say_held(session.path, agents)
-    show_state(call, session.path, "PAUSED")
+    config, _, path = _steer(call, sweep, "PAUSED")
+    if agents := sum(agent.alive for agent in find_executor(config).list_agents(str(path))):
+        _say_held(path, agents)
+    show_state(call, path, "PAUSED")
 
 
 def resume(call: Call, sweep: SweepArgument = None) -> None:
     """Hand out runs again after a pause."""
-    show_state(call, _steer(call, sweep, "RUNNING").path, "RUNNING")
+    show_state(call, _steer(call, sweep, "RUNNING")[-1], "RUNNING")
 
 
 def stop(call: Call, sweep: SweepArgument = None) -> None:
     """End the sweep: hand out no more runs; those under way finish."""
-    show_state(call, _steer(call, sweep, "FINISHED").path, "FINISHED")
+    show_state(call, _steer(call, sweep, "FINISHED")[-1], "FINISHED")
 
 
 def cancel(call: Call, sweep: SweepArgument = None) -> None:
     """End the sweep now and kill its runs under way; its agents leave."""
-    session = _steer(call, sweep, "CANCELED")
-    tell_which_runs_stop(session.server, session.path)
+    config, server, path = _steer(call, sweep, "CANCELED")
+    tell_which_runs_stop(server, path)
     try:
-        drain_all(session.executor, session.path)
+        drain_all(find_executor(config), path)
     except DeployerError as error:  # they leave by themselves
         warn(f"a watcher may start its agents again after `heal`: {error.message}")
-    show_state(call, session.path, "CANCELED")
+    show_state(call, path, "CANCELED")
 
 
-def _steer(call: Call, sweep: str | None, state: str) -> Session:
+def _steer(call: Call, sweep: str | None, state: str) -> tuple[Project, Server, SweepPath]:
     """Set a sweep's state unless it has it; a sweep that ended can only end.
 
     Where other owners' agents work on it, only if the user is sure. Raises ConfigError, WandbError.
     """
-    session = call.open(sweep)
-    server, path = session.server, session.path
+    config, server, path = call.connect(sweep)
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
     if info.state not in STEERABLE[state]:
@@ -75,20 +75,20 @@ def _steer(call: Call, sweep: str | None, state: str) -> Session:
             "deployer up FILE --new makes another" if info.ended else "",
         )
     if info.state != state:
-        if _concerns_others(session) and not call.is_sure(f"make it {state}?"):
+        if _concerns_others(config, server, path) and not call.is_sure(f"make it {state}?"):
             say(f"{path} stays {info.state}")
             raise typer.Exit
         set_sweep_state(server.client, info, state)
     say(f"{path} is {state}")
-    return session
+    return config, server, path
 
 
-def _concerns_others(session: Session) -> bool:
+def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
     """Name other owners' agents of a sweep; return True if there are any, or that is unknown."""
-    concerned, config, inside = False, session.project, session.server.inside
+    concerned, inside = False, server.inside
     for on in sorted({config.on, inside.on if inside else config.on}):
         try:
-            others = find_executor(config, on).list_others(session.sweep_path)
+            others = find_executor(config, on).list_others(str(path))
             found = [one for one in others if one.agents]
         except DeployerError as error:
             if isinstance(error, CloudError) and error.reason == "NOT_FOUND":

@@ -105,8 +105,8 @@ def export(
 
 def _read_sets(call: Call, sweep: str) -> tuple[list[dict[str, object]], dict[str, Any]]:
     """Return a grid's configurations, or those that another sweep has drawn; and the sweep's."""
-    session = call.open(sweep, reading=True)
-    path, snapshot = session.path, get_snapshot(session.server.client, session.path)
+    _, server, path = call.connect(sweep, reading=True)
+    snapshot = get_snapshot(server.client, path)
     config = snapshot.sweep.config
     if snapshot.sweep.method == "grid":
         return list_sets(config, str(path)), config
