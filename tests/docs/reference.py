@@ -11,7 +11,7 @@ from typing import Any
 from typer import Context
 
 from deployer import errors
-from deployer.cli.shell.everywhere import list_options
+from deployer.cli.shell.shared import list_options
 from deployer.config.json_schema import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.backend.scheduling.lifecycle import Patience
-from deployer.cli.shell.everywhere import list_options
+from deployer.cli.shell.shared import list_options
 from deployer.config.json_schema import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names

@@ -13,8 +13,8 @@ from deployer.cli.output.log import open_log
 from deployer.cli.output.render import emit
 from deployer.cli.output.table import Table
 from deployer.cli.shell.confirmation import is_sure
-from deployer.cli.shell.everywhere import CommandLine, WithOptions, list_options
 from deployer.cli.shell.groups import Group, load_command, summarise_help
+from deployer.cli.shell.shared import CommandLine, WithOptions, list_options
 from deployer.cli.shell.usage import UsageError, find_dropped
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
@@ -112,8 +112,9 @@ class Call(CommandLine):
     def _check_names(self, path: SweepPath) -> None:
         """Refuse a sweep of another entity or project than was named; raises ConfigError."""
         for name, of_sweep in (("entity", path.entity), ("project", path.project)):
-            if self.given[name] not in (None, of_sweep):
-                said = f"'{self.given[name]}' is not that of {path}, which is meant"
+            named = self.given[name]
+            if named and named != of_sweep:
+                said = f"'{named}' is not that of {path}, which is meant"
                 raise ConfigError(f"--{name}", said, "name the sweep, or leave the flag out")
 
     def emit(self, data: Any, *shown: Table | str) -> None:
@@ -171,7 +172,7 @@ class CommandWithOthers(CommandWithCsv):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Read the command line: of a command below, if the first word names one."""
+        """Read the command line: of a command below, if the first word that is no option is one."""
         place = self._find_below(args)
         if place is None:
             return super().make_context(info_name, args, parent, **extra)
@@ -181,7 +182,7 @@ class CommandWithOthers(CommandWithCsv):
         return self.get_command(outer, name).make_context(name, rest, outer, **extra)
 
     def _find_below(self, args: Sequence[str]) -> int | None:
-        """Return where a command below is named: first, or behind options of every command."""
+        """Return where a command below is named: first, or behind options that commands share."""
         options = {flag: one for one in list_options() for flag in one.opts}
         place = 0
         while place < len(args) and args[place].startswith("-"):

@@ -113,7 +113,7 @@ def _declare(
 ) -> None: ...
 
 
-class OptionOfAll(TyperOption):
+class SharedOption(TyperOption):
     """One of these options: the help of `deployer` shows it, and no other."""
 
     def __init__(self, option: Any) -> None:
@@ -125,11 +125,11 @@ class OptionOfAll(TyperOption):
 
 
 @cache
-def list_options() -> tuple[OptionOfAll, ...]:
+def list_options() -> tuple[SharedOption, ...]:
     """Return the options in the order of the help."""
     holder = typer.Typer(add_completion=False)
     holder.command()(_declare)
-    return tuple(map(OptionOfAll, get_command(holder).params))
+    return tuple(map(SharedOption, get_command(holder).params))
 
 
 class CommandLine(typer.Context):
