@@ -1,19 +1,5 @@
 """Every error that a user can meet, and its exit code; errors carry findings.
 
-    DeployerError                       exit 1   something outside said no
-    ├── ConfigError                     exit 2   a file or a flag is wrong; nothing was contacted
-    ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
-    ├── KubeError                       exit 1   a Kubernetes server refused; its words are kept
-    ├── CloudError                      exit 1   Google's cloud refused; its words are kept
-    ├── DataError                       exit 1   data cannot be read, copied or unpacked
-    ├── ImageError                      exit 1   an image cannot be built, pushed or loaded
-    ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
-    ├── AgentError                      exit 1   an agent cannot be started, found or stopped
-    ├── StartFailed                     exit 3   no agent starts, and none will, or none in time
-    ├── SweepFailed                     exit 3   it ended without every configuration finished
-    ├── WatchTimeout                    exit 4   still going; safe to watch again
-    └── RestWaits                       exit 4   a probe was looked at; the rest is not started
-
 Anything else that reaches `main()` is a bug and keeps its traceback.
 """
 
