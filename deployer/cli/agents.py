@@ -111,7 +111,7 @@ def scale(
     leaving = scale_down(executor, path, replicas, _read_runs(call, path))
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
-        show_agents(executor.list_agents(str(path)), call.output, time.time())
+        _show(call, executor, path)
     check_reached(executor.list_agents(str(path)), path, replicas)
     if not leaving:
         _start(call, str(path), replicas)
@@ -136,7 +136,7 @@ def drain(
     check_drainable(find_named(executor, path, agent))
     drain_agents(executor, path, agent)
     say(f"{path}: draining {', '.join(agent)}")
-    show_agents(executor.list_agents(str(path)), call.output, time.time())
+    _show(call, executor, path)
 
 
 app.command()(logs)
@@ -214,7 +214,11 @@ def _start(
         _say_if_idle(launch)
     if pending_seconds is not None and launch.agents:
         wait_until_started(launch, pending_seconds)
-    show_agents(launch.executor.list_agents(str(path)), call.output, time.time())
+    _show(call, launch.executor, path)
+
+
+def _show(call: Call, executor: Executor, path: SweepPath) -> None:
+    show_agents(executor.list_agents(str(path)), call.output, time.time())
 
 
 def _say_if_idle(launch: Launch) -> None:
