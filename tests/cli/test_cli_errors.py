@@ -36,7 +36,7 @@ def test_an_error_and_what_to_do(project: Project) -> None:
     server = "http://w.example"
     login = f"wandb login --host {server}, or export WANDB_API_KEY=…, or use --wandb embedded"
     for words, code, error, hint in (
-        ("nope", 2, "nope: there is no such command", "deployer --help"),
+        ("nope", 2, "No such command 'nope'", "deployer --help"),
         (
             "results",
             2,

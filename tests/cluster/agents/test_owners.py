@@ -237,9 +237,9 @@ def test_another_owners_key_is_neither_replaced_nor_deleted(
     alice: Shell, bob: Shell, kube: Kube, server: Server
 ) -> None:
     wandb = ("--wandb", server.url)
-    alice.deployer("secret", "create", *wandb)
+    alice.deployer("secret", "set", *wandb)
     before = kube.get(SECRET, "wandb-secret")
-    for words in (("rotate", *wandb), ("delete",)):
+    for words in (("set", *wandb), ("delete",)):
         refused = bob.try_deployer("secret", *words)
         assert refused.returncode == 2, refused.stderr
         assert ":alice" in refused.stderr
