@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import uuid
 from dataclasses import replace
@@ -22,6 +23,7 @@ from deployer.kube.names import (
     build_selector,
 )
 from deployer.model import SweepPath
+from deployer.wandb_api.accounts import add_user
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import Server
 from deployer.watch.restarts import HANDING_OUT
@@ -239,8 +241,12 @@ def test_another_owners_key_is_neither_replaced_nor_deleted(
     wandb = ("--wandb", server.url)
     alice.deployer("secret", "set", *wandb)
     before = kube.get(SECRET, "wandb-secret")
+    assert "has the key of tester already" in bob.deployer("secret", "set", *wandb).stderr
+    key = secrets.token_hex(20)
+    add_user(server.client, "bob", key)
+    other = replace(bob, environment={**bob.environment, "WANDB_API_KEY": key})
     for words in (("set", *wandb), ("delete",)):
-        refused = bob.try_deployer("secret", *words)
+        refused = other.try_deployer("secret", *words)
         assert refused.returncode == 2, refused.stderr
         assert ":alice" in refused.stderr
         assert "secret set" not in refused.stderr
