@@ -90,6 +90,14 @@ def test_a_narrow_terminal_cuts_texts_and_no_numbers(width: int) -> None:
     assert row.endswith("nnn…")
 
 
+def test_the_first_column_is_never_cut() -> None:
+    rows = [["user/uncategorized/ab12cd34", "~/a/folder/of/somebody", "a long title " * 5]]
+    head, row = Table(["SWEEP", "FOLDER", "TITLE"], rows).lay_out(60)
+    assert row[0][0].strip() == rows[0][0]
+    assert sum(len(text) for text, _ in row) <= 60
+    assert [text.strip() for text, _ in head[::2]] == ["SWEEP", "FOLDER", "TITLE"]
+
+
 def test_an_error_has_one_line_for_what_and_one_for_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

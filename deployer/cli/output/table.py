@@ -59,7 +59,7 @@ class Table:
 
     def _list_columns(self) -> list[_Column]:
         return [
-            _build_column(name, [row[index] for row in self.rows])
+            _build_column(name, [row[index] for row in self.rows], names_row=index == 0)
             for index, name in enumerate(self.columns)
         ]
 
@@ -74,10 +74,12 @@ class _Column:
     least: int
 
 
-def _build_column(name: str, values: Sequence[object]) -> _Column:
+def _build_column(name: str, values: Sequence[object], *, names_row: bool) -> _Column:
+    """Return a column; numbers, styled words and what names the row are never cut."""
     known = [value for value in values if value is not None]
     numeric = bool(known) and all(isinstance(value, int | float) for value in known)
-    whole = numeric or (bool(known) and all(isinstance(value, Styled) for value in known))
+    styled = bool(known) and all(isinstance(value, Styled) for value in known)
+    whole = names_row or numeric or styled
     styles = [value.style if isinstance(value, Styled) else "" for value in values]
     cells = [(to_line(name), "bold"), *zip(map(format_value, values), styles, strict=True)]
     widest = max(cell_len(text) for text, _ in cells)

@@ -37,7 +37,7 @@ def heal(
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
     say(_describe(path, healing))
-    going = bool(healing.count) or healing.sweep_path != path
+    going = bool(healing.count or healing.waiting) or healing.sweep_path != path
     if going and replicas:
         config = settle_code(config, str(path))  # the follow-up runs the original's code
         with showing_busy():
@@ -65,7 +65,7 @@ def _describe(path: SweepPath, healing: Healing) -> str:
         said = f"{path}: nothing to run again"
         if healing.waiting:
             waiting = format_count(healing.waiting, "configuration")
-            said += f"; {waiting} not run yet: deployer agents up {path} starts an agent"
+            said += f"; {waiting} not run yet"
     if healing.unknown:
         said += f"; {healing.unknown} were never drawn and stay missing"
     return said

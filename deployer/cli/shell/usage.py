@@ -45,6 +45,10 @@ def _find_hint(error: Any, context: Any) -> str:
         return str(hint)
     parameter = getattr(error, "param", None)
     if hasattr(error, "possibilities"):
+        if error.option_name[1:].isdigit():  # -1 looks like an option
+            return "no number here may be below zero"
+        if not error.option_name.startswith("--"):
+            return ""
         flags = [flag for one in context.command.params for flag in one.opts if flag[:2] == "--"]
         flags = [flag for flag in flags if flag != "--yes"]  # nothing to be typed by mistake
         return _name_near(error.option_name, flags)
