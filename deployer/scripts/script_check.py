@@ -227,7 +227,8 @@ class _Check:
                 path = (
                     ("command", f"[{template.index(word)}]") if word in template else ("command",)
                 )
-                yield Problem(path, f"no program {word} on PATH", hint)
+                where = "" if "/" in word else " on PATH"
+                yield Problem(path, f"no program {word}{where}", hint)
             return
 
     def _list_detours(self) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -40,6 +41,7 @@ from deployer.launch.request import Packing, Request
 from deployer.launch.reuse import prepare_reuse
 from deployer.launch.starting import Launch, drain_surplus
 from deployer.sweeps.creation import Draws
+from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_count
 
@@ -132,19 +134,32 @@ def run_to_end(
 ) -> None:
     """Start what is asked for, then follow it to its end, or with `detach` return before that."""
 
+    began = time.time()
+
     def begin(request: Request) -> Launch:
         with showing_busy(showing.plain):
             launch = pipeline.up(config, request)
             drain_surplus(launch, replicas)
             return launch
 
-    launch = ask_if_needed(begin, request)
+    try:
+        launch = ask_if_needed(begin, request)
+    except KeyboardInterrupt:
+        _say_what_was_made(request, began)
+        raise
     output, pending = showing.output, showing.pending_seconds
     if detach:
         _leave(launch, pending, output)
         return
     with closing(launch, showing.down_after):
         follow_and_report(launch, output, plain=showing.plain, pending_seconds=pending)
+
+
+def _say_what_was_made(request: Request, since: float) -> None:
+    """After Ctrl-C name the sweep that was made since then, and the command that goes on."""
+    for record in Records.load().made_from(request.file):
+        if record.sweep_path and record.created_at >= since:
+            say(f"\n{record.sweep_path} is made; to go on: deployer agents up {record.sweep_path}")
 
 
 def _check_words(detach: bool, down_after: bool, packing: Packing | None, probe: bool) -> None:
