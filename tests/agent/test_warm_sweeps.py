@@ -106,7 +106,8 @@ def test_a_stop_interrupts_once_and_delivers_all(bench: Bench) -> None:
     assert run.state == "preempted"
     steps = bench.read_run(path).steps
     assert steps == tuple(range(len(steps)))
-    assert len(steps) == int((bench.folder / "step").read_text()) + 1
+    noted = int((bench.folder / "step").read_text())
+    assert len(steps) in (noted + 1, noted + 2)  # a stop may come between a step and its note
 
 
 @pytest.mark.full

@@ -62,7 +62,8 @@ try:
         if not forgetful:
             checkpoint.with_suffix(".new").write_text(json.dumps(step))
             checkpoint.with_suffix(".new").rename(checkpoint)
-        pathlib.Path("step").write_text(str(step))
+        pathlib.Path("step.new").write_text(str(step))
+        pathlib.Path("step.new").rename("step")
         while held(step):
             time.sleep(0.02)
         time.sleep(arguments.pause)
@@ -119,7 +120,8 @@ for step in range(first, arguments.steps):
         run.log(row, step=step, commit=True)
         torch.save({"model": model.module.state_dict(), "step": step}, folder / "new.pt")
         os.replace(folder / "new.pt", folder / "last.pt")
-        pathlib.Path("step").write_text(str(step))
+        pathlib.Path("step.new").write_text(str(step))
+        pathlib.Path("step.new").rename("step")
         while step == max(3, first) and not pathlib.Path("go").exists():
             time.sleep(0.05)
 if rank == 0:
