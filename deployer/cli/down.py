@@ -70,7 +70,7 @@ def down(
     named at the end, with exit code 1.
     """
     if all_ and (call.given["entity"] or call.given["project"]):
-        raise ConfigError("--all", "is every project's", "leave --entity and --project out")
+        raise ConfigError("--all", "covers every project", "leave --entity and --project out")
     if sweep and all_:
         raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:

@@ -51,9 +51,9 @@ def test_a_name_that_is_not_the_sweeps_deletes_nothing(project: Project) -> None
         ("--entity", ("results",)),
     ):
         refused = project.run(*words, flag, "other", code=2).stderr
-        assert f"error: {flag}: 'other' is not that of {path}, which is meant" in refused
+        assert f"error: {flag}: {path} is not in 'other'" in refused
     refused = project.run("--project", "other", "down", "--all", "--delete-data", "-y", code=2)
-    assert "error: --all: is every project's" in refused.stderr
+    assert "error: --all: covers every project" in refused.stderr
     (listed,) = read(project, "sweep", "list")
     assert (listed["sweep"], listed["state"]) == (path, "PENDING")
     assert project.run("sweep", "show", sweep, "--project", "proj").stdout

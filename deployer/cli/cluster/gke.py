@@ -75,7 +75,7 @@ def up(
     for line in check_role(gke, chosen):
         say(line)
     wait_seconds = wait_for_capacity or 0.0
-    with _telling_remains(gke, chosen, spec, config):
+    with _telling_remains(call, gke, chosen, spec):
         with showing_busy():
             cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds)
         prices = load_prices(config.folder)
@@ -122,7 +122,7 @@ def down(
         say("nothing was deleted")
         return
     terms = replace(terms, sure=sure)
-    with _telling_remains(gke, chosen, spec, config), showing_busy():
+    with _telling_remains(call, gke, chosen, spec), showing_busy():
         left = remove_with_proof(gke, chosen, terms, load_prices(config.folder))
     call.emit(left)
 
@@ -149,15 +149,17 @@ def list_(call: Call, spec: SpecArgument = None) -> None:
 
 
 def _telling_remains(
-    gke: Gke, chosen: ClusterSpec, spec: str | None, config: Project
+    call: Call, gke: Gke, chosen: ClusterSpec, spec: str | None
 ) -> AbstractContextManager[None]:
     from deployer.gke.cluster.existing import describe_existing
     from deployer.gke.pricing.estimate import load_prices
 
-    command = " ".join(("deployer gke down", *([spec] if spec else [])))
+    project = call.given["project"]
+    words = ["deployer gke down", spec, f"--project {project}" if project else None]
+    command = " ".join(filter(None, words))
 
     def describe() -> Sequence[str]:
-        return describe_existing(gke, chosen, load_prices(config.folder), command)
+        return describe_existing(gke, chosen, load_prices(call.read().folder), command)
 
     return telling_remains(lambda failure: describe_cloud(describe, failure))
 

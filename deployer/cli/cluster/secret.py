@@ -46,20 +46,16 @@ def set_(
     kube = open_client(config, context, namespace)
     key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
-    if make_secret(kube, key, config.wandb):
-        say(f"Secret wandb-secret in namespace {kube.namespace}: created, the key of {owner}")
-        _show_state(call, kube.namespace, "created")
-        return
-    done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
-    if not done.secrets:
-        say(f"Secret wandb-secret in namespace {kube.namespace}: has the key of {owner} already")
-        _show_state(call, kube.namespace, "there")
-        return
-    say(
-        f"Secret {', '.join(done.secrets)} in namespace {kube.namespace}: now the key of {owner}; "
-        f"agents at work that take it up at their next run: {done.agents}"
-    )
-    _show_state(call, kube.namespace, "rotated")
+    names, state, said = "wandb-secret", "created", f"created, the key of {owner}"
+    if not make_secret(kube, key, config.wandb):
+        done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
+        state, said = "there", f"has the key of {owner} already"
+        if done.secrets:
+            names, state = ", ".join(done.secrets), "rotated"
+            count = f"agents at work that take it up at their next run: {done.agents}"
+            said = f"now the key of {owner}; {count}"
+    say(f"Secret {names} in namespace {kube.namespace}: {said}")
+    _show_state(call, kube.namespace, state)
 
 
 @app.command("show", without=("entity", "project"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from rich.cells import cell_len, set_cell_size
+from functools import cached_property
 
 from deployer.text import format_value, to_line
 
@@ -37,27 +36,26 @@ class Table:
     @property
     def least_width(self) -> int:
         """The width below which a line would lose digits or whole columns."""
-        columns = self._list_columns()
-        return sum(one.least for one in columns) + len(GAP) * (len(columns) - 1)
+        return sum(one.least for one in self._columns) + len(GAP) * (len(self._columns) - 1)
 
     def lay_out(self, width: int | None = None) -> Iterator[list[Piece]]:
         """Yield each line; numbers are set to the right, texts are cut to fit into `width`."""
-        columns = self._list_columns()
         spare = width - self.least_width if width else None
         widths = []
-        for one in columns:
+        for one in self._columns:
             more = one.widest - one.least
             given = more if spare is None else max(0, min(more, spare))
             spare = None if spare is None else spare - given
             widths.append(one.least + given)
         for number in range(len(self.rows) + 1):
             line: list[Piece] = []
-            for one, least in zip(columns, widths, strict=True):
+            for one, least in zip(self._columns, widths, strict=True):
                 text, style = one.cells[number]
                 line += [(_fit(text, least, one.is_right), style), (GAP, "")]
             yield line[:-1]
 
-    def _list_columns(self) -> list[_Column]:
+    @cached_property
+    def _columns(self) -> list[_Column]:
         return [
             _build_column(name, [row[index] for row in self.rows], names_row=index == 0)
             for index, name in enumerate(self.columns)
@@ -76,6 +74,8 @@ class _Column:
 
 def _build_column(name: str, values: Sequence[object], *, names_row: bool) -> _Column:
     """Return a column; numbers, styled words and what names the row are never cut."""
+    from rich.cells import cell_len  # 10 ms, for a command that shows a table
+
     known = [value for value in values if value is not None]
     numeric = bool(known) and all(isinstance(value, int | float) for value in known)
     styled = bool(known) and all(isinstance(value, Styled) for value in known)
@@ -87,6 +87,8 @@ def _build_column(name: str, values: Sequence[object], *, names_row: bool) -> _C
 
 
 def _fit(text: str, width: int, is_right: bool) -> str:
+    from rich.cells import cell_len, set_cell_size
+
     missing = width - cell_len(text)
     if missing < 0:
         return set_cell_size(text, width - 1) + ELLIPSIS

@@ -18,7 +18,7 @@ from deployer.cli.results.metric_choice import (
 )
 from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.cli.results.ranking import View, coverage_to_plain, show_results
-from deployer.cli.shell.call import App, Call, CommandWithOthers
+from deployer.cli.shell.call import App, Call, CommandWithCsv, CommandWithOthers
 from deployer.cli.shell.options import SweepArgument
 from deployer.config.project import LOCAL
 from deployer.errors import ConfigError, SweepFailed
@@ -34,7 +34,7 @@ from deployer.wandb_api.server import Server
 app = App()
 
 
-class ResultsCommand(CommandWithOthers):
+class ResultsCommand(CommandWithOthers, CommandWithCsv):
     """`results [SWEEP]`, and `results get`."""
 
     modules: ClassVar[Mapping[str, str]] = {"get": "deployer.cli.results.get"}

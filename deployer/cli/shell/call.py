@@ -114,7 +114,7 @@ class Call(CommandLine):
         for name, of_sweep in (("entity", path.entity), ("project", path.project)):
             named = self.given[name]
             if named and named != of_sweep:
-                said = f"'{named}' is not that of {path}, which is meant"
+                said = f"{path} is not in '{named}'"
                 raise ConfigError(f"--{name}", said, "name the sweep, or leave the flag out")
 
     def emit(self, data: Any, *shown: Table | str) -> None:
@@ -150,7 +150,7 @@ class CommandWithYaml(Command):
     formats = ("yaml", "json")
 
 
-class CommandWithOthers(CommandWithCsv):
+class CommandWithOthers(Command):
     """A command with an argument and with commands below it: `results [SWEEP]`, `results get`.
 
     Their names are no values of that argument. A subclass gives `modules`, whose `app` has one

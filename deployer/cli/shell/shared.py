@@ -190,10 +190,10 @@ class WithOptions:
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options; below `deployer`, name those that it describes."""
+        """Write the options; below `deployer`, only name those that are shared."""
         super().format_options(ctx, formatter)  # type: ignore[misc]
         if ctx.parent:
             shared = [one for one in ctx.command.params if one in list_options()]
             names = ", ".join(one.opts[-1] for one in shared)
             formatter.write_paragraph()
-            formatter.write_text(f"Described by deployer --help: {names}")
+            formatter.write_text(f"Shared options (see deployer --help): {names}")
