@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
-from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Memory, get_usd_per_hour, read_memory
-from deployer.launch import pipeline
 from deployer.launch.agents.one_run_per_job import count_agents, count_left, is_probe
 from deployer.launch.agents.planning import choose_bound
 from deployer.launch.packing.decision import find_place, settle_packing
@@ -31,28 +29,22 @@ LOG = logging.getLogger(__name__)
 MEMORY_SECONDS = 1.0
 
 
-def up(project: Project, request: Request) -> tuple[Launch, Probe]:
-    """Do what `pipeline.up` does, but start a single agent for a single run.
+def start_probe(session: Session, request: Request) -> Launch:
+    """Do what `start_asked` does, but for a single agent and a single run.
 
     One that goes on from an earlier probe is looked at instead. Raises DeployerError.
     """
-    known: dict[str, int] = {}
-
-    def start(session: Session, request: Request) -> Launch:
-        there = [one for one in session.executor.list_agents(session.sweep_path) if one.alive]
-        check_alone(there, session.path)
-        runs = list_runs(session.server.client, session.path)
-        if there:
-            LOG.info(f"{there[0].name}, an earlier probe, is at work: this looks at its run")
-            runs = tuple(run for run in runs if run.state not in ACTIVE_STATES)
-        known.update({run.run_id: len(run.attempts) for run in runs})
-        if not there:
-            return start_patiently(session, request, narrow_to_probe(request))
-        expected = request.sweep.expected
-        return Launch(**vars(session), agents=tuple(there), expected=expected)
-
-    launch = pipeline.up(project, request, start)
-    return launch, Probe(frozenset(agent.name for agent in launch.agents), known)
+    there = tuple(one for one in session.executor.list_agents(session.sweep_path) if one.alive)
+    check_alone(there, session.path)
+    runs = list_runs(session.server.client, session.path)
+    if there:
+        LOG.info(f"{there[0].name}, an earlier probe, is at work: this looks at its run")
+        runs = tuple(run for run in runs if run.state not in ACTIVE_STATES)
+        launch = Launch(**vars(session), agents=there, expected=request.sweep.expected)
+    else:
+        launch = start_patiently(session, request, narrow_to_probe(request))
+    names = frozenset(agent.name for agent in launch.agents)
+    return replace(launch, probe=Probe(names, {run.run_id: len(run.attempts) for run in runs}))
 
 
 def check_alone(agents: Sequence[Agent], path: SweepPath) -> None:
@@ -83,18 +75,18 @@ def watch_probe(
 
     Raises StartFailed if the agent cannot start, or has not after `pending_seconds`.
     """
-    executor, path, read_at = launch.executor, launch.path, 0.0
+    read_at = 0.0
     for status in watch_sweep(launch, pending_seconds=pending_seconds, every=True):
         memory: Sequence[Memory] = ()
         if (now := time.time()) - read_at >= MEMORY_SECONDS:
-            memory, read_at = read_memory(executor, str(path)), now
+            memory, read_at = read_memory(launch.executor, launch.sweep_path), now
         probe.look(status, now, memory)
         yield status
         if probe.over:
             return
 
 
-def judge(launch: Launch, probe: Probe) -> Report:
+def judge(launch: Launch, request: Request, probe: Probe) -> Report:
     """Look for the last time and return what the probe has shown; a run that fails is stopped.
 
     Its next try is the user's to begin.
@@ -109,16 +101,15 @@ def judge(launch: Launch, probe: Probe) -> Report:
     if report.verdict is Verdict.FAILED:
         agents = executor.list_agents(str(path))
         executor.stop([agent.name for agent in agents if agent.alive and not agent.foreign])
-    return report
+    return replace(report, rest=forecast(launch, request, probe, report))
 
 
 def forecast(launch: Launch, request: Request, probe: Probe, report: Report) -> Rest | None:
     """Return what is left after the probe's run, with the agents that are asked for."""
     if probe.status is None:
         return None
-    coverage = probe.status.results.coverage
-    agents = count_asked(launch, request, count_left(coverage))
-    rest = forecast_rest(report, probe.status, agents)
+    left = count_left(probe.status.results.coverage)
+    rest = forecast_rest(report, probe.status, count_asked(launch, request, left))
     usd = get_usd_per_hour(launch.executor, launch.sweep_path, rest.agents)
     if usd is None or rest.seconds is None:
         return rest

@@ -28,6 +28,7 @@ from deployer.model import Agent, Plan, Sweep
 from deployer.sweeps.records import Records
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_sweep, list_runs
+from deployer.watch.probe import Probe
 
 LOG = logging.getLogger(__name__)
 
@@ -39,13 +40,14 @@ class Launch(Session):
     """A sweep with agents at work, of which `started` names those that were not there before.
 
     `expected` is how many configurations the file promises, None without end. A `packer` measures
-    the agents while somebody watches.
+    the agents while somebody watches. With a `probe`, the one agent does a single run.
     """
 
     agents: tuple[Agent, ...] = ()
     started: tuple[str, ...] = ()
     expected: int | None = None
     packer: Packer | None = None
+    probe: Probe | None = None
 
 
 def start_agents(

@@ -13,7 +13,7 @@ from deployer.model import Run, Sweep
 from deployer.sweeps.endings import FIXES
 from deployer.sweeps.metrics import list_logged, metric_value
 from deployer.sweeps.results import ACTIVE_STATES, Row, is_stopped_early
-from deployer.watch.packing.measurement import BAD_CAUSES, BAD_STATES, read_mark
+from deployer.watch.packing.measurement import BAD_CAUSES, BAD_STATES
 from deployer.watch.packing.rates import Mark
 from deployer.watch.status import Status
 
@@ -31,6 +31,7 @@ PROGRESS = (
     ),
     (("iterations", "max_iters", "num_iterations", "max_iterations"), ("iteration", "iter")),
 )
+COUNTERS = ("_step", *(name for _, names in PROGRESS for name in names))
 FAILURES = (*BAD_CAUSES, *FIXES)
 
 
@@ -64,6 +65,7 @@ class Report:
     `seen_seconds` is how long it took, or has gone on. `run_seconds` is how long a run takes, by
     what `progress` says if it has not finished, such as `epoch 3 of 50`. `memory` has bytes by
     name, `memory` or `GPU 0`: the most that was seen, or if `sampled`, what the run's SDK saw last.
+    Nothing is known of the `rest` as long as no status was read.
     """
 
     sweep: str
@@ -79,6 +81,12 @@ class Report:
     sampled: bool = False
     run_seconds: float | None = None
     progress: str = ""
+    rest: Rest | None = None
+
+    @property
+    def nothing_left(self) -> bool:
+        """Tell whether the sweep has no other run."""
+        return self.rest is not None and self.rest.runs == 0
 
     @property
     def going(self) -> bool:
@@ -101,8 +109,7 @@ class Probe:
     _begun_at: float | None = None
     _logged_at: float | None = None
     _now: float = 0.0
-    _marks: list[Mark] = field(default_factory=list)
-    _counts: dict[str, list[Mark]] = field(default_factory=dict)
+    _first: dict[str, Mark] = field(default_factory=dict)  # where each counter was at first
     _memory: dict[str, int] = field(default_factory=dict)
 
     def look(self, status: Status, now: float, memory: Sequence[Memory] = ()) -> None:
@@ -113,10 +120,10 @@ class Probe:
         self.run = self._find_run(status) or self.run
         if self.run is None:
             return
-        self._begun_at = now if self._begun_at is None else self._begun_at
-        if self._logged_at is None and list_logged(self.run.summary):
-            self._logged_at = now
-        self._note_progress(self.run)
+        self._begun_at = self._begun_at or now
+        if list_logged(self.run.summary):
+            self._logged_at = self._logged_at or now
+        self._first = read_marks(self.run) | self._first
         for one in memory:
             name = one.name.removeprefix("memory of ")
             self._memory[name] = max(one.used_bytes, self._memory.get(name, 0))
@@ -169,16 +176,6 @@ class Probe:
                 return run
         return None
 
-    def _note_progress(self, run: Run) -> None:
-        mark = read_mark(run)
-        if mark is None or (self._marks and mark.time <= self._marks[-1].time):
-            return
-        self._marks.append(mark)
-        for key in (name for _, names in PROGRESS for name in names):
-            value = run.summary.get(key)
-            if is_number(value):
-                self._counts.setdefault(key, []).append(Mark(mark.time, float(value)))
-
     def _judge(self, sweep: Sweep, run: Run) -> Verdict:
         finished = run.state == "finished" or is_stopped_early(sweep, run.state)
         ended = run.state not in ACTIVE_STATES or self._has_left()
@@ -202,25 +199,31 @@ class Probe:
 
     def _find_pace(self, run: Run) -> float | None:
         """Return the rows a minute: between looks, else over the whole of a run that has ended."""
-        if len(self._marks) > 1 and self._marks[-1].step > self._marks[0].step:
-            return 60 * find_speed(self._marks)
+        if speed := self._find_speed(run, "_step"):
+            return 60 * speed
         seconds = run.summary.get("_runtime")
         if run.state in ACTIVE_STATES or not is_number(seconds) or not seconds:
             return None
         return 60 * count_rows(run) / float(seconds)
 
+    def _find_speed(self, run: Run, counter: str) -> float | None:
+        """Return how much a second goes by since the first look; None if nothing has."""
+        first, last = self._first.get(counter), read_marks(run).get(counter)
+        if first is None or last is None or last.time <= first.time or last.step <= first.step:
+            return None
+        return (last.step - first.step) / (last.time - first.time)
+
     def _forecast(self, run: Run, runs: Sequence[Run]) -> tuple[float | None, str]:
         """Return how long a run takes, and by what it is known if none has finished."""
         if (seconds := usual_seconds(runs)) is not None:
             return seconds, ""
-        for totals, names in PROGRESS:
+        for totals, counters in PROGRESS:
             total = next((run.config[t] for t in totals if is_number(run.config.get(t))), None)
-            for name in names:
-                marks = self._counts.get(name, [])
-                if total is None or len(marks) < 2 or marks[-1].step <= marks[0].step:
-                    continue
-                left = max(0.0, float(total) - marks[-1].step) / find_speed(marks)
-                return self._seen_seconds(run) + left, f"{name} {marks[-1].step:g} of {total:g}"
+            for counter in counters if total else ():
+                if speed := self._find_speed(run, counter):
+                    done = run.summary[counter]
+                    left = max(0.0, total - done) / speed
+                    return self._seen_seconds(run) + left, f"{counter} {done:g} of {total:g}"
         return None, ""
 
 
@@ -242,9 +245,13 @@ def count_rows(run: Run) -> int:
     return int(step) + 1 if is_number(step) else 0
 
 
-def find_speed(marks: Sequence[Mark]) -> float:
-    """Return how much a second goes by between the first mark and the last."""
-    return (marks[-1].step - marks[0].step) / (marks[-1].time - marks[0].time)
+def read_marks(run: Run) -> dict[str, Mark]:
+    """Return how far each counter of a run is; nothing as long as it has logged no row."""
+    time, summary = run.summary.get("_timestamp"), run.summary
+    if not is_number(time):
+        return {}
+    found = {name: summary[name] for name in COUNTERS if is_number(summary.get(name))}
+    return {name: Mark(float(time), float(value)) for name, value in found.items()}
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

@@ -21,8 +21,7 @@ from deployer.cli.output.agent_views import show_agents, show_ended
 from deployer.cli.output.render import emit, show_error
 from deployer.cli.results.importance import show_importance
 from deployer.cli.results.ranking import show_results
-from deployer.cli.running.probe import probe_to_plain
-from deployer.cli.running.up import _say_how_to_reattach
+from deployer.cli.running.to_end import say_how_to_reattach
 from deployer.cli.sweep.sweep import show_sweep
 from deployer.config.causes import Cause
 from deployer.config.owner import Owner, build_owner
@@ -286,7 +285,7 @@ def test_values_that_no_quick_command_shows(
     anything: Any = None
     there = (full, agents[1])
     launch = Launch(project, find_executor(project), anything, PATH, there)
-    _say_how_to_reattach(launch, "json")
+    say_how_to_reattach(launch, "json")
     shown.keep("up --detach")
     show_ended(str(PATH), Ended(("a1",)), "json", "nothing")
     shown.keep("agents ended")
@@ -311,7 +310,7 @@ def test_values_that_no_quick_command_shows(
     )
     nothing = Report("e/p/s", Verdict.NO_RUN)
     for seen, rest in ((report, Rest(3, 2, 60.0, 1.5)), (nothing, None), (report, Rest(None, 2))):
-        emit(probe_to_plain(seen, rest), "json")
+        emit(vars(replace(seen, rest=rest)), "json")
         shown.keep("up --probe")
 
     saved = SavedImage(tmp_path, "registry.example/x:1", "sha256:0", 1)

@@ -12,7 +12,7 @@ from deployer.errors import ConfigError
 from deployer.launch import probe as probing
 from deployer.launch.agents.one_run_per_job import list_used_names, takes_one_run
 from deployer.launch.agents.scaling import stays
-from deployer.launch.pipeline import watch_sweep
+from deployer.launch.pipeline import up, watch_sweep
 from deployer.launch.request import Request
 from deployer.model import Agent, AgentPlan, Plan, SweepPath
 from deployer.sweeps.sweep_file import load_sweep
@@ -79,19 +79,21 @@ def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_p
     environment = {**plain_backend.environment, "PATH": f"{BIN}:/usr/bin:/bin"}
     project = read_project(folder, Flags(replicas=2), **environment)
     request = Request(file, load_sweep(file))
-    launch, probe = probing.up(project, request)
+    launch = up(project, request, probing.start_probe)
+    probe = launch.probe
+    assert probe
     probe.logging_seconds = 0.0
     *_, last = probing.watch_probe(launch, probe)
-    report = probing.judge(launch, probe)
+    report = probing.judge(launch, request, probe)
     assert (report.verdict, report.going, report.value) == (Verdict.GOOD, True, None)
     assert sorted(report.logged) == ["epoch", "loss"]
     assert report.memory["memory"] > 1_000_000
-    rest = probing.forecast(launch, request, probe, report)
+    rest = report.rest
     assert rest
     assert (rest.runs, rest.agents, rest.seconds) == (2, 2, None)
     assert len(last.agents) == 1
     # Twice in a row: the run that goes on is looked at, and no other is started.
-    again, _ = probing.up(project, request)
+    again = up(project, request, probing.start_probe)
     assert [a.name for a in again.agents] == [a.name for a in launch.agents]
 
     joined = probing.start_rest(launch, request, going=report.going)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from deployer.cli.output.live import is_drawn, open_live
 from deployer.cli.output.render import say
 from deployer.cli.output.status_view import build_live_view, build_reason_lines, build_status_line
 from deployer.cli.results.outcome import check_ranked, show_outcome
-from deployer.errors import BackendStopped, SweepFailed
+from deployer.errors import BackendStopped, ConfigError, SweepFailed
 from deployer.executors.base import get_usd_per_hour
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
+from deployer.launch.request import Packing
 from deployer.launch.starting import Launch
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
@@ -22,6 +23,40 @@ from deployer.watch.pending_timeout import AT_WORK
 from deployer.watch.reconciliation import build_stopped
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.status import Status
+
+
+@dataclass(frozen=True)
+class Showing:
+    """How a sweep is followed: what is shown, what is waited for, and what is left after its end.
+
+    Agents beyond `replicas` leave, if it is given.
+    """
+
+    output: str
+    yes: bool
+    plain: bool
+    detach: bool
+    probe: bool = False
+    down_after: bool = False
+    replicas: int | None = None
+    pending_seconds: float | None = None
+
+    @property
+    def all_plain(self) -> bool:
+        """Tell whether lines are shown in place of the live view."""
+        return self.plain or self.output == "json"
+
+    def check(self, packing: Packing | None = None) -> None:
+        """Refuse what needs somebody who watches where nobody does; raises ConfigError."""
+        hint = "leave out --detach"
+        if self.detach and self.probe:
+            said = "somebody has to see what the first run shows"
+            raise ConfigError("--probe", said, f"{hint}; Ctrl-C detaches later")
+        if self.detach and self.down_after:
+            raise ConfigError("--down-after", "somebody has to see the end", hint)
+        if self.detach and packing and packing.agents is None:
+            said = "`auto` adds agents for as long as somebody watches"
+            raise ConfigError("--packing", said, f"{hint}, or give a number: --packing 2")
 
 
 def follow_and_report(

@@ -5,19 +5,12 @@ from __future__ import annotations
 import difflib
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
 
-from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import emit, say
-from deployer.cli.running.live_view import follow_and_report, show_statuses
+from deployer.cli.running.live_view import Showing, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
-from deployer.config.project import Project
-from deployer.errors import RestWaits, ScriptRaised, SweepEnded, SweepFailed
-from deployer.launch.probe import forecast, judge, start_rest, want, watch_probe
-from deployer.launch.probe import up as begin_probe
-from deployer.launch.provision import closing
+from deployer.errors import RestWaits, SweepFailed
+from deployer.launch.probe import judge, start_rest, want, watch_probe
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch
 from deployer.model import ENDED_SWEEP_STATES
@@ -31,80 +24,34 @@ from deployer.watch.run_logs import get_run_tail
 NOT_AGAIN = ("--probe", "--new", "--yes", "-y")
 FAILURE_LINES = 10
 SHOWN_NAMES = 6  # of what the probe has logged
-T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Showing:
-    """How `up` shows a sweep, how long it waits for an agent, and what is left after its end."""
-
-    output: str
-    plain: bool
-    pending_seconds: float | None
-    down_after: bool
-
-    @property
-    def all_plain(self) -> bool:
-        """Tell whether lines are shown in place of the live view."""
-        return self.plain or self.output == "json"
-
-
-def ask_if_needed(begin: Callable[[Request], T], request: Request) -> T:
-    """Begin; ask on a terminal if the file's sweep has ended, or its script raised an error."""
-    try:
-        return begin(request)
-    except SweepEnded as error:
-        if not (can_ask() and confirm(f"{error.message}; run everything again?")):
-            raise
-        request = replace(request, continued=False)
-    except ScriptRaised as error:
-        if not confirm(f"{error.message}; start all the same?"):
-            raise
-        request = replace(request, check_script=False)
-    return ask_if_needed(begin, request)
-
-
-def run_after_probe(project: Project, request: Request, showing: Showing, *, yes: bool) -> None:
-    """Do what `up` does, with a look at the first run before the rest is started."""
-
-    def begin(request: Request) -> tuple[Launch, Probe]:
-        with showing_busy(showing.plain):
-            return begin_probe(project, request)
-
-    launch, probe = ask_if_needed(begin, request)
-    pending = showing.pending_seconds
-    with closing(launch, showing.down_after):
-        launch = _look_first(launch, request, probe, showing, yes=yes)
-        follow_and_report(launch, showing.output, plain=showing.plain, pending_seconds=pending)
-
-
-def _look_first(
-    launch: Launch, request: Request, probe: Probe, showing: Showing, *, yes: bool
-) -> Launch:
+def look_first(launch: Launch, request: Request, probe: Probe, showing: Showing) -> Launch:
     """Look at the probe's run, say what it shows, and start the rest if that is wanted.
 
     Raises SweepFailed if it was no good, RestWaits if the rest is not started.
     """
+    report: Report | None = None
     try:
         say("looking at one run, for a minute once it logs")
         show_statuses(watch_probe(launch, probe, showing.pending_seconds), showing.all_plain)
-        report = judge(launch, probe)
-        rest = forecast(launch, request, probe, report)
-        for line in build_probe_lines(report, rest, priced=not launch.executor.runs_here):
+        report = judge(launch, request, probe)
+        for line in build_probe_lines(report, priced=not launch.executor.runs_here):
             say(line)
-        wanted = _is_wanted(launch, report, rest, yes=yes)
+        wanted = _is_wanted(launch, report, yes=showing.yes)
     except KeyboardInterrupt:
         say(f"\nthe rest is not started; to start it: {name_command()}")
         raise
     except SweepFailed:
-        emit(probe_to_plain(report, rest), showing.output)
+        if report:
+            emit(vars(report), showing.output)
         raise
-    if rest and rest.runs == 0:
+    if report.nothing_left:
         want(launch, 1)  # in its place, should it die
         return launch
     if wanted:
         return start_rest(launch, request, going=report.going)
-    emit(probe_to_plain(report, rest), showing.output)
+    emit(vars(report), showing.output)
     raise RestWaits(f"the rest of {launch.path} is not started", name_command())
 
 
@@ -122,12 +69,12 @@ def _describe_end(row: Row) -> str:
     return f" ({describe_attempt(last.cause, last.exit_code)})" if last and last.cause else ""
 
 
-def _is_wanted(launch: Launch, report: Report, rest: Rest | None, *, yes: bool) -> bool:
+def _is_wanted(launch: Launch, report: Report, *, yes: bool) -> bool:
     """Tell whether the rest shall start, if need be by asking; raises SweepFailed."""
     if report.verdict is Verdict.NO_RUN:
-        return _is_nothing_left(launch, rest)
+        return _is_nothing_left(launch, report)
     _check(launch, report)
-    if rest and rest.runs == 0:
+    if report.nothing_left:
         return True
     if not yes and not can_ask():
         say("there is no terminal to ask on; --yes starts the rest after a good probe")
@@ -136,11 +83,11 @@ def _is_wanted(launch: Launch, report: Report, rest: Rest | None, *, yes: bool) 
     return confirm("start the rest?")
 
 
-def _is_nothing_left(launch: Launch, rest: Rest | None) -> bool:
+def _is_nothing_left(launch: Launch, report: Report) -> bool:
     """Tell whether no run was left for the agent; raises SweepFailed if it ended otherwise."""
     agents = {agent.name for agent in launch.agents}
     found = [a for a in launch.executor.list_agents(launch.sweep_path) if a.name in agents]
-    if rest and rest.runs == 0:
+    if report.nothing_left:
         say("no run is left to look at")
         return True
     if all(agent.exit_code == 0 for agent in found):
@@ -180,7 +127,7 @@ def _build_unranked(report: Report) -> SweepFailed:
     )
 
 
-def build_probe_lines(report: Report, rest: Rest | None, *, priced: bool) -> list[str]:
+def build_probe_lines(report: Report, *, priced: bool) -> list[str]:
     """Return what the probe's run has shown, and the rest; `priced` if agents cost money.
 
     Empty if the run has failed.
@@ -196,15 +143,10 @@ def build_probe_lines(report: Report, rest: Rest | None, *, priced: bool) -> lis
         "metric": _say_metric(report, going=going),
         "a run": _say_length(report, going=going),
         "memory": _say_memory(report),
-        "the rest": _say_rest(rest, priced=priced) if rest else "",
+        "the rest": _say_rest(report.rest, priced=priced) if report.rest else "",
     }
     lines = [f"  {label:<10}{words}" for label, words in said.items() if words]
     return [f"the probe, {title}, {seen}; it counts as a run of the sweep", *lines]
-
-
-def probe_to_plain(report: Report, rest: Rest | None) -> dict[str, Any]:
-    """Return a probe as JSON shows it."""
-    return {**vars(report), "rest": rest}
 
 
 def _say_logged(report: Report) -> str:

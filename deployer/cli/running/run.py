@@ -6,11 +6,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from deployer.cli.running.probe import Showing
-from deployer.cli.running.up import DetachOption, DownAfterOption, run_to_end
+from deployer.cli.running.live_view import Showing
+from deployer.cli.running.to_end import run_to_end
 from deployer.cli.shell.call import App, Call, Command
 from deployer.cli.shell.options import (
     CapacityOption,
+    DetachOption,
+    DownAfterOption,
     MaxTimeOption,
     NoCheckOption,
     PendingTimeoutOption,
@@ -72,8 +74,10 @@ def run(
     run. Exit code 0 if it succeeded, 3 if not; 1 or 2 if it was refused before that, or a server
     was lost. Ctrl-C detaches.
     """
-    if detach and down_after:
-        raise UsageError("--down-after: somebody has to see the end", "leave out --detach")
+    showing = Showing(
+        call.output, call.yes, plain, detach, down_after=down_after, pending_seconds=pending_timeout
+    )
+    showing.check()
     words = call.meta[WORDS]
     file = Path(PLACE)
     config = call.read(replicas=1).with_settings(warm=False)  # nothing to fork for a single run
@@ -88,5 +92,4 @@ def run(
             check_script=not no_check,
             words=words,
         )
-        showing = Showing(call.output, plain, pending_timeout, down_after)
-        run_to_end(config, request, showing, None, detach=detach)
+        run_to_end(config, request, showing)

@@ -130,3 +130,10 @@ NoCheckOption = Annotated[
 PlainOption = Annotated[
     bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")
 ]
+DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents are started.")]
+DownAfterOption = Annotated[
+    bool,
+    typer.Option(
+        "--down-after", help="After the end, delete what was made; with --on gke the cluster."
+    ),
+]

@@ -1,0 +1,84 @@
+"""From a request to a ranking: what `up` and `run` share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from deployer.cli.output.live import showing_busy
+from deployer.cli.output.render import emit, say
+from deployer.cli.running.live_view import (
+    Showing,
+    follow_and_report,
+    say_what_begins_later,
+    wait_until_started,
+)
+from deployer.cli.running.probe import look_first
+from deployer.cli.shell.confirmation import can_ask, confirm
+from deployer.config.project import Project
+from deployer.errors import ScriptRaised, SweepEnded
+from deployer.launch import pipeline
+from deployer.launch.probe import start_probe
+from deployer.launch.provision import closing
+from deployer.launch.request import Request
+from deployer.launch.starting import Launch, drain_surplus, start_asked
+from deployer.sweeps.records import Records
+from deployer.text import format_count
+
+
+def run_to_end(config: Project, request: Request, showing: Showing) -> None:
+    """Start what is asked for, then follow it to its end, or with `detach` return before that.
+
+    With `probe`, the rest is started only after a look at the first run.
+    """
+    began, output, pending = time.time(), showing.output, showing.pending_seconds
+    try:
+        launch = _begin(config, request, showing)
+    except KeyboardInterrupt:
+        _say_what_was_made(request, began)
+        raise
+    if showing.detach:
+        if pending is not None:
+            wait_until_started(launch, pending)
+        say_how_to_reattach(launch, output)
+        say_what_begins_later(launch)
+        return
+    with closing(launch, showing.down_after):
+        if launch.probe:
+            launch = look_first(launch, request, launch.probe, showing)
+        follow_and_report(launch, output, plain=showing.plain, pending_seconds=pending)
+
+
+def _begin(config: Project, request: Request, showing: Showing) -> Launch:
+    """Start agents; ask on a terminal if the sweep has ended, or its script raised an error."""
+    try:
+        with showing_busy(showing.plain):
+            launch = pipeline.up(config, request, start_probe if showing.probe else start_asked)
+            drain_surplus(launch, None if launch.probe else showing.replicas)
+            return launch
+    except SweepEnded as error:
+        if not (can_ask() and confirm(f"{error.message}; run everything again?")):
+            raise
+        request = replace(request, continued=False)
+    except ScriptRaised as error:
+        if not confirm(f"{error.message}; start all the same?"):
+            raise
+        request = replace(request, check_script=False)
+    return _begin(config, request, showing)
+
+
+def _say_what_was_made(request: Request, since: float) -> None:
+    """After Ctrl-C name the sweep that was made since then, and the command that goes on."""
+    for record in Records.load().made_from(request.file):
+        if record.sweep_path and record.created_at >= since:
+            say(f"\n{record.sweep_path} is made; to go on: deployer agents up {record.sweep_path}")
+
+
+def say_how_to_reattach(launch: Launch, output: str) -> None:
+    """Say how many agents work, and the command that follows them."""
+    path, agents = launch.path, launch.agents
+    starting = sum(agent.state == "starting" for agent in agents)
+    state = f", {starting} of them starting" if starting else " at work"
+    say(f"{format_count(len(agents), 'agent')}{state}")
+    say(f"reattach: deployer watch {path}")
+    emit({"sweep": str(path), "agents": [agent.name for agent in agents]}, output)
