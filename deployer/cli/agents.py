@@ -39,7 +39,7 @@ from deployer.launch.agents.scaling import (
 )
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
-from deployer.launch.remains import describe_others_here
+from deployer.launch.remains import describe_elsewhere, describe_others_here
 from deployer.launch.starting import Launch, drain_surplus
 from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
@@ -183,6 +183,8 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
             if not ended and not Records.load().of(path):
                 raise AgentError(nothing, _name_elsewhere(executor, path))
             show_ended(path, ended, call.output, nothing)
+            for line in describe_elsewhere(executor, path) if not ended else ():
+                say(line)
     for line in describe_others_here(config, path) if sweep is None else ():
         say(line)
 

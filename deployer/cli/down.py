@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -75,7 +75,7 @@ def down(
         raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
-    config = call.read_of(sweep)
+    config = call.read() if all_ else call.read_of(sweep)
     provider = find_provider(config, named=call.given["on"] is not None) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
     if data.words and not _is_sure_of_data(call, data):
@@ -212,11 +212,26 @@ def _end_everywhere(
         places = ", ".join(executor.place for executor in executors)
         none = f"no agents of yours were found on {places}"
         show_ended("every sweep", ended, output, none if executors else "all agents went with it")
+    for executor in executors:
+        with refusals.noted():
+            for options in _list_other_places(executor):
+                say(f"not looked at, where you started agents before: deployer down --all{options}")
 
 
 def _choose_executors(config: Project) -> set[str]:
     """Return the place that was named, else those where something was started from this folder."""
     return {config.on} if config.explicit_on else {config.on} | _list_used(config)
+
+
+def _list_other_places(executor: Executor) -> Iterable[str]:
+    """Return what names the other contexts and namespaces where agents were started from here."""
+    from deployer.kube.access import list_contexts
+
+    records = Records.load().made_in(executor.project.folder)
+    used = [one for one in records if one.context and one.on == executor.name]
+    known = list_contexts(executor.project.environment) if used else ()
+    there = [one for one in used if one.is_elsewhere(executor.name, executor.address)]
+    return dict.fromkeys(one.place_options for one in there if one.context in known)
 
 
 def _list_used(config: Project) -> set[str]:

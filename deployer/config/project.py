@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 LOCAL = "local"  # where agents run if nobody says where
+CLUSTER = "kubernetes"  # and if a context or a namespace is named
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,14 @@ class Flags:
     on: str | None = None
     profile: str | None = None
     owner: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    @property
+    def cluster(self) -> Mapping[str, str]:
+        """What was said of the cluster, by the names of settings."""
+        named = (("context", self.context), ("namespace", self.namespace))
+        return {name: value for name, value in named if value}
 
 
 @dataclass(frozen=True)
@@ -180,6 +189,14 @@ class Project:
         section = change(self.kubernetes, f"{FILE_NAME}: kubernetes", **values)
         return self.with_settings(kubernetes=section)
 
+    def with_cluster(self, context: str, namespace: str) -> Project:
+        """Return the same config for a context and namespace, where nobody has named others."""
+        if self.kubernetes.context not in (None, context):
+            return self
+        named = (("context", context), ("namespace", namespace))
+        values = {k: v for k, v in named if v and getattr(self.kubernetes, k) is None}
+        return self.with_kubernetes(**values) if values else self
+
     def with_settings(self, **values: Any) -> Project:
         """Return the same config with other settings."""
         return replace(self, given_settings=replace(self.settings, **values))
@@ -219,7 +236,7 @@ def load_project(
     complaint about the file.
     """
     document = read_document(folder)
-    settings, profile = _read_settings(flags.profile, environment, document, folder)
+    settings, profile = _read_settings(flags, environment, document, folder)
     values: Mapping[str, Any] = {} if settings is None else vars(settings)
     if flags.replicas is not None:
         place = place_of_flag("--replicas", str(flags.replicas), environment)
@@ -230,6 +247,9 @@ def load_project(
     wandb, source, explicit = _choose_server(flags, document, values, credentials)
     key, key_source = _find_key(wandb, credentials)
     on = (flags.on, place_of_flag("--on", flags.on, environment)) if flags.on else None
+    of_file = LOCAL if values.get("on") is None else values["on"]
+    if flags.cluster and not on and of_file == LOCAL:
+        of_file = CLUSTER
     # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
     ours = wandb == EMBEDDED
     return Project(
@@ -243,13 +263,11 @@ def load_project(
         file_entity=values.get("entity"),
         file_project=values.get("project"),
         replicas=1 if given is None else given,
-        on=_choose_executor(
-            on, document, executors, LOCAL if values.get("on") is None else values["on"]
-        ),
+        on=_choose_executor(on, document, executors, of_file, flags.cluster),
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
-        explicit_on=bool(flags.on) or values.get("on") is not None,
+        explicit_on=bool(flags.on or flags.cluster) or values.get("on") is not None,
         environment=environment,
         given_settings=settings,
         profile=profile,
@@ -285,16 +303,38 @@ def _choose_server(
 
 
 def _read_settings(
-    flag: str | None, environment: Mapping[str, str], document: Document | None, folder: Path
+    flags: Flags, environment: Mapping[str, str], document: Document | None, folder: Path
 ) -> tuple[Settings | None, Profile | None]:
-    """Read deployer.yaml and the site's profile, as flag, environment or file name it."""
+    """Read deployer.yaml and the site's profile, as flag, environment or file name it.
+
+    The cluster that flags name counts more than that of either.
+    """
+    settings, profile = _read_files(flags, environment, document, folder)
+    if not flags.cluster:
+        return settings, profile
+    from deployer.config.check import change  # pydantic: 50 ms, for who names a cluster
+    from deployer.config.settings import check_settings
+
+    settings = settings or check_settings(parse_document("", FILE_NAME))
+    section = settings.kubernetes
+    for name, value in flags.cluster.items():
+        try:
+            section = change(section, FILE_NAME, **{name: value})
+        except ConfigError as error:
+            raise ConfigError(f"--{name}", error.findings[0].message, error.hint) from error
+    return replace(settings, kubernetes=section), profile
+
+
+def _read_files(
+    flags: Flags, environment: Mapping[str, str], document: Document | None, folder: Path
+) -> tuple[Settings | None, Profile | None]:
     settings = None
     if document is not None:
         from deployer.config.settings import check_settings  # pydantic: 50 ms, for who has a file
 
         settings = check_settings(document)
     sources = (
-        (flag, "--profile"),
+        (flags.profile, "--profile"),
         (environment.get("DEPLOYER_PROFILE"), "DEPLOYER_PROFILE"),
         (settings.profile if settings else None, place_of_key(document, "profile")),
     )
@@ -303,7 +343,7 @@ def _read_settings(
         return settings, None
     from deployer.config.profile import load_profile, merge_defaults
 
-    namespace = settings.kubernetes.namespace if settings else None
+    namespace = flags.namespace or (settings.kubernetes.namespace if settings else None)
     profile = load_profile(named, source, folder, namespace)
     return merge_defaults(profile, document or parse_document("", FILE_NAME)), profile
 
@@ -313,11 +353,18 @@ def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
 
 
 def _choose_executor(
-    flag: tuple[str, str] | None, document: Document | None, known: Collection[str], of_file: str
+    flag: tuple[str, str] | None,
+    document: Document | None,
+    known: Collection[str],
+    of_file: str,
+    cluster: Collection[str],
 ) -> str:
     name, place = flag or (of_file, place_of_key(document, "on"))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(known)}"
         raise ConfigError(place, f"'{name}' is not an executor", hint)
+    if name == LOCAL and cluster:
+        said = f"'{LOCAL}' is this machine, and --{next(iter(cluster))} is of a cluster"
+        raise ConfigError(place, said, "leave out one of the two")
     return name

@@ -164,6 +164,11 @@ class Executor(ABC):
         return "this machine" if self.runs_here else self.name
 
     @property
+    def address(self) -> Mapping[str, str]:
+        """Return the cluster's context and namespace as records have them, empty here."""
+        return {"context": "", "namespace": ""}
+
+    @property
     def has_folder(self) -> bool:
         """Tell whether agents work on this folder's code, here or as a copy of it."""
         return self.runs_here

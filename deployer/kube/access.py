@@ -7,7 +7,7 @@ import os
 import shutil
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,15 @@ def is_configured(environment: Mapping[str, str]) -> bool:
     return named or _exists(HOME_KUBECONFIG) or NAMESPACE_FILE.exists()
 
 
+def list_contexts(environment: Mapping[str, str]) -> Sequence[str]:
+    """Return the names of the kubeconfig's contexts; none where it cannot be read."""
+    try:
+        content = kube_config.KubeConfigMerger(environment.get("KUBECONFIG") or HOME_KUBECONFIG)
+        return [one["name"] for one in content.config["contexts"]]
+    except (yaml.YAMLError, ConfigException, OSError, TypeError):
+        return ()
+
+
 def load_access(
     context: str | None, namespace: str | None, environment: Mapping[str, str]
 ) -> Access:
@@ -115,7 +124,7 @@ def _choose_context(files: str, content: Any, wanted: str | None) -> Mapping[str
         return contexts[name]
     if wanted:
         names = ", ".join(contexts)
-        raise ConfigError("kubernetes: context", f"there is no '{wanted}'", f"one of: {names}")
+        raise ConfigError("context", f"'{wanted}' is not in {files}", f"name one of: {names}")
     said = f"has no context {name}, which is its current one" if name else "no context is chosen"
     hint = f"kubectl config use-context NAME, one of: {', '.join(contexts)}"
     raise ConfigError(files, said, hint if contexts else NO_KUBECONFIG)

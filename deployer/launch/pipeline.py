@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.project import Project
 from deployer.errors import ScriptRaised
 from deployer.executors.base import Executor, KeepsData, find_backend_url
 from deployer.executors.checks import run_checks
-from deployer.executors.registry import find_executor, list_names
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import (
     AgentStarter,
@@ -35,6 +34,7 @@ from deployer.launch.code import settle_code
 from deployer.launch.packing.decision import prepare_packing
 from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
+from deployer.launch.resolution import go_where_agents_are
 from deployer.launch.server import connect, find_host
 from deployer.launch.session import Session
 from deployer.launch.starting import Launch, start_agents, start_asked
@@ -83,7 +83,7 @@ def up(
 
 
 def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | None]:
-    """Find the server, and where a sweep that goes on has its agents, unless somebody said where.
+    """Find the server, and where a sweep that goes on has its agents; what was said counts more.
 
     The server is None where it is in a cluster, which is made or reached later.
     """
@@ -91,10 +91,10 @@ def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | No
     if find_host(project, executor):
         return executor, None
     server = connect(project, executor)
-    if request.continued and not project.explicit_on:
+    if request.continued:
         found = find_newest(server, request.sweep, project, request.file, request.draws)
-        if found and goes_on(request.sweep, found[1]) and found[0].on in list_names():
-            executor = find_executor(replace(project, on=found[0].on))
+        if found and goes_on(request.sweep, found[1]):
+            executor = find_executor(go_where_agents_are(project, found[0]))
     return executor, server
 
 

@@ -95,7 +95,8 @@ def _save_results(executor: Executor) -> bool:
 def _note_copy(saved: Saved) -> None:
     """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
     there = (saved.cluster, saved.url)
-    here = {"on": "", "backend_on": "", "cluster": "", "data": str(saved.folder)}
+    gone = dict.fromkeys(("on", "backend_on", "cluster", "context", "namespace"), "")
+    here = {**gone, "data": str(saved.folder)}
     Records.load().change(lambda one: (one.cluster, one.base_url) == there, **here)
 
 

@@ -97,6 +97,14 @@ def describe_others_here(project: Project, path: str) -> Iterator[str]:
     yield from describe_agents(project, others, role=", another sweep of this folder,")
 
 
+def describe_elsewhere(executor: Executor, path: str) -> Iterator[str]:
+    """Yield the command that shows a sweep's agents where they were started last, if not here."""
+    for record in Records.load().of(path):
+        if record.on in list_names() and record.is_elsewhere(executor.name, executor.address):
+            look = f"deployer agents list {path}{record.place_options}"
+            yield f"agents of {path} were started elsewhere before; see them: {look}"
+
+
 def describe_bill(executor: Executor, failure: BaseException | None = None) -> Iterator[str]:
     """Yield what exists of a cluster that is paid for, or that it was not checked."""
     if isinstance(executor, ProvidesCluster):

@@ -72,19 +72,27 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
 
 
 def settle_executor(text: str | None, config: Project) -> Project:
-    """Return the config with the executor on which the sweep's agents were started last.
-
-    A flag, the environment and `deployer.yaml` count more. Contacts nothing.
-    """
-    if config.explicit_on:
-        return config
+    """Return the config for where the sweep's agents were started last. Contacts nothing."""
     try:
         choice = choose_sweep(text, config)
     except ConfigError:
         return config  # whoever needs the sweep says what is wrong with it
     path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
-    executors = [r.on for r in Records.load().of(path) if r.on in list_names()]
-    return replace(config, on=executors[0]) if executors else config
+    record = next(iter(Records.load().of(path)), None)
+    return go_where_agents_are(config, record) if record else config
+
+
+def go_where_agents_are(config: Project, record: SweepRecord) -> Project:
+    """Return the config for where a sweep's agents were started last.
+
+    A flag, the environment and `deployer.yaml` count more.
+    """
+    if record.on not in list_names():
+        return config
+    placed = config if config.explicit_on else replace(config, on=record.on)
+    return (
+        placed.with_cluster(record.context, record.namespace) if placed.on == record.on else placed
+    )
 
 
 def open_sweep(choice: Choice, *, reading: bool = False) -> tuple[Server, SweepPath]:
@@ -183,4 +191,5 @@ def _config_for(record: SweepRecord | None, config: Project) -> Project:
         if not (config.embedded and record.server == EMBEDDED and moved):
             return config
     data = Path(record.data) if record.data else None
-    return replace(config, known_backend_on=_backend_on(record), known_data=data)
+    config = replace(config, known_backend_on=_backend_on(record), known_data=data)
+    return config.with_cluster(record.context, record.namespace) if record.backend_on else config

@@ -72,7 +72,9 @@ def _connect_inside(host: HostsBackend, *, reading: bool) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
     hosted = host.open_backend(make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
-    inside = Inside(host.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user)
+    inside = Inside(
+        host.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user, host.address
+    )
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 
 

@@ -22,6 +22,7 @@ from deployer.launch.checks.check import (
 from deployer.launch.lock.writing import write_lock
 from deployer.launch.packing.decision import settle_packing
 from deployer.launch.packing.packer import Packer
+from deployer.launch.remains import describe_elsewhere
 from deployer.launch.request import Request
 from deployer.launch.session import Session
 from deployer.model import Agent, Plan, Sweep
@@ -94,7 +95,9 @@ def start_agents(
         said = "is PAUSED: agents wait and hold their GPUs until"
         LOG.info(f"{path} {said}: deployer sweep resume {path}")
     server.note_user()
-    Records.load().note(path, on=executor.name)
+    for line in describe_elsewhere(executor, path):
+        LOG.info(line)
+    Records.load().note(path, on=executor.name, **executor.address)
     if request:
         write_lock(session, request, plan)
     if narrow:

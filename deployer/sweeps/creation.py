@@ -259,6 +259,7 @@ def _build_record(
     # A sweep with a larger run_cap is the same one: it goes on.
     kept = {key: value for key, value in sweep.config.items() if key != "run_cap"}
     content = repr((json.dumps(kept, sort_keys=True), draws.seed, place, *more))
+    address = server.inside.address if server.inside else {}
     return SweepRecord(
         mutation_id=uuid.uuid4().hex,
         sweep_path="",
@@ -271,6 +272,8 @@ def _build_record(
         backend_on=server.inside.on if server.inside else "",
         cluster=server.inside.cluster if server.inside else "",
         commit=commit,
+        context=address.get("context", ""),
+        namespace=address.get("namespace", ""),
     )
 
 

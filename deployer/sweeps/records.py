@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
@@ -31,9 +32,10 @@ class SweepRecord:
     `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
     `backend_on` is the `--on` of the cluster in which the embedded backend is, `cluster` that
-    cluster's id; both are empty for this machine. `data` is the folder that it was copied to before
-    its cluster was deleted. `commit` is that of its
-    code, if it is from git: agents that join later run the same.
+    cluster's id; both are empty for this machine. `context` and `namespace` are those of agents and
+    backend in a cluster, which may be another one by now for whoever names none. `data` is the
+    folder that it was copied to before its cluster was deleted. `commit` is that of its code, if it
+    is from git: agents that join later run the same.
     """
 
     mutation_id: str
@@ -50,10 +52,24 @@ class SweepRecord:
     commit: str = ""
     data: str = ""
     cluster: str = ""
+    context: str = ""
+    namespace: str = ""
 
     def is_same(self, other: SweepRecord) -> bool:
         """Return True for the record of the same sweep, whatever was noted in it meanwhile."""
         return self.mutation_id == other.mutation_id
+
+    def is_elsewhere(self, on: str, address: Mapping[str, str]) -> bool:
+        """Return True if agents were started last in another place than this one."""
+        known = {"context": self.context, "namespace": self.namespace}
+        moved = any(value and value != address[name] for name, value in known.items())
+        return bool(self.on) and (self.on != on or moved)
+
+    @property
+    def place_options(self) -> str:
+        """Return what names that place in a command."""
+        named = {"on": self.on, "context": self.context, "namespace": self.namespace}
+        return "".join(f" --{name} {shlex.quote(one)}" for name, one in named.items() if one)
 
     def is_on(self, server: Server) -> bool:
         """Return True if the sweep is on this server: in a cluster, on that of the same cluster."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from deployer.model import SweepPath
@@ -24,7 +24,8 @@ class Inside:
     """An embedded backend in the cluster that `--on` names `on`.
 
     Agents reach it at `url`; people at `pages_url`, as long as `deployer backend open` runs.
-    `cluster` is the cluster's own id, since `on` and `url` are the same in others.
+    `cluster` is the cluster's own id, since `on` and `url` are the same in others; `address` are
+    its context and namespace.
     `note_user` protects it from being deleted while only other users are asked.
     """
 
@@ -33,6 +34,7 @@ class Inside:
     pages_url: str
     cluster: str
     note_user: Callable[[], object] = bool
+    address: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

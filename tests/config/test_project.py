@@ -49,6 +49,22 @@ def test_flag_beats_file_beats_environment_for_the_server(tmp_path: Path) -> Non
     assert load(tmp_path, **named).wandb == "http://c.example"
 
 
+def test_a_namespace_or_a_context_alone_names_a_cluster(tmp_path: Path) -> None:
+    named = load(tmp_path, Flags(namespace="team", context="lab"))
+    assert (named.on, named.explicit_on) == ("kubernetes", True)
+    assert (named.kubernetes.context, named.kubernetes.namespace) == ("lab", "team")
+    settings = "kubernetes: {namespace: mine, memory: 1Gi}\n"
+    for on, expected in (("local", "kubernetes"), ("gke", "gke")):
+        (tmp_path / "deployer.yaml").write_text(f"on: {on}\n{settings}")
+        beside = load(tmp_path, Flags(namespace="team"))
+        assert (beside.on, beside.kubernetes.namespace) == (expected, "team")
+        assert beside.kubernetes.memory == load(tmp_path).kubernetes.memory
+    with pytest.raises(ConfigError, match="--on: 'local' is this machine, and --context is of"):
+        load(tmp_path, Flags(on="local", context="lab"))
+    with pytest.raises(ConfigError, match=r"^--namespace: "):
+        load(tmp_path, Flags(namespace="Not_a_name"))
+
+
 def test_base_url_without_a_key_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"WANDB_BASE_URL: there is no key for http://w.example"):
         load(tmp_path, WANDB_BASE_URL="http://w.example").require_key()

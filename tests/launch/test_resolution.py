@@ -104,6 +104,22 @@ def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
     assert settle_executor("there", make_config(tmp_path)).on == "local"
 
 
+def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) -> None:
+    record("e/p/there", tmp_path, 1.0)
+    Records.load().note("e/p/there", on="kubernetes", context="lab", namespace="team")
+
+    def settle(**flags: str) -> tuple[str | None, str | None]:
+        found = settle_executor("there", read_project(tmp_path, Flags(**flags)))
+        return found.kubernetes.context, found.kubernetes.namespace
+
+    assert settle() == settle(on="kubernetes") == ("lab", "team")
+    assert settle(namespace="mine") == ("lab", "mine")
+    assert settle(context="home") == ("home", None)  # whose namespaces are others
+    assert settle(on="gke") == (None, None)
+    (tmp_path / "deployer.yaml").write_text("kubernetes: {namespace: sweeps}\n")
+    assert settle() == ("lab", "sweeps")
+
+
 def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: Path) -> None:
     here = record("e/p/here", tmp_path, 1.0)
     inside = record("e/p/inside", tmp_path, 2.0)

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployer.cli.cluster.target_cluster import (
-    ContextOption,
-    NamespaceOption,
-    open_client,
-)
+from deployer.cli.cluster.target_cluster import open_client
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
@@ -49,13 +45,11 @@ NodeSelectorOption = Annotated[
 @app.command(without=SERVER)
 def status(
     call: Call,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
-    survey = survey_cluster(open_client(call.read(), context, namespace))
+    survey = survey_cluster(open_client(call.read()))
     rows = [
         _build_row(node, resource)
         for node in survey.nodes
@@ -71,8 +65,6 @@ def install(
     distribution: DistributionOption = None,
     device_plugin: DevicePluginOption = False,
     node_selector: NodeSelectorOption = None,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Install what nodes lack, if you may, and wait ten minutes for their GPUs to be counted."""
     from deployer.executors.kubernetes.gpu_drivers.installation import (
@@ -85,7 +77,7 @@ def install(
 
     kinds = _check_kinds(distribution or [])
     selector = _parse_selector(node_selector or [])
-    kube = open_client(call.read(), context, namespace)
+    kube = open_client(call.read())
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
@@ -100,11 +92,11 @@ def install(
 
 
 @app.command(without=(*SERVER, *FORMAT))
-def remove(call: Call, context: ContextOption = None, namespace: NamespaceOption = None) -> None:
+def remove(call: Call) -> None:
     """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
     from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
 
-    kube = open_client(call.read(), context, namespace)
+    kube = open_client(call.read())
     if not remove_drivers(kube):
         say("nothing of ours is installed")
 

@@ -13,7 +13,7 @@ import typer
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import emit, say, warn
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import GOOGLE, App, Call, CommandWithYaml
+from deployer.cli.shell.call import PLACE, App, Call, CommandWithYaml
 from deployer.cli.shell.confirmation import check_held
 from deployer.cli.shell.options import CapacityOption
 from deployer.config.project import Project
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deployer.gke.api.model import CloudCluster, CloudPool
     from deployer.gke.specification.spec import ClusterSpec
 
+WITHOUT = (*PLACE, "wandb", "entity")
 app = App("Make, list and remove GKE clusters.")
 
 SpecArgument = Annotated[
@@ -39,7 +40,7 @@ SpecArgument = Annotated[
 ]
 
 
-@app.command(cls=CommandWithYaml, without=GOOGLE)
+@app.command(cls=CommandWithYaml, without=WITHOUT)
 def plan(call: Call, spec: SpecArgument = None) -> None:
     """Print what `gke up` would send, and the price; contacts nothing."""
     from deployer.executors.gke.executor import warn_about_gpus
@@ -55,7 +56,7 @@ def plan(call: Call, spec: SpecArgument = None) -> None:
     call.emit([*shown, *_plan_timer(chosen)])
 
 
-@app.command(without=GOOGLE)
+@app.command(without=WITHOUT)
 def up(
     call: Call,
     spec: SpecArgument = None,
@@ -86,7 +87,7 @@ def up(
         _show_cluster(gke, cluster, call.output)
 
 
-@app.command(without=GOOGLE)
+@app.command(without=WITHOUT)
 def down(
     call: Call,
     spec: SpecArgument = None,
@@ -127,7 +128,7 @@ def down(
     call.emit(left)
 
 
-@app.command("list", without=GOOGLE)
+@app.command("list", without=WITHOUT)
 def list_(call: Call, spec: SpecArgument = None) -> None:
     """Show the project's clusters, ours and others', their pools and what Google says of them.
 

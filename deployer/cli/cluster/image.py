@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.shell.call import SERVER, App, Call
+from deployer.cli.shell.call import PLACE, SERVER, App, Call
 from deployer.text import format_bytes
 
 app = App("Push, save or load the agents' image.")
@@ -28,7 +28,7 @@ RebuildOption = Annotated[
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")]
 
 
-@app.command(without=("on", *SERVER))
+@app.command(without=(*PLACE, *SERVER))
 def push(call: Call, rebuild: RebuildOption = False) -> None:
     """Build and push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST.
 
@@ -41,7 +41,7 @@ def push(call: Call, rebuild: RebuildOption = False) -> None:
     call.emit({"reference": pinned}, pinned)
 
 
-@app.command(without=("on", *SERVER))
+@app.command(without=(*PLACE, *SERVER))
 def save(call: Call, file: FileArgument) -> None:
     """Write the image to a file, to be carried to where no registry of ours is reached.
 
@@ -55,7 +55,7 @@ def save(call: Call, file: FileArgument) -> None:
     call.emit(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}")
 
 
-@app.command(without=("on", *SERVER))
+@app.command(without=(*PLACE, *SERVER))
 def load(call: Call, file: FileArgument, repository: RepositoryOption = None) -> None:
     """Push the image in a file to a registry, without docker.
 

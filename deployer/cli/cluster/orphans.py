@@ -13,7 +13,7 @@ import typer
 from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import GOOGLE, App, Call
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.cli.shell.options import read_duration
 from deployer.errors import CloudError, ConfigError, ExitCode, KubeError
@@ -52,7 +52,7 @@ class Searched:
             yield one, max(0.0, self.now - one.created_at)
 
 
-@app.command(without=GOOGLE)
+@app.command(without=("on", "namespace", "wandb", "entity"))
 def orphans(
     call: Call,
     names: Annotated[
@@ -136,7 +136,7 @@ def _search_kubernetes(call: Call) -> Searched:
         say("there is no kubeconfig: Kubernetes is not searched")
         return Searched()
     try:
-        kube = open_kube(environment=environment, owner=owner)
+        kube = open_kube(call.given["context"], environment=environment, owner=owner)
         return Searched(kube, list_leftovers(kube), list_others(kube))
     except (ConfigError, KubeError) as error:
         say(f"not checked: the kubeconfig's cluster: {error.message}")

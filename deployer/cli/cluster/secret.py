@@ -7,11 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.cluster.target_cluster import (
-    ContextOption,
-    NamespaceOption,
-    open_client,
-)
+from deployer.cli.cluster.target_cluster import open_client
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import App, Call
 from deployer.config.project import Project
@@ -32,8 +28,6 @@ KeyStdinOption = Annotated[
 def set_(
     call: Call,
     key_stdin: KeyStdinOption = False,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Make the Secret, or replace its key: from stdin, the environment or netrc.
 
@@ -43,7 +37,7 @@ def set_(
     from deployer.executors.kubernetes.keys.key_secret import get_key, make_secret
 
     config = _read_config(call)
-    kube = open_client(config, context, namespace)
+    kube = open_client(config)
     key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     names, state, said = "wandb-secret", "created", f"created, the key of {owner}"
@@ -61,13 +55,11 @@ def set_(
 @app.command("show", without=("entity", "project"))
 def show_(
     call: Call,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Show the Secret without its key."""
     from deployer.executors.kubernetes.keys.key_secret import describe_secret
 
-    found = describe_secret(open_client(call.read(), context, namespace))
+    found = describe_secret(open_client(call.read()))
     lines = (f"{name.replace('_', ' ')}: {value}" for name, value in vars(found).items())
     call.emit(found, *lines)
 
@@ -75,13 +67,11 @@ def show_(
 @app.command(without=("entity", "project"))
 def delete(
     call: Call,
-    context: ContextOption = None,
-    namespace: NamespaceOption = None,
 ) -> None:
     """Delete the Secret if `deployer` made it."""
     from deployer.executors.kubernetes.keys.key_secret import delete_secret
 
-    kube = open_client(call.read(), context, namespace)
+    kube = open_client(call.read())
     deleted = delete_secret(kube)
     done = "deleted" if deleted else "not there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")

@@ -18,7 +18,7 @@ from deployer.cli.shell.shared import CommandLine, WithOptions, list_options
 from deployer.cli.shell.usage import UsageError, find_dropped
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.executors.base import Executor
+from deployer.executors.base import Executor, ProvidesCluster
 from deployer.executors.registry import find_executor
 from deployer.launch.environment import read_project
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
@@ -30,9 +30,9 @@ PROJECTS = "deployer.projects"  # in a context: what was read, by the number of 
 # Options that a command may be without, since it has no use for them.
 SERVER = ("wandb", "entity", "project")
 FORMAT = ("output",)
-GOOGLE = ("on", "wandb", "entity")
-ALL_BUT_LOG = (*SERVER, *FORMAT, "on", "profile", "owner", "yes")
-FLAGS = ("on", "wandb", "entity", "project", "profile", "owner")
+PLACE = ("on", "context", "namespace")
+ALL_BUT_LOG = (*SERVER, *FORMAT, *PLACE, "profile", "owner", "yes")
+FLAGS = (*PLACE, *SERVER, "profile", "owner")
 
 
 class Call(CommandLine):
@@ -77,7 +77,11 @@ class Call(CommandLine):
         known: dict[int | None, Project] = self.meta.setdefault(PROJECTS, {})
         if replicas not in known:
             flags = {name: self.given[name] for name in FLAGS}
-            known[replicas] = read_project(Flags(**flags, replicas=replicas))
+            project = read_project(Flags(**flags, replicas=replicas))
+            if flags["context"] and isinstance(find_executor(project), ProvidesCluster):
+                said = f"--on {project.on} has a cluster of its own"
+                raise ConfigError("--context", said, "leave out one of the two")
+            known[replicas] = project
         return known[replicas]
 
     def read_of(self, sweep: str | None, replicas: int | None = None) -> Project:

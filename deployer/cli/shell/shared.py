@@ -66,6 +66,21 @@ def _declare(
             help="The sweep's project; of `gke` and `orphans` Google's.",
         ),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="The kubeconfig's context; left out: where the sweep's agents are, else as "
+            "deployer.yaml has it, else the current one.",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace", "-n", metavar="NAME", help="The namespace; left out: as for --context."
+        ),
+    ] = None,
     profile: Annotated[
         str | None,
         typer.Option(

@@ -12,7 +12,7 @@ import typer
 from deployer.cli.output.agent_views import agent_to_plain, describe_agents
 from deployer.cli.output.render import emit, say, warn
 from deployer.cli.output.table import Table
-from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, SERVER, App, Call
+from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, PLACE, SERVER, App, Call
 from deployer.cli.shell.confirmation import check_can_ask, confirm
 from deployer.cli.shell.options import (
     FileArgument,
@@ -46,7 +46,7 @@ from deployer.wandb_api.operations import (
 )
 
 app = App("Check, create, list and control sweeps.")
-app.command(without=("on", *SERVER))(sweep_check.check)
+app.command(without=(*PLACE, *SERVER))(sweep_check.check)
 app.command(without=ALL_BUT_LOG)(sweep_check.schema)
 app.command("import", without=ALL_BUT_LOG)(sweep_files.import_)
 app.command("export", without=FORMAT)(sweep_files.export)

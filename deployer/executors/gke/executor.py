@@ -97,6 +97,11 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
             builder.section = replace(builder.section, host_ipc=True)
         return builder
 
+    @property
+    def address(self) -> Mapping[str, str]:
+        """Return the namespace; the specification names the cluster."""
+        return {"context": "", "namespace": self.project.kubernetes.namespace or "default"}
+
     @cached_property
     def kube(self) -> Kube:
         """The client of the cluster; raises CloudError if there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from deployer.config.project import Project
@@ -10,14 +11,11 @@ from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.kube.client import Kube, open_kube
 
 
-def open_kubeconfig(project: Project, context: str | None, namespace: str | None) -> Kube:
-    """Return the client of the kubeconfig's cluster; what is named counts more than the file's."""
+def open_kubeconfig(project: Project) -> Kube:
+    """Return the client of the kubeconfig's cluster."""
     section = project.kubernetes
     return open_kube(
-        context or section.context,
-        namespace or section.namespace,
-        environment=project.environment,
-        owner=project.owner,
+        section.context, section.namespace, environment=project.environment, owner=project.owner
     )
 
 
@@ -29,7 +27,12 @@ class ClusterExecutor(Executor):
     @cached_property
     def kube(self) -> Kube:
         """The client of the cluster; raises ConfigError if the kubeconfig has none such."""
-        return open_kubeconfig(self.project, None, None)
+        return open_kubeconfig(self.project)
+
+    @property
+    def address(self) -> Mapping[str, str]:
+        """Return the names of the context and the namespace that are in use."""
+        return {"context": self.kube.context, "namespace": self.kube.namespace}
 
     @cached_property
     def builder(self) -> ManifestBuilder:
