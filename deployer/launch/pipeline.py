@@ -210,6 +210,7 @@ def _make(executor: Executor, server: Server, request: Request) -> SweepPath:
             continued=request.continued,
             draws=draws,
             now=time.time(),
+            whole=request.whole,
         ),
     )
     for warning in made.warnings:

@@ -69,15 +69,19 @@ def make_sweep(
     continued: bool,
     draws: Draws,
     now: float,
+    whole: SweepFile | None = None,
 ) -> MadeSweep:
     """Return our own sweep of the same content if `continued` and it goes on, else a new one.
 
-    A sweep whose making was cut off is asked for again, never made twice.
+    A sweep whose making was cut off is asked for again, never made twice. `whole` is the file's,
+    where `sweep` is only what another one has not finished.
     Raises ConfigError when `draws` says what the server has no use for.
     """
     check_draws(server, draws)
     server.note_user()
     wanted = _build_record(server, sweep, project, file, draws, now)
+    if whole:
+        wanted = replace(wanted, whole_hash=_hash_content(whole, project, draws))
     records = Records.load()
     earlier = _list_earlier(records, wanted)
     found = _find_newest(server, records, earlier) if continued else None
@@ -129,10 +133,17 @@ def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
 def find_newest(
     server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws
 ) -> tuple[SweepRecord, Sweep] | None:
-    """Return the sweep that `make_sweep` would continue, else the newest ended one."""
+    """Return the sweep that `make_sweep` would continue, else the newest ended one.
+
+    Without either, an ended one of `up --reuse` of the same file.
+    """
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
     records = Records.load()
-    return _find_newest(server, records, _list_earlier(records, wanted))
+    if found := _find_newest(server, records, _list_earlier(records, wanted)):
+        return found
+    rests = [replace(one, content_hash=one.whole_hash) for one in records if one.whole_hash]
+    rest = _find_newest(server, records, _list_earlier(Records(rests), wanted))
+    return rest if rest and rest[1].ended else None
 
 
 def is_edited(sweep: Sweep, file: Path) -> bool:
@@ -252,13 +263,6 @@ def _find_made(
 def _build_record(
     server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws, now: float
 ) -> SweepRecord:
-    place = (project.entity, project.project, project.file_entity, project.file_project)
-    retries = draws.keys.get("retries")
-    commit = project.code.commit
-    more = (*(() if retries is None else (retries,)), *((commit,) if commit else ()))
-    # A sweep with a larger run_cap is the same one: it goes on.
-    kept = {key: value for key, value in sweep.config.items() if key != "run_cap"}
-    content = repr((json.dumps(kept, sort_keys=True), draws.seed, place, *more))
     address = server.inside.address if server.inside else {}
     return SweepRecord(
         mutation_id=uuid.uuid4().hex,
@@ -267,14 +271,24 @@ def _build_record(
         base_url=server.url,
         folder=str(project.folder),
         file=str(file),
-        content_hash=hashlib.sha256(content.encode()).hexdigest(),
+        content_hash=_hash_content(sweep, project, draws),
         created_at=now,
         backend_on=server.inside.on if server.inside else "",
         cluster=server.inside.cluster if server.inside else "",
-        commit=commit,
+        commit=project.code.commit,
         context=address.get("context", ""),
         namespace=address.get("namespace", ""),
     )
+
+
+def _hash_content(sweep: SweepFile, project: Project, draws: Draws) -> str:
+    """Return the same for what is the same sweep; one with a larger run_cap is: it goes on."""
+    place = (project.entity, project.project, project.file_entity, project.file_project)
+    retries, commit = draws.keys.get("retries"), project.code.commit
+    more = (*(() if retries is None else (retries,)), *((commit,) if commit else ()))
+    kept = {key: value for key, value in sweep.config.items() if key != "run_cap"}
+    content = repr((json.dumps(kept, sort_keys=True), draws.seed, place, *more))
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _same(record: SweepRecord, wanted: SweepRecord) -> bool:

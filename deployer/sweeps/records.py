@@ -35,7 +35,8 @@ class SweepRecord:
     cluster's id; both are empty for this machine. `context` and `namespace` are those of agents and
     backend in a cluster, which may be another one by now for whoever names none. `data` is the
     folder that it was copied to before its cluster was deleted. `commit` is that of its code, if it
-    is from git: agents that join later run the same.
+    is from git: agents that join later run the same. `whole_hash` is the content of the file of
+    which `up --reuse` made only what was missing.
     """
 
     mutation_id: str
@@ -54,6 +55,7 @@ class SweepRecord:
     cluster: str = ""
     context: str = ""
     namespace: str = ""
+    whole_hash: str = ""
 
     def is_same(self, other: SweepRecord) -> bool:
         """Return True for the record of the same sweep, whatever was noted in it meanwhile."""

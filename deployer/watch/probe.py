@@ -43,6 +43,7 @@ class Verdict(StrEnum):
     UNRANKED = "no metric"  # it has finished without the metric that ranks runs
     SILENT = "nothing logged"
     NO_RUN = "no run"  # its agent has left without one
+    OUT_OF_TIME = "out of time"  # `--max-time` was over before its end
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,9 @@ class Probe:
         """Say what was seen, and what it means."""
         run, status = self.run, self.status
         if run is None or status is None:
-            return Report(str(sweep.path), Verdict.NO_RUN, metric=sweep.metric_name)
+            late = status is not None and status.out_of_time
+            verdict = Verdict.OUT_OF_TIME if late else Verdict.NO_RUN
+            return Report(str(sweep.path), verdict, metric=sweep.metric_name)
         seconds, progress = self._forecast(run, status.runs)
         name = sweep.metric_name
         return Report(
@@ -180,7 +183,8 @@ class Probe:
         finished = run.state == "finished" or is_stopped_early(sweep, run.state)
         ended = run.state not in ACTIVE_STATES or self._has_left()
         if self.has_failed or (ended and not finished):
-            return Verdict.FAILED
+            late = not self.has_failed and self.status and self.status.out_of_time
+            return Verdict.OUT_OF_TIME if late else Verdict.FAILED
         if sweep.metric_name and finished:
             value = metric_value(run.summary, sweep.metric_name, sweep.metric_goal)
             return Verdict.UNRANKED if value is None else Verdict.GOOD

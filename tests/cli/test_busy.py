@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from deployer.cli.output.live import Busy
 from deployer.cli.output.status_view import BAR, BAR_WIDTH, build_bar
+from deployer.cli.running.live_view import show_statuses
+from deployer.model import Sweep, SweepPath
 from deployer.sweeps.results import Coverage
+from deployer.watch.status import summarise_status
 
 
 def draw(busy: Busy, width: int = 80) -> str:
@@ -30,6 +35,25 @@ def test_after_a_silence_is_shown_what_lasts_how_long() -> None:
     assert draw(busy).endswith("2 min creating the cluster")
     assert len(draw(busy, width=20)) <= 20
     assert "\N{HORIZONTAL ELLIPSIS}" in draw(busy, width=20)
+
+
+def test_a_pipe_gets_a_line_for_what_has_changed_and_one_a_minute(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter((0.0, 0.0, 1.0, 2.0, 30.0, 70.0))
+    monkeypatch.setattr("deployer.cli.running.live_view.time.monotonic", lambda: next(seconds))
+    sweep = Sweep(SweepPath("e", "p", "s"), "", "", "RUNNING", {"method": "grid"}, 0, 3, None)
+    looks = [
+        summarise_status(replace(sweep, state=state), (), (), 0, 3, 100.0)
+        for state in ("RUNNING", "RUNNING", "PAUSED", "PAUSED", "PAUSED")
+    ]
+    monkeypatch.setattr("deployer.cli.running.live_view.time.time", lambda: 100.0)
+    show_statuses(iter(looks), plain=True)
+    assert capsys.readouterr().err.splitlines() == [
+        "00:00  0/3 finished, 0 agents",
+        "00:02  0/3 finished, 0 agents, sweep paused",
+        "01:10  0/3 finished, 0 agents, sweep paused",
+    ]
 
 
 def coverage(expected: int | None, finished: int, failed: int, running: int) -> Coverage:

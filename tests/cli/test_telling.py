@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import select
@@ -14,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from deployer.__main__ import run as run_command
+from deployer.cli.output.log import close_log, open_log
+from deployer.cli.output.render import say
 from deployer.cli.shell.completion import complete_profiles, complete_sweeps
+from deployer.cli.shell.confirmation import confirm
 from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
 
@@ -78,6 +82,20 @@ def test_an_option_that_means_nothing_to_a_command_is_refused_wherever_it_stands
     assert run_command(words.split()) in (1, 2)
     said = capsys.readouterr().err
     assert (f"No such option: {flag}" in said) == (flag is not None), said
+
+
+def test_a_question_is_asked_with_what_it_is_about(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_log(quiet=True, verbose=False, file=None)
+    try:
+        say("this is to be deleted")
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+        assert confirm("delete it?")
+        assert capsys.readouterr().err == "this is to be deleted\ndelete it? [y/N]\n"
+    finally:
+        close_log()
 
 
 @pytest.mark.parametrize("words", ["results --quiet get x", "results -o json --on=local get x"])

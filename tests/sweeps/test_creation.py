@@ -12,7 +12,8 @@ from deployer.config.project import Flags, Project, load_project
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
 from deployer.launch.server import connect
-from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
+from deployer.model import SweepPath
+from deployer.sweeps.creation import Draws, MadeSweep, build_text, find_newest, make_sweep
 from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
@@ -58,6 +59,25 @@ def make(
     return make_sweep(
         server, load_sweep(file), config, file=file, continued=continued, draws=draws, now=now
     )
+
+
+def test_a_file_whose_rest_was_run_with_reuse_has_ended(server: Server, config: Project) -> None:
+    file = config.folder / "grid.yaml"
+    whole = load_sweep(file)
+    (config.folder / "rest.yaml").write_text(GRID.replace("[1, 2]", "[2]"))
+    rest = load_sweep(config.folder / "rest.yaml")
+    draws = {"continued": True, "draws": NO_DRAWS, "now": 0.0}
+    made = make_sweep(server, rest, config, file=file, whole=whole, **draws)
+
+    def find() -> SweepPath | None:
+        found = find_newest(server, whole, config, file, NO_DRAWS)
+        return found and found[1].path
+
+    assert find() is None  # `up` of the whole file goes on with none that is a part of it
+    set_sweep_state(server.client, get_sweep(server.client, made.path), "FINISHED")
+    assert find() == made.path
+    own = make(server, config)
+    assert (own.created, find()) == (True, own.path)
 
 
 def count(server: Server, config: Project) -> int:

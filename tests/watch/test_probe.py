@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deployer.agent.settings import DEADLINE_VARIABLE
 from deployer.executors.base import Memory
 from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.watch.probe import LOGGING_SECONDS, SILENT_SECONDS, Probe, Verdict, forecast_rest
@@ -97,6 +98,19 @@ def test_a_run_that_is_no_good_says_so(run: Run, verdict: Verdict) -> None:
     probe = watch(run)
     assert probe.over
     assert probe.report(SWEEP).verdict is verdict
+
+
+@pytest.mark.parametrize("state", [None, "preempted", "failed"])
+def test_a_probe_whose_time_is_over_has_not_failed(state: str | None) -> None:
+    """Unless it had failed before."""
+    environment = {DEADLINE_VARIABLE: "1000.0"}
+    agent = Agent("s-a1", str(PATH), "ended", 990.0, exit_code=0, environment=environment)
+    attempt = Attempt(1, "s-a1", 991.0, 1000.0, "interrupted", None)
+    runs = [make_run(state, attempts=(attempt,))] if state else []
+    probe = Probe(frozenset({"s-a1"}), {})
+    probe.look(summarise_status(SWEEP, runs, [agent], 0, None, 1001.0), 1001.0)
+    expected = Verdict.FAILED if state == "failed" else Verdict.OUT_OF_TIME
+    assert probe.report(SWEEP).verdict is expected
 
 
 def test_only_what_its_agent_has_begun_now_is_the_probe() -> None:

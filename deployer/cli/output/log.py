@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+from collections import deque
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -23,6 +24,7 @@ REQUESTS = logging.getLogger("urllib3.connectionpool")  # the client of all our 
 BACKEND = "deployer.backend"  # a server's log is its own: backend/server/log.py
 ALWAYS = logging.ERROR  # what is shown with --quiet, too: errors, hints, questions
 LOG_FILE = "--log-file"
+MOST_UNSAID = 1000  # lines
 QUERY = re.compile(r"\?[^\s\"]+")
 
 
@@ -54,7 +56,25 @@ def is_told(record: logging.LogRecord) -> bool:
     return not record.name.startswith(BACKEND)
 
 
-SHOWN = _Shown()
+class _Unsaid(logging.Handler):
+    """Keeps what --quiet leaves out, for whoever has to answer a question about it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = deque[logging.LogRecord](maxlen=MOST_UNSAID)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < ALWAYS:
+            self.records.append(record)
+
+    def show(self) -> None:
+        """Show it all the same."""
+        while self.records:
+            SHOWN.emit(self.records.popleft())
+
+
+SHOWN, UNSAID = _Shown(), _Unsaid()
+UNSAID.addFilter(is_told)
 SHOWN.addFilter(is_told)
 LOG.addHandler(SHOWN)
 LOG.setLevel(logging.INFO)
@@ -68,6 +88,8 @@ def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
     if quiet and verbose:
         raise ConfigError("--quiet", "is the opposite of --verbose", "leave one of them out")
     SHOWN.setLevel(ALWAYS if quiet else logging.NOTSET)
+    if quiet:
+        LOG.addHandler(UNSAID)
     if verbose:
         _listen(REQUESTS, logging.StreamHandler(sys.stderr), "request: %(message)s")
     if file is not None:
@@ -80,6 +102,8 @@ def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
 def close_log() -> None:
     """Forget what was set, and close the file."""
     SHOWN.setLevel(logging.NOTSET)
+    LOG.removeHandler(UNSAID)
+    UNSAID.records.clear()
     for logger in (LOG, REQUESTS):
         for handler in list(logger.handlers):
             if isinstance(handler, logging.StreamHandler):

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from shutil import get_terminal_size
 from typing import Any
 
-from deployer.cli.output.log import ALWAYS
+from deployer.cli.output.log import ALWAYS, UNSAID
 from deployer.cli.output.table import Table
 from deployer.errors import ConfigError, DeployerError
 from deployer.text import strip_colours, to_lines
@@ -61,7 +61,8 @@ def warn(text: str) -> None:
 
 
 def ask(question: str) -> str:
-    """Put a question on stderr, wanted or not: somebody has to answer. Return the answer."""
+    """Put a question on stderr, and what was told before it, wanted or not; return the answer."""
+    UNSAID.show()
     LOG.log(ALWAYS, question)
     return sys.stdin.readline().strip()
 

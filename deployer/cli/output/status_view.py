@@ -37,10 +37,20 @@ LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, how many m
 
 def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:
     """Return a status as one line, for pipes and `--plain`; with a price, what the rest costs."""
+    times = _list_times(status, now, usd_per_hour)
+    return ", ".join([*_list_progress(status), *times, *_list_obstacles(status)])
+
+
+def list_facts(status: Status) -> list[str]:
+    """Return what that line tells beside what the clock alone changes."""
+    return [*_list_progress(status), *_list_obstacles(status)]
+
+
+def _list_progress(status: Status) -> list[str]:
     parts = [_count_finished(status), *_list_counts(status), _agents_phrase(status)]
     if status.best is not None:
         parts.append(f"{_best_word(status)} {_metric_phrase(status, status.best)}")
-    return ", ".join([*parts, *_list_times(status, now, usd_per_hour)])
+    return parts
 
 
 def build_live_view(
@@ -61,7 +71,8 @@ def build_live_view(
         (status.title or status.sweep_path, "bold"), "  ", (status.sweep_path, "dim")
     )
     bar = build_bar(status.results.coverage)
-    far = [_count_finished(status), *_list_times(status, now, usd_per_hour)]
+    times, obstacles = _list_times(status, now, usd_per_hour), _list_obstacles(status)
+    far = [_count_finished(status), *times, *obstacles]
     progress = Text.assemble(bar, "  " if bar else "", ", ".join(far))
     at_work = Text(", ".join([*_list_counts(status), _agents_phrase(status)]))
     parts: list[RenderableType] = [head, progress, at_work]
@@ -152,7 +163,7 @@ def _list_counts(status: Status) -> list[str]:
 
 
 def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[str]:
-    """Return what is left, what that costs, and what is in the way."""
+    """Return how much time is left, and what that costs."""
     parts = []
     if status.ends_at is not None and not status.over and not status.trouble:
         left = max(0.0, status.ends_at - now)
@@ -161,6 +172,12 @@ def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[
             parts[-1] += f" for about ${usd_per_hour * left / 3600:.2f}"
     if status.deadline is not None and not status.over:
         parts.append(f"agents leave in {format_seconds(max(0.0, status.deadline - now))}")
+    return parts
+
+
+def _list_obstacles(status: Status) -> list[str]:
+    """Return what is in the way."""
+    parts = []
     if status.sweep_state not in ("RUNNING", "PENDING"):
         parts.append(f"sweep {status.sweep_state.lower()}")
     if status.trouble:

@@ -8,7 +8,12 @@ from dataclasses import dataclass, replace
 
 from deployer.cli.output.live import is_drawn, open_live
 from deployer.cli.output.render import say
-from deployer.cli.output.status_view import build_live_view, build_reason_lines, build_status_line
+from deployer.cli.output.status_view import (
+    build_live_view,
+    build_reason_lines,
+    build_status_line,
+    list_facts,
+)
 from deployer.cli.results.outcome import check_ranked, show_outcome
 from deployer.errors import BackendStopped, ConfigError, SweepFailed
 from deployer.executors.base import get_usd_per_hour
@@ -23,6 +28,8 @@ from deployer.watch.pending_timeout import AT_WORK
 from deployer.watch.reconciliation import build_stopped
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.status import Status
+
+LINE_SECONDS = 60.0  # between two lines of a pipe that tell the time alone
 
 
 @dataclass(frozen=True)
@@ -170,7 +177,8 @@ def show_statuses(
     """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
     started = time.monotonic()  # a clock that is set is no time that has passed
     last: Status | None = None
-    shown = ""
+    shown: list[str] = []
+    shown_at = 0.0
     told: set[str] = set()
     with open_live(plain) as live:
         for last in statuses:
@@ -179,11 +187,11 @@ def show_statuses(
                 view = build_live_view(last, now, usd_per_hour, live.console.size)
                 live.update(view, refresh=True)
                 continue
-            line = build_status_line(last, now, usd_per_hour)
-            if line != shown:
-                say(f"{_clock(time.monotonic() - started)}  {line}")
+            facts, elapsed = list_facts(last), time.monotonic() - started
+            if facts != shown or elapsed - shown_at >= LINE_SECONDS:
+                say(f"{_clock(elapsed)}  {build_status_line(last, now, usd_per_hour)}")
+                shown, shown_at = facts, elapsed
             _say_reasons(last, told)
-            shown = line
     assert last is not None  # the first status is always yielded
     return last
 

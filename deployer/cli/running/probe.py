@@ -21,7 +21,6 @@ from deployer.wandb_api.operations import get_sweep
 from deployer.watch.probe import Probe, Report, Rest, Verdict
 from deployer.watch.run_logs import get_run_tail
 
-NOT_AGAIN = ("--probe", "--new", "--yes", "-y")
 FAILURE_LINES = 10
 SHOWN_NAMES = 6  # of what the probe has logged
 
@@ -40,7 +39,7 @@ def look_first(launch: Launch, request: Request, probe: Probe, showing: Showing)
             say(line)
         wanted = _is_wanted(launch, report, yes=showing.yes)
     except KeyboardInterrupt:
-        say(f"\nthe rest is not started; to start it: {name_command()}")
+        say(f"\nthe rest is not started; to start it: {_name_rest()}")
         raise
     except SweepFailed:
         if report:
@@ -52,15 +51,19 @@ def look_first(launch: Launch, request: Request, probe: Probe, showing: Showing)
     if wanted:
         return start_rest(launch, request, going=report.going)
     emit(vars(report), showing.output)
-    raise RestWaits(f"the rest of {launch.path} is not started", name_command())
+    raise RestWaits(f"the rest of {launch.path} is not started", _name_rest())
 
 
-def name_command() -> str:
-    """Return the command that goes on without a probe; with other flags as they were typed."""
+def name_command(*dropped: str) -> str:
+    """Return the command as it was typed, without some of its flags."""
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)  # of our own flags
-    own = [word for word in words[:end] if word not in NOT_AGAIN]
+    own = [word for word in words[:end] if word not in dropped]
     return f"deployer {shlex.join([*own, *words[end:]])}"
+
+
+def _name_rest() -> str:
+    return name_command("--probe", "--new", "--yes", "-y")
 
 
 def _describe_end(row: Row) -> str:
@@ -99,7 +102,10 @@ def _is_nothing_left(launch: Launch, report: Report) -> bool:
 
 
 def _check(launch: Launch, report: Report) -> None:
-    """Raise SweepFailed if the run has failed, or has finished without the sweep's metric."""
+    """Raise SweepFailed if the run has failed, or says nothing of the others."""
+    if report.verdict is Verdict.OUT_OF_TIME:
+        said = "the time of the probe is over (--max-time), and nothing more is started"
+        raise SweepFailed(said, f"give it more: {name_command()}")
     if report.verdict is Verdict.FAILED and report.row:
         tail = get_run_tail(launch.server, launch.executor, launch.path, report.row, FAILURE_LINES)
         for line in tail:
@@ -108,7 +114,7 @@ def _check(launch: Launch, report: Report) -> None:
         if get_sweep(launch.server.client, launch.path).state in ENDED_SWEEP_STATES:
             again = f"mend it, then: deployer heal {launch.path}"
             raise SweepFailed(f"{said}, and the sweep with it", again)
-        again = f"mend it, then: deployer {shlex.join(sys.argv[1:])}"
+        again = f"mend it, then: {name_command()}"
         raise SweepFailed(f"{said}, and nothing more is started", again)
     if report.verdict is Verdict.UNRANKED:
         raise _build_unranked(report)
@@ -132,7 +138,7 @@ def build_probe_lines(report: Report, *, priced: bool) -> list[str]:
 
     Empty if the run has failed.
     """
-    if report.row is None or report.verdict is Verdict.FAILED:
+    if report.row is None or report.verdict in (Verdict.FAILED, Verdict.OUT_OF_TIME):
         return []
     title = report.row.title or report.row.run_id
     going = report.going

@@ -72,7 +72,7 @@ def run(
     It is a sweep of one configuration: `results`, `agents logs`, `reproduce` and `down` work on it.
     The command succeeds by exit code 0, with or without wandb in it. Typed again, it is another
     run. Exit code 0 if it succeeded, 3 if not; 1 or 2 if it was refused before that, or a server
-    was lost. Ctrl-C detaches.
+    was lost. Ctrl-C detaches (130).
     """
     showing = Showing(
         call.output, call.yes, plain, detach, down_after=down_after, pending_seconds=pending_timeout

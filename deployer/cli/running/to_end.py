@@ -13,7 +13,7 @@ from deployer.cli.running.live_view import (
     say_what_begins_later,
     wait_until_started,
 )
-from deployer.cli.running.probe import look_first
+from deployer.cli.running.probe import look_first, name_command
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
 from deployer.errors import ScriptRaised, SweepEnded
@@ -69,9 +69,11 @@ def _begin(config: Project, request: Request, showing: Showing) -> Launch:
 
 def _say_what_was_made(request: Request, since: float) -> None:
     """After Ctrl-C name the sweep that was made since then, and the command that goes on."""
+    typed = name_command("--new")
     for record in Records.load().made_from(request.file):
         if record.sweep_path and record.created_at >= since:
-            say(f"\n{record.sweep_path} is made; to go on: deployer agents up {record.sweep_path}")
+            again = f"deployer agents up {record.sweep_path}" if request.words else typed
+            say(f"\n{record.sweep_path} is made; to go on: {again}")
 
 
 def say_how_to_reattach(launch: Launch, output: str) -> None:
@@ -79,6 +81,7 @@ def say_how_to_reattach(launch: Launch, output: str) -> None:
     path, agents = launch.path, launch.agents
     starting = sum(agent.state == "starting" for agent in agents)
     state = f", {starting} of them starting" if starting else " at work"
+    state = " starting" if starting == len(agents) else state
     say(f"{format_count(len(agents), 'agent')}{state}")
     say(f"reattach: deployer watch {path}")
     emit({"sweep": str(path), "agents": [agent.name for agent in agents]}, output)

@@ -80,8 +80,8 @@ def up(
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
     Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
-    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches. With --probe, 3 if
-    the first run failed, 4 if the rest was not started.
+    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches (130). With --probe, 3
+    if the first run failed, 4 if the rest was not started.
 
     With --yes it goes on where the trial start has raised an error, and after a good probe.
     """
