@@ -93,7 +93,7 @@ def list_(
     path = None if all_ else str(call.find_path(sweep, config))
     listed = [one for one in executor.list_agents(path) if path or not one.foreign]
     show_agents(listed, call.output, time.time())
-    for sentence in describe_others(executor.list_others(path), time.time(), config.on):
+    for sentence in describe_others(executor.list_others(path), time.time(), executor.on):
         say(sentence)
 
 
@@ -168,7 +168,7 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
     config, executor, named = call.find(sweep)
     path = str(named)
     found = executor.list_others(path)
-    for sentence in describe_others(found, time.time(), config.on):
+    for sentence in describe_others(found, time.time(), executor.on):
         say(sentence)
     others = bool(found) and not mine
     own = f"deployer agents down {path} --mine{config.on_option} ends your own alone"
@@ -183,8 +183,9 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
             if not ended and not Records.load().of(path):
                 raise AgentError(nothing, _name_elsewhere(executor, path))
             show_ended(path, ended, call.output, nothing)
-            for line in describe_elsewhere(executor, path) if not ended else ():
-                say(line)
+            if not ended:
+                for line in describe_elsewhere(executor, path):
+                    say(line)
     for line in describe_others_here(config, path) if sweep is None else ():
         say(line)
 
@@ -193,7 +194,7 @@ def _name_elsewhere(executor: Executor, path: str) -> str:
     """Return the command that looks for a sweep that is not known here where it may be."""
     if executor.runs_here:
         return f"if its agents are in a cluster: deployer down {path} --on kubernetes"
-    return f"deployer agents list --all --on {executor.name}"
+    return f"deployer agents list --all --on {executor.on}"
 
 
 def _start(

@@ -17,7 +17,7 @@ from deployer.cli.backend.removal import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
-from deployer.cli.shell.call import App, Call
+from deployer.cli.shell.call import PLACE, App, Call
 from deployer.cli.shell.confirmation import check_held
 from deployer.cli.shell.options import SweepArgument
 from deployer.config.paths import backend_folder, list_copies
@@ -75,8 +75,9 @@ def down(
         raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
-    config = call.read() if all_ else call.read_of(sweep)
-    provider = find_provider(config, named=call.given["on"] is not None) if cluster else None
+    config = call.read_of(sweep)
+    named = any(call.given[name] is not None for name in PLACE)
+    provider = find_provider(config, named=named) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
     if data.words and not _is_sure_of_data(call, data):
         say("nothing was deleted")
@@ -181,7 +182,7 @@ def _list_data_here() -> _Data:
 def _list_claims(executor: Executor) -> Sequence[str]:
     if not isinstance(executor, HostsBackend):
         return ()
-    return list_own_claims(executor.kube, executor.name)
+    return list_own_claims(executor.kube, executor.on)
 
 
 def _find_if_any(call: Call, sweep: str | None, config: Project) -> SweepPath | None:
@@ -225,11 +226,13 @@ def _choose_executors(config: Project) -> set[str]:
 
 def _list_other_places(executor: Executor) -> Iterable[str]:
     """Return what names the other contexts and namespaces where agents were started from here."""
+    records = Records.load().made_in(executor.project.folder)
+    used = [one for one in records if one.namespace and one.on == executor.name]
+    if not used:
+        return ()
     from deployer.kube.access import list_contexts
 
-    records = Records.load().made_in(executor.project.folder)
-    used = [one for one in records if one.context and one.on == executor.name]
-    known = list_contexts(executor.project.environment) if used else ()
+    known = ("", *list_contexts(executor.project.environment))
     there = [one for one in used if one.is_elsewhere(executor.name, executor.address)]
     return dict.fromkeys(one.place_options for one in there if one.context in known)
 
@@ -258,10 +261,10 @@ def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> 
     with refusals.noted(), tell_who_lasts(executor, None):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():
-        for sentence in describe_others(executor.list_others(), time.time(), executor.name):
+        for sentence in describe_others(executor.list_others(), time.time(), executor.on):
             say(sentence)
     if kube is not None:
-        end_backend(kube, executor.name, refusals, delete_data=delete_data)
+        end_backend(kube, executor.on, refusals, delete_data=delete_data)
     return ended
 
 

@@ -67,7 +67,7 @@ def load_profile(named: str, source: str, folder: Path, namespace: str | None) -
         raise ConfigError(source, f"{named} cannot be read: {error}") from error
     if NAMESPACE in text and namespace is None:
         said = f"is missing, and the profile {named} needs it"
-        hint = f"in {FILE_NAME}, kubernetes: {{namespace: YOURS}}"
+        hint = f"in {FILE_NAME}, kubernetes: {{namespace: YOURS}}, or -n YOURS"
         raise ConfigError(f"{FILE_NAME}: kubernetes.namespace", said, hint)
     document = parse_document(Template(text).safe_substitute(namespace=namespace or ""), named)
     if not isinstance(document.value, dict):

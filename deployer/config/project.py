@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from deployer.config.code import Code
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 LOCAL = "local"  # where agents run if nobody says where
-CLUSTER = "kubernetes"  # and if a context or a namespace is named
+KUBERNETES = "kubernetes"  # and if a context or a namespace is named
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Flags:
     def cluster(self) -> Mapping[str, str]:
         """What was said of the cluster, by the names of settings."""
         named = (("context", self.context), ("namespace", self.namespace))
-        return {name: value for name, value in named if value}
+        return {name: value for name, value in named if value is not None}
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,9 @@ class Project:
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
     `given_settings` is deployer.yaml as it was when the command began, with the defaults of the
-    site's `profile`; None without either. `resolved_code` is a commit, once it is checked out for
-    the section `code:`.
+    site's `profile`; None without either, unless flags name a cluster. `resolved_code` is a commit,
+    once it is checked out for the section `code:`. `named_cluster` are the context and namespace
+    that flags name, or named when the agents of the sweep that is meant were started.
     `owner` names the owner of created objects; None: as the API server or the cloud names the user.
     With `exit_code_alone`, a run that ends with 0 has succeeded even if it logs nothing.
     """
@@ -104,6 +106,7 @@ class Project:
     profile: Profile | None = None
     owner: str | None = None
     exit_code_alone: bool = False
+    named_cluster: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def embedded(self) -> bool:
@@ -122,8 +125,13 @@ class Project:
 
     @property
     def on_option(self) -> str:
-        """Return what names the executor in a command; empty for the default."""
-        return "" if self.on == LOCAL else f" --on {self.on}"
+        """Return what names the place in a command; empty for the default."""
+        return "" if self.on == LOCAL else f" --on {self.on}{self.cluster_options}"
+
+    @property
+    def cluster_options(self) -> str:
+        """Return the flags that name the context and the namespace, if any did."""
+        return "".join(f" --{name} {quote(one)}" for name, one in self.named_cluster.items())
 
     @cached_property
     def settings(self) -> Settings:
@@ -190,12 +198,12 @@ class Project:
         return self.with_settings(kubernetes=section)
 
     def with_cluster(self, context: str, namespace: str) -> Project:
-        """Return the same config for a context and namespace, where nobody has named others."""
-        if self.kubernetes.context not in (None, context):
+        """Return the same config for a context and namespace, unless flags name others."""
+        if self.named_cluster.get("context", context) != context:
             return self
-        named = (("context", context), ("namespace", namespace))
-        values = {k: v for k, v in named if v and getattr(self.kubernetes, k) is None}
-        return self.with_kubernetes(**values) if values else self
+        found = {"context": context, "namespace": namespace}
+        named = {**{name: value for name, value in found.items() if value}, **self.named_cluster}
+        return replace(self.with_kubernetes(**named), named_cluster=named)
 
     def with_settings(self, **values: Any) -> Project:
         """Return the same config with other settings."""
@@ -249,7 +257,7 @@ def load_project(
     on = (flags.on, place_of_flag("--on", flags.on, environment)) if flags.on else None
     of_file = LOCAL if values.get("on") is None else values["on"]
     if flags.cluster and not on and of_file == LOCAL:
-        of_file = CLUSTER
+        of_file = KUBERNETES
     # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
     ours = wandb == EMBEDDED
     return Project(
@@ -263,7 +271,7 @@ def load_project(
         file_entity=values.get("entity"),
         file_project=values.get("project"),
         replicas=1 if given is None else given,
-        on=_choose_executor(on, document, executors, of_file, flags.cluster),
+        on=_choose_executor(on, document, executors, of_file),
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
@@ -272,6 +280,7 @@ def load_project(
         given_settings=settings,
         profile=profile,
         owner=flags.owner or environment.get("DEPLOYER_OWNER") or values.get("owner"),
+        named_cluster=flags.cluster,
     )
 
 
@@ -318,6 +327,8 @@ def _read_settings(
     settings = settings or check_settings(parse_document("", FILE_NAME))
     section = settings.kubernetes
     for name, value in flags.cluster.items():
+        if not value:
+            raise ConfigError(f"--{name}", "is empty", "name one, or leave it out")
         try:
             section = change(section, FILE_NAME, **{name: value})
         except ConfigError as error:
@@ -357,14 +368,10 @@ def _choose_executor(
     document: Document | None,
     known: Collection[str],
     of_file: str,
-    cluster: Collection[str],
 ) -> str:
     name, place = flag or (of_file, place_of_key(document, "on"))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(known)}"
         raise ConfigError(place, f"'{name}' is not an executor", hint)
-    if name == LOCAL and cluster:
-        said = f"'{LOCAL}' is this machine, and --{next(iter(cluster))} is of a cluster"
-        raise ConfigError(place, said, "leave out one of the two")
     return name

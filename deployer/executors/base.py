@@ -164,6 +164,11 @@ class Executor(ABC):
         return "this machine" if self.runs_here else self.name
 
     @property
+    def on(self) -> str:
+        """Return what stands behind `--on` in a command that means this place."""
+        return f"{self.name}{self.project.cluster_options}"
+
+    @property
     def address(self) -> Mapping[str, str]:
         """Return the cluster's context and namespace as records have them, empty here."""
         return {"context": "", "namespace": ""}

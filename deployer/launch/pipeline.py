@@ -94,7 +94,10 @@ def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | No
     if request.continued:
         found = find_newest(server, request.sweep, project, request.file, request.draws)
         if found and goes_on(request.sweep, found[1]):
-            executor = find_executor(go_where_agents_are(project, found[0]))
+            placed = go_where_agents_are(project, found[0])
+            if placed.named_cluster != project.named_cluster:
+                LOG.info(f"{found[1].path} goes on where it was started:{found[0].place_options}")
+            executor = find_executor(placed)
     return executor, server
 
 

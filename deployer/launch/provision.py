@@ -84,7 +84,7 @@ def _save_results(executor: Executor) -> bool:
     except DeployerError as error:
         silent = isinstance(error, KubeError) and error.passing
         if not silent or executor.project.embedded:
-            raise _explain_kept(error, executor.name) from error
+            raise _explain_kept(error, executor.on) from error
         LOG.info(f"whether the cluster holds results cannot be told: {error.message}")
         return False
     if saved:
@@ -96,7 +96,7 @@ def _note_copy(saved: Saved) -> None:
     """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
     there = (saved.cluster, saved.url)
     gone = dict.fromkeys(("on", "backend_on", "cluster", "context", "namespace"), "")
-    here = {**gone, "data": str(saved.folder)}
+    here = {**gone, "pinned": False, "data": str(saved.folder)}
     Records.load().change(lambda one: (one.cluster, one.base_url) == there, **here)
 
 
@@ -115,7 +115,7 @@ def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: b
     if others and not everything:
         said = f"agents of {', '.join(others)} are at work in the cluster"
         raise ConfigError(
-            "--cluster", said, f"deployer down --all --cluster --on {executor.name} ends them, too"
+            "--cluster", said, f"deployer down --all --cluster --on {executor.on} ends them, too"
         )
     with tell_who_lasts(executor, None):
         end_agents(executor, None)

@@ -18,6 +18,7 @@ from deployer.text import format_count, format_usd
 
 LOG = logging.getLogger(__name__)
 
+Place = tuple[str, str, str]  # as records have it
 Describe = Callable[[BaseException], Iterable[str]]
 
 
@@ -52,28 +53,29 @@ def _runs_here(project: Project, on: str) -> bool:
     return on in list_names() and find_executor(project, on).runs_here
 
 
-def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, str]]:
-    """Return each sweep's path and the executor where its agents were started last."""
-    return [(record.sweep_path, record.on) for record in records if record.sweep_path]
+def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, Place]]:
+    """Return each sweep's path and where its agents were started last."""
+    return [(record.sweep_path, record.place) for record in records if record.sweep_path]
 
 
 def describe_agents(
     project: Project,
-    sweeps: Iterable[tuple[str, str]],
+    sweeps: Iterable[tuple[str, Place]],
     failure: BaseException | None = None,
     role: str = "",
 ) -> Iterator[str]:
-    """Yield a line for each sweep with live agents; `sweeps` are paths with their executors.
+    """Yield a line for each sweep with live agents; `sweeps` are paths with their places.
 
-    Each executor is asked once. `role` follows a sweep's path. What cannot be listed is said.
+    Each place is asked once. `role` follows a sweep's path. What cannot be listed is said.
     """
-    paths: dict[str, list[str]] = {}
-    for path, on in dict.fromkeys(sweeps):
-        if on in list_names():
-            paths.setdefault(on, []).append(path)
-    for on, known in paths.items():
+    paths: dict[Place, list[str]] = {}
+    for path, place in dict.fromkeys(sweeps):
+        if place[0] in list_names():
+            paths.setdefault(place, []).append(path)
+    for (on, context, namespace), known in paths.items():
         try:
-            executor = find_executor(project, on)
+            there = project.with_cluster(context, namespace) if namespace else project
+            executor = find_executor(there, on)
             agents = executor.list_agents(known[0] if len(known) == 1 else None)
             counts = Counter(agent.sweep_path for agent in agents if agent.alive)
             for path in (path for path in known if counts[path]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,14 +85,14 @@ def settle_executor(text: str | None, config: Project) -> Project:
 def go_where_agents_are(config: Project, record: SweepRecord) -> Project:
     """Return the config for where a sweep's agents were started last.
 
-    A flag, the environment and `deployer.yaml` count more.
+    A flag, the environment and `deployer.yaml` count more; of context and namespace, a flag alone.
     """
     if record.on not in list_names():
         return config
     placed = config if config.explicit_on else replace(config, on=record.on)
-    return (
-        placed.with_cluster(record.context, record.namespace) if placed.on == record.on else placed
-    )
+    if not record.pinned or placed.on != record.on:
+        return placed
+    return placed.with_cluster(record.context, record.namespace)
 
 
 def open_sweep(choice: Choice, *, reading: bool = False) -> tuple[Server, SweepPath]:
@@ -192,4 +192,16 @@ def _config_for(record: SweepRecord | None, config: Project) -> Project:
             return config
     data = Path(record.data) if record.data else None
     config = replace(config, known_backend_on=_backend_on(record), known_data=data)
-    return config.with_cluster(record.context, record.namespace) if record.backend_on else config
+    if record.backend_on and record.pinned:
+        config = config.with_cluster(record.context, record.namespace)
+    _check_namespace(record, config.named_cluster)
+    return config
+
+
+def _check_namespace(record: SweepRecord, named: Mapping[str, str]) -> None:
+    """Refuse a namespace that is not that of a sweep's backend; raises ConfigError."""
+    there = (record.context, record.namespace)
+    meant = (named.get("context", record.context), named.get("namespace", record.namespace))
+    if record.backend_on and record.namespace and meant[0] == there[0] and meant != there:
+        said = f"{record.sweep_path} and its backend are in namespace {record.namespace}"
+        raise ConfigError("--namespace", said, "leave it out")

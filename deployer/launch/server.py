@@ -73,7 +73,13 @@ def _connect_inside(host: HostsBackend, *, reading: bool) -> Server:
     hosted = host.open_backend(make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
     inside = Inside(
-        host.name, hosted.url, hosted.pages_url, hosted.cluster, hosted.note_user, host.address
+        host.name,
+        hosted.url,
+        hosted.pages_url,
+        hosted.cluster,
+        hosted.note_user,
+        host.address,
+        host.on,
     )
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 

@@ -97,7 +97,8 @@ def start_agents(
     server.note_user()
     for line in describe_elsewhere(executor, path):
         LOG.info(line)
-    Records.load().note(path, on=executor.name, **executor.address)
+    pinned = bool(project.named_cluster)
+    Records.load().note(path, on=executor.name, pinned=pinned, **executor.address)
     if request:
         write_lock(session, request, plan)
     if narrow:

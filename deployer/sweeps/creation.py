@@ -133,17 +133,21 @@ def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
 def find_newest(
     server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws
 ) -> tuple[SweepRecord, Sweep] | None:
-    """Return the sweep that `make_sweep` would continue, else the newest ended one.
-
-    Without either, an ended one of `up --reuse` of the same file.
-    """
+    """Return the sweep that `make_sweep` would continue, else the newest ended one."""
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
     records = Records.load()
-    if found := _find_newest(server, records, _list_earlier(records, wanted)):
-        return found
+    return _find_newest(server, records, _list_earlier(records, wanted))
+
+
+def find_rest(
+    server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws
+) -> Sweep | None:
+    """Return the sweep of what another one had not finished of this file, an open one first."""
+    wanted = _build_record(server, sweep, project, file, draws, 0.0)
+    records = Records.load()
     rests = [replace(one, content_hash=one.whole_hash) for one in records if one.whole_hash]
-    rest = _find_newest(server, records, _list_earlier(Records(rests), wanted))
-    return rest if rest and rest[1].ended else None
+    found = _find_newest(server, records, _list_earlier(Records(rests), wanted))
+    return found[1] if found else None
 
 
 def is_edited(sweep: Sweep, file: Path) -> bool:
@@ -278,6 +282,7 @@ def _build_record(
         commit=project.code.commit,
         context=address.get("context", ""),
         namespace=address.get("namespace", ""),
+        pinned=bool(address and project.named_cluster),
     )
 
 

@@ -33,10 +33,10 @@ class SweepRecord:
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
     `backend_on` is the `--on` of the cluster in which the embedded backend is, `cluster` that
     cluster's id; both are empty for this machine. `context` and `namespace` are those of agents and
-    backend in a cluster, which may be another one by now for whoever names none. `data` is the
-    folder that it was copied to before its cluster was deleted. `commit` is that of its code, if it
-    is from git: agents that join later run the same. `whole_hash` is the content of the file of
-    which `up --reuse` made only what was missing.
+    backend in a cluster; if flags named them they are `pinned`, and need not be named again. `data`
+    is the folder that it was copied to before its cluster was deleted. `commit` is that of its
+    code, if it is from git: agents that join later run the same. `whole_hash` is the content of the
+    file of which `up --reuse` made only what was missing.
     """
 
     mutation_id: str
@@ -55,11 +55,17 @@ class SweepRecord:
     cluster: str = ""
     context: str = ""
     namespace: str = ""
+    pinned: bool = False
     whole_hash: str = ""
 
     def is_same(self, other: SweepRecord) -> bool:
         """Return True for the record of the same sweep, whatever was noted in it meanwhile."""
         return self.mutation_id == other.mutation_id
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return where agents were started last: `on`, and what flags named beside it."""
+        return (self.on, self.context, self.namespace) if self.pinned else (self.on, "", "")
 
     def is_elsewhere(self, on: str, address: Mapping[str, str]) -> bool:
         """Return True if agents were started last in another place than this one."""

@@ -21,7 +21,7 @@ NOT_GUARANTEED = (
 
 @dataclass(frozen=True)
 class Inside:
-    """An embedded backend in the cluster that `--on` names `on`.
+    """An embedded backend in the cluster that `--on` names `on`; in a command it is `named` so.
 
     Agents reach it at `url`; people at `pages_url`, as long as `deployer backend open` runs.
     `cluster` is the cluster's own id, since `on` and `url` are the same in others; `address` are
@@ -35,6 +35,12 @@ class Inside:
     cluster: str
     note_user: Callable[[], object] = bool
     address: Mapping[str, str] = field(default_factory=dict)
+    named: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return what stands behind `--on` in a command."""
+        return self.named or self.on
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class Server:
         """Say where a sweep's page is, and what signs in to it where that is not W&B's own."""
         page = f"results page: {self.sweep_url(path)}"
         if self.inside:
-            return [f"{page} (deployer backend open --on {self.inside.on} opens it)"]
+            return [f"{page} (deployer backend open --on {self.inside.place} opens it)"]
         place = "/".join(("", *path[:2], "sweeps", path.sweep_id))
         link = make_link(self.client, self.url, place) if self.embedded else None
         return [page, f"sign in there once, without a key: {link}"] if link else [page]

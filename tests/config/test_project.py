@@ -59,10 +59,10 @@ def test_a_namespace_or_a_context_alone_names_a_cluster(tmp_path: Path) -> None:
         beside = load(tmp_path, Flags(namespace="team"))
         assert (beside.on, beside.kubernetes.namespace) == (expected, "team")
         assert beside.kubernetes.memory == load(tmp_path).kubernetes.memory
-    with pytest.raises(ConfigError, match="--on: 'local' is this machine, and --context is of"):
-        load(tmp_path, Flags(on="local", context="lab"))
-    with pytest.raises(ConfigError, match=r"^--namespace: "):
-        load(tmp_path, Flags(namespace="Not_a_name"))
+    assert beside.on_option == " --on gke --namespace team"
+    for wrong in ("Not_a_name", ""):
+        with pytest.raises(ConfigError, match=r"^--namespace: "):
+            load(tmp_path, Flags(namespace=wrong))
 
 
 def test_base_url_without_a_key_is_an_error(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
 
 def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) -> None:
     record("e/p/there", tmp_path, 1.0)
-    Records.load().note("e/p/there", on="kubernetes", context="lab", namespace="team")
+    Records.load().note("e/p/there", on="kubernetes", context="lab", namespace="team", pinned=True)
 
     def settle(**flags: str) -> tuple[str | None, str | None]:
         found = settle_executor("there", read_project(tmp_path, Flags(**flags)))
@@ -117,7 +117,18 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
     assert settle(context="home") == ("home", None)  # whose namespaces are others
     assert settle(on="gke") == (None, None)
     (tmp_path / "deployer.yaml").write_text("kubernetes: {namespace: sweeps}\n")
-    assert settle() == ("lab", "sweeps")
+    assert settle() == ("lab", "team")
+    Records.load().note("e/p/there", pinned=False)  # the current context's, then
+    assert settle() == (None, "sweeps")
+
+
+def test_a_sweep_and_its_backend_are_in_one_namespace(tmp_path: Path) -> None:
+    inside = record("e/p/inside", tmp_path, 1.0)
+    place = {"on": "kubernetes", "context": "lab", "namespace": "team"}
+    Records.load().add(replace(inside, backend_on="kubernetes", **place))
+    assert choose_sweep("inside", read_project(tmp_path, Flags(namespace="team"))).complete
+    with pytest.raises(ConfigError, match="--namespace: e/p/inside and its backend are in namesp"):
+        choose_sweep("inside", read_project(tmp_path, Flags(namespace="other")))
 
 
 def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: Path) -> None:

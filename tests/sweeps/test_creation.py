@@ -12,8 +12,14 @@ from deployer.config.project import Flags, Project, load_project
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
 from deployer.launch.server import connect
-from deployer.model import SweepPath
-from deployer.sweeps.creation import Draws, MadeSweep, build_text, find_newest, make_sweep
+from deployer.sweeps.creation import (
+    Draws,
+    MadeSweep,
+    build_text,
+    find_newest,
+    find_rest,
+    make_sweep,
+)
 from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
@@ -61,7 +67,7 @@ def make(
     )
 
 
-def test_a_file_whose_rest_was_run_with_reuse_has_ended(server: Server, config: Project) -> None:
+def test_a_part_of_a_file_that_reuse_has_made_is_found(server: Server, config: Project) -> None:
     file = config.folder / "grid.yaml"
     whole = load_sweep(file)
     (config.folder / "rest.yaml").write_text(GRID.replace("[1, 2]", "[2]"))
@@ -69,15 +75,14 @@ def test_a_file_whose_rest_was_run_with_reuse_has_ended(server: Server, config: 
     draws = {"continued": True, "draws": NO_DRAWS, "now": 0.0}
     made = make_sweep(server, rest, config, file=file, whole=whole, **draws)
 
-    def find() -> SweepPath | None:
-        found = find_newest(server, whole, config, file, NO_DRAWS)
-        return found and found[1].path
-
-    assert find() is None  # `up` of the whole file goes on with none that is a part of it
-    set_sweep_state(server.client, get_sweep(server.client, made.path), "FINISHED")
-    assert find() == made.path
+    # `up` of the whole file goes on with none that is a part of it.
+    assert find_newest(server, whole, config, file, NO_DRAWS) is None
+    found = find_rest(server, whole, config, file, NO_DRAWS)
+    assert found
+    assert found.path == made.path
     own = make(server, config)
-    assert (own.created, find()) == (True, own.path)
+    assert own.created
+    assert find_rest(server, rest, config, file, NO_DRAWS) is None
 
 
 def count(server: Server, config: Project) -> int:

@@ -104,7 +104,7 @@ def env(call: Call, data: DataOption = None) -> None:
     server = find_place(call, data).connect()
     url = server.url
     if inside := server.inside:
-        say(f"valid while this runs: deployer backend open --on {inside.on}")
+        say(f"valid while this runs: deployer backend open --on {inside.place}")
         url = inside.pages_url
     key, entity = server.client.key, server.viewer.entity
     variables = {"WANDB_BASE_URL": url, "WANDB_API_KEY": key, "WANDB_ENTITY": entity}

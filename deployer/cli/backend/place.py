@@ -15,7 +15,7 @@ from deployer.backend.server.health import Health
 from deployer.cli.backend.removal import remove_and_tell
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, show, warn
-from deployer.cli.shell.call import Call
+from deployer.cli.shell.call import PLACE, Call
 from deployer.cli.shell.confirmation import is_sure
 from deployer.config.paths import backend_folder
 from deployer.errors import BackendError, ConfigError, collect_refusals
@@ -99,7 +99,7 @@ class InCluster:
         host = self.host
         with showing_busy():
             host.prepare_backend()
-            backend = ensure_backend(host.kube, host.project, host.name, anew=True)
+            backend = ensure_backend(host.kube, host.project, host.on, anew=True)
         return self._describe(backend)
 
     def status(self) -> State:
@@ -118,7 +118,7 @@ class InCluster:
                 say("nothing was stopped")
                 return None
         with collect_refusals() as refusals:
-            return remove_and_tell(kube, self.host.name, refusals, delete_data=False, everyone=True)
+            return remove_and_tell(kube, self.host.on, refusals, delete_data=False, everyone=True)
 
     def connect(self) -> Server:
         return connect(self.host.project.for_server("embedded", "deployer backend"), self.host)
@@ -142,14 +142,14 @@ class InCluster:
 
         host, kube = self.host, self.host.kube
         host.prepare_backend()
-        copied = copy_backend(kube, ensure_backend(kube, host.project, host.name), data)
+        copied = copy_backend(kube, ensure_backend(kube, host.project, host.on), data)
         where = f"namespace {kube.namespace}"
         say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")
 
     def _require(self) -> ClusterBackend:
         from deployer.executors.kubernetes.backend.deployment import require_backend
 
-        return require_backend(self.host.kube, self.host.name)
+        return require_backend(self.host.kube, self.host.on)
 
     def _describe(self, backend: ClusterBackend) -> State:
         from deployer.executors.kubernetes.backend.examination import (
@@ -163,7 +163,7 @@ class InCluster:
         word = {Health.READY: "running", Health.AWAY: "not ready"}.get(health, str(health))
         lines = (
             f"{word}: {backend.url} (for agents)",
-            f"pages: {pages} while this runs: deployer backend open --on {self.host.name}",
+            f"pages: {pages} while this runs: deployer backend open --on {self.host.on}",
             f"key: {_key_command(kube)}",
         )
         as_json = {
@@ -183,10 +183,10 @@ def find_place(call: Call, data: Path | None) -> Here | InCluster:
     Raises ConfigError for a data folder and a cluster at once.
     """
     executor = find_executor(call.read())
-    if not isinstance(executor, HostsBackend) or (data and not call.given["on"]):
+    if not isinstance(executor, HostsBackend) or (data and not any(map(call.given.get, PLACE))):
         return Here(choose_folder(data))
     if data:
-        raise ConfigError("--data", "is a folder of this machine", "leave out --on or --data")
+        raise ConfigError("--data", "is a folder of this machine", "leave out --data")
     return InCluster(executor)
 
 

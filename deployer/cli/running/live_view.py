@@ -33,8 +33,8 @@ LINE_SECONDS = 60.0  # between two lines of a pipe that tell the time alone
 
 
 @dataclass(frozen=True)
-class Showing:
-    """How a sweep is followed: what is shown, what is waited for, and what is left after its end.
+class Following:
+    """How a sweep is followed: whether, what is shown and waited for, what is left after its end.
 
     Agents beyond `replicas` leave, if it is given.
     """

@@ -7,7 +7,7 @@ import shlex
 import sys
 
 from deployer.cli.output.render import emit, say
-from deployer.cli.running.live_view import Showing, show_statuses
+from deployer.cli.running.live_view import Following, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.errors import RestWaits, SweepFailed
 from deployer.launch.probe import judge, start_rest, want, watch_probe
@@ -25,7 +25,7 @@ FAILURE_LINES = 10
 SHOWN_NAMES = 6  # of what the probe has logged
 
 
-def look_first(launch: Launch, request: Request, probe: Probe, showing: Showing) -> Launch:
+def look_first(launch: Launch, request: Request, probe: Probe, following: Following) -> Launch:
     """Look at the probe's run, say what it shows, and start the rest if that is wanted.
 
     Raises SweepFailed if it was no good, RestWaits if the rest is not started.
@@ -33,24 +33,24 @@ def look_first(launch: Launch, request: Request, probe: Probe, showing: Showing)
     report: Report | None = None
     try:
         say("looking at one run, for a minute once it logs")
-        show_statuses(watch_probe(launch, probe, showing.pending_seconds), showing.all_plain)
+        show_statuses(watch_probe(launch, probe, following.pending_seconds), following.all_plain)
         report = judge(launch, request, probe)
         for line in build_probe_lines(report, priced=not launch.executor.runs_here):
             say(line)
-        wanted = _is_wanted(launch, report, yes=showing.yes)
+        wanted = _is_wanted(launch, report, yes=following.yes)
     except KeyboardInterrupt:
         say(f"\nthe rest is not started; to start it: {_name_rest()}")
         raise
     except SweepFailed:
         if report:
-            emit(vars(report), showing.output)
+            emit(vars(report), following.output)
         raise
     if report.nothing_left:
         want(launch, 1)  # in its place, should it die
         return launch
     if wanted:
         return start_rest(launch, request, going=report.going)
-    emit(vars(report), showing.output)
+    emit(vars(report), following.output)
     raise RestWaits(f"the rest of {launch.path} is not started", _name_rest())
 
 
@@ -105,7 +105,9 @@ def _check(launch: Launch, report: Report) -> None:
     """Raise SweepFailed if the run has failed, or says nothing of the others."""
     if report.verdict is Verdict.OUT_OF_TIME:
         said = "the time of the probe is over (--max-time), and nothing more is started"
-        raise SweepFailed(said, f"give it more: {name_command()}")
+        raise SweepFailed(
+            said, "type the command again, with a longer --max-time and without --new"
+        )
     if report.verdict is Verdict.FAILED and report.row:
         tail = get_run_tail(launch.server, launch.executor, launch.path, report.row, FAILURE_LINES)
         for line in tail:

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from deployer.cli.running.live_view import Showing
+from deployer.cli.running.live_view import Following
 from deployer.cli.running.to_end import run_to_end
 from deployer.cli.shell.call import App, Call, Command
 from deployer.cli.shell.options import (
@@ -74,10 +74,10 @@ def run(
     run. Exit code 0 if it succeeded, 3 if not; 1 or 2 if it was refused before that, or a server
     was lost. Ctrl-C detaches (130).
     """
-    showing = Showing(
+    following = Following(
         call.output, call.yes, plain, detach, down_after=down_after, pending_seconds=pending_timeout
     )
-    showing.check()
+    following.check()
     words = call.meta[WORDS]
     file = Path(PLACE)
     config = call.read(replicas=1).with_settings(warm=False)  # nothing to fork for a single run
@@ -92,4 +92,4 @@ def run(
             check_script=not no_check,
             words=words,
         )
-        run_to_end(config, request, showing)
+        run_to_end(config, request, following)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import emit, say
 from deployer.cli.running.live_view import (
-    Showing,
+    Following,
     follow_and_report,
     say_what_begins_later,
     wait_until_started,
@@ -26,35 +26,35 @@ from deployer.sweeps.records import Records
 from deployer.text import format_count
 
 
-def run_to_end(config: Project, request: Request, showing: Showing) -> None:
+def run_to_end(config: Project, request: Request, following: Following) -> None:
     """Start what is asked for, then follow it to its end, or with `detach` return before that.
 
     With `probe`, the rest is started only after a look at the first run.
     """
-    began, output, pending = time.time(), showing.output, showing.pending_seconds
+    began, output, pending = time.time(), following.output, following.pending_seconds
     try:
-        launch = _begin(config, request, showing)
+        launch = _begin(config, request, following)
     except KeyboardInterrupt:
         _say_what_was_made(request, began)
         raise
-    if showing.detach:
+    if following.detach:
         if pending is not None:
             wait_until_started(launch, pending)
         say_how_to_reattach(launch, output)
         say_what_begins_later(launch)
         return
-    with closing(launch, showing.down_after):
+    with closing(launch, following.down_after):
         if launch.probe:
-            launch = look_first(launch, request, launch.probe, showing)
-        follow_and_report(launch, output, plain=showing.plain, pending_seconds=pending)
+            launch = look_first(launch, request, launch.probe, following)
+        follow_and_report(launch, output, plain=following.plain, pending_seconds=pending)
 
 
-def _begin(config: Project, request: Request, showing: Showing) -> Launch:
+def _begin(config: Project, request: Request, following: Following) -> Launch:
     """Start agents; ask on a terminal if the sweep has ended, or its script raised an error."""
     try:
-        with showing_busy(showing.plain):
-            launch = pipeline.up(config, request, start_probe if showing.probe else start_asked)
-            drain_surplus(launch, None if launch.probe else showing.replicas)
+        with showing_busy(following.plain):
+            launch = pipeline.up(config, request, start_probe if following.probe else start_asked)
+            drain_surplus(launch, None if launch.probe else following.replicas)
             return launch
     except SweepEnded as error:
         if not (can_ask() and confirm(f"{error.message}; run everything again?")):
@@ -64,7 +64,7 @@ def _begin(config: Project, request: Request, showing: Showing) -> Launch:
         if not confirm(f"{error.message}; start all the same?"):
             raise
         request = replace(request, check_script=False)
-    return _begin(config, request, showing)
+    return _begin(config, request, following)
 
 
 def _say_what_was_made(request: Request, since: float) -> None:

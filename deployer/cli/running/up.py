@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.running.live_view import Showing
+from deployer.cli.running.live_view import Following
 from deployer.cli.running.to_end import run_to_end
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import can_ask
@@ -85,10 +85,10 @@ def up(
 
     With --yes it goes on where the trial start has raised an error, and after a good probe.
     """
-    showing = Showing(
+    following = Following(
         call.output, call.yes, plain, detach, probe, down_after, replicas, pending_timeout
     )
-    showing.check(packing)
+    following.check(packing)
     config = call.read(replicas=replicas)
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(
@@ -106,4 +106,4 @@ def up(
         )
         if reuse:
             config, request = prepare_reuse(config, request, reuse)
-        run_to_end(config, request, showing)
+        run_to_end(config, request, following)

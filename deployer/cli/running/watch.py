@@ -48,7 +48,7 @@ def watch(
     launch = Launch(config, find_executor(config), server, path)
     for line in launch.server.page_lines(launch.path):
         say(line)
-    here = [(launch.sweep_path, launch.project.on)]
+    here = [(launch.sweep_path, (launch.project.on, "", ""))]
 
     def describe(failure: BaseException) -> Iterable[str]:
         wrong = isinstance(failure, ConfigError)  # nothing can be asked

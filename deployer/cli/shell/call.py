@@ -18,7 +18,7 @@ from deployer.cli.shell.shared import CommandLine, WithOptions, list_options
 from deployer.cli.shell.usage import UsageError, find_dropped
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.executors.base import Executor, ProvidesCluster
+from deployer.executors.base import Executor, HostsBackend, ProvidesCluster
 from deployer.executors.registry import find_executor
 from deployer.launch.environment import read_project
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
@@ -78,9 +78,8 @@ class Call(CommandLine):
         if replicas not in known:
             flags = {name: self.given[name] for name in FLAGS}
             project = read_project(Flags(**flags, replicas=replicas))
-            if flags["context"] and isinstance(find_executor(project), ProvidesCluster):
-                said = f"--on {project.on} has a cluster of its own"
-                raise ConfigError("--context", said, "leave out one of the two")
+            if "on" not in getattr(self.command, "without", ()):
+                _check_place(project)
             known[replicas] = project
         return known[replicas]
 
@@ -224,6 +223,18 @@ class App(typer.Typer):
         if without:
             cls = type(cls.__name__, (cls,), {"without": (*cls.without, *without)})
         return super().command(name, cls=cls)
+
+
+def _check_place(project: Project) -> None:
+    """Refuse a context or a namespace for what has none; raises ConfigError."""
+    for name in project.named_cluster:
+        executor = find_executor(project)
+        if name == "context" and isinstance(executor, ProvidesCluster):
+            hint = "leave it out, or say --on kubernetes"
+            raise ConfigError("--context", f"--on {project.on} has a cluster of its own", hint)
+        if not isinstance(executor, HostsBackend):
+            said = f"is of a cluster, and {executor.place} is none"
+            raise ConfigError(f"--{name}", said, "leave it out, or say --on kubernetes")
 
 
 def _list_paths_of_agents(project: Project) -> Iterator[str]:

@@ -43,7 +43,7 @@ def _declare(
             autocompletion=complete_executors,
             envvar="DEPLOYER_ON",
             help="Where agents are: local, kubernetes or gke; left out: where the sweep's are, "
-            "else as deployer.yaml has it, else local.",
+            "else as deployer.yaml has it, else local, or kubernetes with --context or -n.",
         ),
     ] = None,
     wandb: Annotated[

@@ -88,7 +88,8 @@ def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
     concerned, inside = False, server.inside
     for on in sorted({config.on, inside.on if inside else config.on}):
         try:
-            others = find_executor(config, on).list_others(str(path))
+            executor = find_executor(config, on)
+            others = executor.list_others(str(path))
             found = [one for one in others if one.agents]
         except DeployerError as error:
             if isinstance(error, CloudError) and error.reason == "NOT_FOUND":
@@ -96,7 +97,7 @@ def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
             say(f"not checked whether others' agents work on it: {error.message}")
             concerned = True
             continue
-        for sentence in describe_others(found, time.time(), on):
+        for sentence in describe_others(found, time.time(), executor.on):
             say(sentence)
         concerned = concerned or bool(found)
     return concerned

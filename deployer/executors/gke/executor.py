@@ -247,7 +247,7 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
 
     def describe_bill(self) -> Sequence[str]:
         """Return what exists of the cluster and its price; raises CloudError."""
-        command = f"deployer down --cluster --on {self.name}"
+        command = f"deployer down --cluster --on {self.on}"
         return describe_existing(self.gke, self.spec, self.prices, command)
 
     def list_held(self, *, copied: bool) -> Sequence[Held]:

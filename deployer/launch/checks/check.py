@@ -143,7 +143,7 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
     """
     if inside and inside.on != executor.name:
         said = f"agents on {executor.name} do not reach {base_url}, the embedded backend"
-        start = f"start them there: --on {inside.on}"
+        start = f"start them there: --on {inside.place}"
         raise ConfigError("--on", f"{said} of --on {inside.on}", start)
     if executor.runs_here or not is_loopback(base_url):
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from deployer.config.project import Project
 from deployer.errors import ConfigError, SweepEnded
 from deployer.launch.request import Request
-from deployer.model import SweepPath
-from deployer.sweeps.creation import find_newest, goes_on
+from deployer.model import Sweep, SweepPath
+from deployer.sweeps.creation import find_newest, find_rest, goes_on
 from deployer.sweeps.endings import describe_attempt, find_last_words
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
@@ -24,7 +24,10 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
     """
     if not request.continued:
         return
-    found = find_newest(server, request.sweep, project, request.file, request.draws)
+    asked = (server, request.sweep, project, request.file, request.draws)
+    found = find_newest(*asked)
+    if found is None:
+        _check_rest(server, find_rest(*asked), str(request.file))
     if found is None or not found[1].ended:
         return
     path = found[1].path
@@ -48,6 +51,20 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
     if cap and request.sweep.run_cap and request.sweep.run_cap < cap:
         said += f", and its run_cap is {cap}"
     raise SweepEnded(file, said, f"{first}; {another}")
+
+
+def _check_rest(server: Server, rest: Sweep | None, file: str) -> None:
+    """Raise SweepEnded where `up --reuse` has run the file, or does."""
+    if rest is None:
+        return
+    snapshot = get_whole_snapshot(server, rest.path)
+    coverage = build_results(snapshot.sweep, snapshot.runs).coverage
+    said = f"{rest.path}, made of it by --reuse, is {rest.state}: {coverage.sentence()}"
+    look = "results" if rest.ended else "watch"
+    ways = (
+        f"deployer {look} {rest.path}; or run all of it in another sweep: deployer up {file} --new"
+    )
+    raise SweepEnded(file, said, ways)
 
 
 def _describe_first(server: Server, path: SweepPath, results: Results) -> str:

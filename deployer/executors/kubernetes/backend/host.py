@@ -38,7 +38,7 @@ class ClusterBackendHost(ClusterExecutor, HostsBackend):
         """Ask the image of a backend that is not made yet for the modules of `method: bayes`."""
         if is_made(self.kube):
             return  # it says itself what it lacks
-        check_rights(self.kube, MAKE_BACKEND, self.name)
+        check_rights(self.kube, MAKE_BACKEND, self.on)
         LOG.info(
             f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}"
         )
@@ -53,9 +53,9 @@ class ClusterBackendHost(ClusterExecutor, HostsBackend):
         kube = self.kube
         if make:
             self.prepare_backend()
-            backend = ensure_backend(kube, self.project, self.name)
+            backend = ensure_backend(kube, self.project, self.on)
         else:
-            backend = require_backend(kube, self.name)
+            backend = require_backend(kube, self.on)
         return HostedBackend(
             url=backend.url,
             reached_at=open_forward(kube, backend).url,
