@@ -124,7 +124,7 @@ def _choose_context(files: str, content: Any, wanted: str | None) -> Mapping[str
         return contexts[name]
     if wanted:
         names = ", ".join(contexts)
-        raise ConfigError("context", f"'{wanted}' is not in {files}", f"name one of: {names}")
+        raise ConfigError("context", f"there is no '{wanted}' in {files}", f"name one of: {names}")
     said = f"has no context {name}, which is its current one" if name else "no context is chosen"
     hint = f"kubectl config use-context NAME, one of: {', '.join(contexts)}"
     raise ConfigError(files, said, hint if contexts else NO_KUBECONFIG)
