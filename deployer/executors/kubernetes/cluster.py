@@ -6,17 +6,23 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from deployer.config.project import Project
+from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.kube.client import Kube, open_kube
 
 
 def open_kubeconfig(project: Project) -> Kube:
-    """Return the client of the kubeconfig's cluster."""
+    """Return the client of the kubeconfig's cluster; raises ConfigError."""
     section = project.kubernetes
-    return open_kube(
+    kube = open_kube(
         section.context, section.namespace, environment=project.environment, owner=project.owner
     )
+    named = project.named_cluster.get("context")
+    if named and kube.context != named:  # in a pod, whose account deployer.yaml may not know of
+        hint = "leave it out: the pod's own account is used"
+        raise ConfigError("--context", f"there is no kubeconfig with '{named}'", hint)
+    return kube
 
 
 class ClusterExecutor(Executor):
