@@ -88,7 +88,7 @@ def list_(
 
     With --all, your own agents of every sweep; those of other owners are named below.
     """
-    config = call.read_of(sweep)
+    config = call.read_of_all() if all_ else call.read_of(sweep)
     executor = find_executor(config)
     path = None if all_ else str(call.find_path(sweep, config))
     listed = [one for one in executor.list_agents(path) if path or not one.foreign]

@@ -75,7 +75,7 @@ def down(
         raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
-    config = call.read_of(sweep)
+    config = call.read_of_all() if all_ else call.read_of(sweep)
     named = any(call.given[name] is not None for name in PLACE)
     provider = find_provider(config, named=named) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()

@@ -198,11 +198,9 @@ class Project:
         return self.with_settings(kubernetes=section)
 
     def with_cluster(self, context: str, namespace: str) -> Project:
-        """Return the same config for a context and namespace, unless flags name others."""
-        if self.named_cluster.get("context", context) != context:
-            return self
+        """Return the same config for a context and namespace, whatever flags name."""
         found = {"context": context, "namespace": namespace}
-        named = {**{name: value for name, value in found.items() if value}, **self.named_cluster}
+        named = {name: value for name, value in found.items() if value}
         return replace(self.with_kubernetes(**named), named_cluster=named)
 
     def with_settings(self, **values: Any) -> Project:

@@ -90,9 +90,27 @@ def go_where_agents_are(config: Project, record: SweepRecord) -> Project:
     if record.on not in list_names():
         return config
     placed = config if config.explicit_on else replace(config, on=record.on)
-    if not record.pinned or placed.on != record.on:
-        return placed
-    return placed.with_cluster(record.context, record.namespace)
+    return _go_to_cluster(placed, record) if placed.on == record.on else placed
+
+
+def _go_to_cluster(config: Project, record: SweepRecord) -> Project:
+    """Return the config for the context and namespace that flags named for a sweep's agents.
+
+    Flags count more now, too, and another context has other namespaces. Raises ConfigError for a
+    context that is gone.
+    """
+    named = config.named_cluster
+    if not record.pinned or named.get("context", record.context) != record.context:
+        return config
+    if record.context and not named.get("context"):
+        from deployer.kube.access import list_contexts  # the client of Kubernetes: 0.3 s
+
+        if record.context not in list_contexts(config.environment):
+            said = (
+                f"the kubeconfig has no '{record.context}', where {record.sweep_path} was started"
+            )
+            raise ConfigError("--context", said, "name the one that leads there now")
+    return config.with_cluster(record.context, named.get("namespace", record.namespace))
 
 
 def open_sweep(choice: Choice, *, reading: bool = False) -> tuple[Server, SweepPath]:
@@ -192,8 +210,8 @@ def _config_for(record: SweepRecord | None, config: Project) -> Project:
             return config
     data = Path(record.data) if record.data else None
     config = replace(config, known_backend_on=_backend_on(record), known_data=data)
-    if record.backend_on and record.pinned:
-        config = config.with_cluster(record.context, record.namespace)
+    if record.backend_on:
+        config = _go_to_cluster(config, record)
     _check_namespace(record, config.named_cluster)
     return config
 

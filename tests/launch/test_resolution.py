@@ -108,8 +108,12 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
     record("e/p/there", tmp_path, 1.0)
     Records.load().note("e/p/there", on="kubernetes", context="lab", namespace="team", pinned=True)
 
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("contexts: [{name: lab, context: {}}, {name: home, context: {}}]\n")
+
     def settle(**flags: str) -> tuple[str | None, str | None]:
-        found = settle_executor("there", read_project(tmp_path, Flags(**flags)))
+        project = read_project(tmp_path, Flags(**flags), KUBECONFIG=str(kubeconfig))
+        found = settle_executor("there", project)
         return found.kubernetes.context, found.kubernetes.namespace
 
     assert settle() == settle(on="kubernetes") == ("lab", "team")
@@ -118,6 +122,10 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
     assert settle(on="gke") == (None, None)
     (tmp_path / "deployer.yaml").write_text("kubernetes: {namespace: sweeps}\n")
     assert settle() == ("lab", "team")
+    kubeconfig.write_text("contexts: [{name: home, context: {}}]\n")
+    with pytest.raises(ConfigError, match="has no 'lab', where e/p/there was started"):
+        settle(namespace="mine")
+    assert settle(context="home") == ("home", "sweeps")
     Records.load().note("e/p/there", pinned=False)  # the current context's, then
     assert settle() == (None, "sweeps")
 

@@ -59,7 +59,8 @@ def show_(
     """Show the Secret without its key."""
     from deployer.executors.kubernetes.keys.key_secret import describe_secret
 
-    found = describe_secret(open_client(call.read()))
+    config = call.read()
+    found = describe_secret(open_client(config), config.cluster_options)
     lines = (f"{name.replace('_', ' ')}: {value}" for name, value in vars(found).items())
     call.emit(found, *lines)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import typer
@@ -86,6 +87,11 @@ class Call(CommandLine):
     def read_of(self, sweep: str | None, replicas: int | None = None) -> Project:
         """Return the project for a sweep that is there: its agents are where they were started."""
         return settle_executor(sweep, self.read(replicas))
+
+    def read_of_all(self) -> Project:
+        """Return the project for all sweeps: the newest one's executor, in the current context."""
+        project = self.read()
+        return replace(project, on=settle_executor(None, project).on)
 
     def connect(
         self, sweep: str | None, replicas: int | None = None, *, reading: bool = False

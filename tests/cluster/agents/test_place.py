@@ -47,11 +47,11 @@ def test_a_sweep_keeps_the_context_and_namespace_of_its_agents(
     assert "were started elsewhere before; see them: deployer agents list" in nothing.stderr
     assert nothing.stderr.rstrip().endswith(look)
 
+    everything = shell.deployer("down", "--all").stderr  # in the current context
+    said = "not looked at, where you started agents before: deployer down --all"
+    assert f"{said} {look}" in everything
+
     write_contexts(cluster, kubeconfig, namespace, "lab")
     assert list_agents(shell, "--context", "home", "-n", namespace) == [agent]
-    elsewhere = shell.deployer("down", "--all", "-n", "default").stderr
-    assert (
-        f"not looked at, where you started agents before: deployer down --all {look}" in elsewhere
-    )
     ended = json.loads(shell.deployer("down", "-o", "json").stdout)
     assert ended["ended"] == [agent]

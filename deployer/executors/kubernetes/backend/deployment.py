@@ -96,7 +96,12 @@ def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False)
         LOG.info(f"the embedded backend is made in namespace {kube.namespace}")
         found = require_backend(kube, on)
     if not found.ready:
-        wait_until_up(kube, found.name)
+        try:
+            wait_until_up(kube, found.name)
+        except KeyboardInterrupt:
+            said = f"the embedded backend in namespace {kube.namespace} stays; to end it"
+            LOG.info(f"\n{said}: deployer backend down --on {on}")
+            raise
     return replace(found, ready=True)
 
 

@@ -70,13 +70,13 @@ def make_secret(kube: Kube, key: str, base_url: str) -> bool:
     return kube.create_once(manifest)
 
 
-def describe_secret(kube: Kube) -> KeySecret:
-    """Return what may be shown. Raises KubeError if there is no Secret."""
+def describe_secret(kube: Kube, options: str = "") -> KeySecret:
+    """Return what may be shown; raises KubeError without a Secret. `options` name the place."""
     found = kube.get(SECRET, WANDB_SECRET)
     if found is None:
         raise KubeError(
             f"there is no Secret {WANDB_SECRET} in namespace {kube.namespace}",
-            "deployer secret set",
+            f"deployer secret set{options}",
             status=404,
         )
     annotations = found["metadata"].get("annotations") or {}
