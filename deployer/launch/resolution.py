@@ -82,6 +82,14 @@ def settle_executor(text: str | None, config: Project) -> Project:
     return go_where_agents_are(config, record) if record else config
 
 
+def settle_all(config: Project) -> Project:
+    """Return the config for all sweeps: on the executor of the newest, in the current context."""
+    used = [one.on for one in Records.load().made_in(config.folder) if one.sweep_path]
+    if config.explicit_on or not used or used[0] not in list_names():
+        return config
+    return replace(config, on=used[0])
+
+
 def go_where_agents_are(config: Project, record: SweepRecord) -> Project:
     """Return the config for where a sweep's agents were started last.
 

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.launch.resolution import choose_sweep, settle_executor
+from deployer.launch.resolution import choose_sweep, settle_all, settle_executor
 from deployer.sweeps.records import Records, SweepRecord
 from tests.project_files import read_project
 
@@ -126,6 +126,8 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
     with pytest.raises(ConfigError, match="has no 'lab', where e/p/there was started"):
         settle(namespace="mine")
     assert settle(context="home") == ("home", "sweeps")
+    everything = settle_all(read_project(tmp_path))  # that context is nobody's concern here
+    assert (everything.on, everything.kubernetes.context) == ("kubernetes", None)
     Records.load().note("e/p/there", pinned=False)  # the current context's, then
     assert settle() == (None, "sweeps")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import typer
@@ -22,7 +21,7 @@ from deployer.errors import ConfigError
 from deployer.executors.base import Executor, HostsBackend, ProvidesCluster
 from deployer.executors.registry import find_executor
 from deployer.launch.environment import read_project
-from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
+from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_all, settle_executor
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 
@@ -89,9 +88,8 @@ class Call(CommandLine):
         return settle_executor(sweep, self.read(replicas))
 
     def read_of_all(self) -> Project:
-        """Return the project for all sweeps: the newest one's executor, in the current context."""
-        project = self.read()
-        return replace(project, on=settle_executor(None, project).on)
+        """Return the project for all sweeps of a place: that which was named, else the current."""
+        return settle_all(self.read())
 
     def connect(
         self, sweep: str | None, replicas: int | None = None, *, reading: bool = False
