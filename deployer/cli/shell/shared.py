@@ -71,8 +71,8 @@ def _declare(
         typer.Option(
             "--context",
             metavar="NAME",
-            help="The kubeconfig's context; left out: where the sweep's agents are, else as "
-            "deployer.yaml has it, else the current one.",
+            help="The kubeconfig's context; left out: as it was named when the sweep was started, "
+            "else as deployer.yaml has it, else the current one.",
         ),
     ] = None,
     namespace: Annotated[
