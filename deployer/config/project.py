@@ -362,10 +362,7 @@ def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
 
 
 def _choose_executor(
-    flag: tuple[str, str] | None,
-    document: Document | None,
-    known: Collection[str],
-    of_file: str,
+    flag: tuple[str, str] | None, document: Document | None, known: Collection[str], of_file: str
 ) -> str:
     name, place = flag or (of_file, place_of_key(document, "on"))
     if name not in known:

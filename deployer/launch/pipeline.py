@@ -91,7 +91,8 @@ def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | No
     if find_host(project, executor):
         return executor, None
     server = connect(project, executor)
-    if request.continued:
+    pinned = any(record.pinned for record in Records.load().made_from(request.file))
+    if request.continued and (pinned or not project.explicit_on):
         found = find_newest(server, request.sweep, project, request.file, request.draws)
         if found and goes_on(request.sweep, found[1]):
             placed = go_where_agents_are(project, found[0])

@@ -226,8 +226,8 @@ def _config_for(record: SweepRecord | None, config: Project) -> Project:
 
 def _check_namespace(record: SweepRecord, named: Mapping[str, str]) -> None:
     """Refuse a namespace that is not that of a sweep's backend; raises ConfigError."""
-    there = (record.context, record.namespace)
-    meant = (named.get("context", record.context), named.get("namespace", record.namespace))
-    if record.backend_on and record.namespace and meant[0] == there[0] and meant != there:
+    here = named.get("context", record.context) == record.context
+    other = named.get("namespace", record.namespace) != record.namespace
+    if record.backend_on and record.namespace and here and other:
         said = f"{record.sweep_path} and its backend are in namespace {record.namespace}"
         raise ConfigError("--namespace", said, "leave it out")

@@ -78,8 +78,8 @@ def _connect_inside(host: HostsBackend, *, reading: bool) -> Server:
         hosted.pages_url,
         hosted.cluster,
         hosted.note_user,
-        host.address,
-        host.on,
+        address=host.address,
+        named=host.on,
     )
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 

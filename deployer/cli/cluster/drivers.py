@@ -43,9 +43,7 @@ NodeSelectorOption = Annotated[
 
 
 @app.command(without=SERVER)
-def status(
-    call: Call,
-) -> None:
+def status(call: Call) -> None:
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deployer.gke.api.model import CloudCluster, CloudPool
     from deployer.gke.specification.spec import ClusterSpec
 
-WITHOUT = (*PLACE, "wandb", "entity")
+WITHOUT = (*PLACE, "wandb", "entity")  # no agents, and no sweep
 app = App("Make, list and remove GKE clusters.")
 
 SpecArgument = Annotated[

@@ -25,10 +25,7 @@ KeyStdinOption = Annotated[
 
 
 @app.command("set", without=("entity", "project"))
-def set_(
-    call: Call,
-    key_stdin: KeyStdinOption = False,
-) -> None:
+def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     """Make the Secret, or replace its key: from stdin, the environment or netrc.
 
     Agents at work use the new key from their next run on.
@@ -53,9 +50,7 @@ def set_(
 
 
 @app.command("show", without=("entity", "project"))
-def show_(
-    call: Call,
-) -> None:
+def show_(call: Call) -> None:
     """Show the Secret without its key."""
     from deployer.executors.kubernetes.keys.key_secret import describe_secret
 
@@ -66,9 +61,7 @@ def show_(
 
 
 @app.command(without=("entity", "project"))
-def delete(
-    call: Call,
-) -> None:
+def delete(call: Call) -> None:
     """Delete the Secret if `deployer` made it."""
     from deployer.executors.kubernetes.keys.key_secret import delete_secret
 

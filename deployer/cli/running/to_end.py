@@ -80,8 +80,9 @@ def say_how_to_reattach(launch: Launch, output: str) -> None:
     """Say how many agents work, and the command that follows them."""
     path, agents = launch.path, launch.agents
     starting = sum(agent.state == "starting" for agent in agents)
-    state = f", {starting} of them starting" if starting else " at work"
-    state = " starting" if starting == len(agents) else state
+    state = " starting"
+    if starting < len(agents):
+        state = f", {starting} of them starting" if starting else " at work"
     say(f"{format_count(len(agents), 'agent')}{state}")
     say(f"reattach: deployer watch {path}")
     emit({"sweep": str(path), "agents": [agent.name for agent in agents]}, output)

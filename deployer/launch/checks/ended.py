@@ -26,8 +26,8 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
         return
     asked = (server, request.sweep, project, request.file, request.draws)
     found = find_newest(*asked)
-    if found is None:
-        _check_rest(server, find_rest(*asked), str(request.file))
+    if found is None and (rest := find_rest(*asked)):
+        raise _build_rest_error(server, rest, str(request.file))
     if found is None or not found[1].ended:
         return
     path = found[1].path
@@ -53,18 +53,16 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
     raise SweepEnded(file, said, f"{first}; {another}")
 
 
-def _check_rest(server: Server, rest: Sweep | None, file: str) -> None:
-    """Raise SweepEnded where `up --reuse` has run the file, or does."""
-    if rest is None:
-        return
+def _build_rest_error(server: Server, rest: Sweep, file: str) -> SweepEnded:
+    """Return what to say of a file that `up --reuse` has run, or runs, in part."""
     snapshot = get_whole_snapshot(server, rest.path)
     coverage = build_results(snapshot.sweep, snapshot.runs).coverage
-    said = f"{rest.path}, made of it by --reuse, is {rest.state}: {coverage.sentence()}"
+    said = f"{rest.path}, which --reuse made from it, is {rest.state}: {coverage.sentence()}"
     look = "results" if rest.ended else "watch"
     ways = (
         f"deployer {look} {rest.path}; or run all of it in another sweep: deployer up {file} --new"
     )
-    raise SweepEnded(file, said, ways)
+    return SweepEnded(file, said, ways)
 
 
 def _describe_first(server: Server, path: SweepPath, results: Results) -> str:
