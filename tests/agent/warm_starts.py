@@ -66,6 +66,12 @@ class Starts:
         self.parent.tend(reap())
         wait_for(self.serves, "the parent")
 
+    def begin_cold(self) -> None:
+        """Start a parent that finds out that it must not fork, and wait for its end."""
+        self.parent.tend(())
+        wait_for((self.folder / "warm.cold").exists, "the parent's reason")
+        wait_for(lambda: not [reap(), *list_marked(str(self.folder))][1:], "the parent's end")
+
     def end(self) -> None:
         """Let the parent go, and wait for its end."""
         self.parent.let_go()

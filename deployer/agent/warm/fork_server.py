@@ -5,6 +5,7 @@ when a run begins.
 """
 
 import array
+import atexit
 import contextlib
 import gc
 import os
@@ -13,10 +14,11 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
+from typing import Any, Callable, Collection, Dict, List, NoReturn, Optional, Sequence
 
 from .core_wait import PORT_FILE_MODULE, look_sooner
 from .ending import Ending
+from .inherited import Inherited
 from .program import COLD, StartOver, Task, become, build_program, name_process
 
 SOCKET = "warm.sock"
@@ -42,11 +44,14 @@ def prepare_run(folder: str, packages: Sequence[str], ending: Ending) -> Callabl
     `folder` is the agent's.
     """
     parent, before = os.getpid(), dict(os.environ)
-    reason = preload(packages) or find_obstacle()
+    inherited = Inherited()
+    with inherited.recording():
+        reason = preload(packages)
+    reason = reason or find_obstacle() or inherited.find_obstacle()
     if reason:
         with open(os.path.join(folder, COLD), "w", encoding="utf-8") as file:
             file.write(reason)
-        os._exit(0)
+        end_parent()
     changes = {name: value for name, value in os.environ.items() if before.get(name) != value}
     look_sooner()
     ours = __name__.partition(".")[0]
@@ -60,9 +65,10 @@ def prepare_run(folder: str, packages: Sequence[str], ending: Ending) -> Callabl
         os.unlink(os.path.join(folder, STARTING))
     task = server.serve()
     gc.enable()
-    start_over = StartOver(folder)
+    start_over = StartOver(folder, inherited)
     start_over.kept = server  # to free it would write to pages of the parent
     try:
+        inherited.renew()
         become(task, parent, changes)
         ending.begin()
         return build_program(task.arguments, task.words, start_over)
@@ -84,6 +90,13 @@ def preload(packages: Sequence[str]) -> str:
             with contextlib.suppress(ImportError):
                 __import__(name)
     return ""
+
+
+def end_parent() -> NoReturn:
+    """End the parent as Python ends, which deletes what its imports have made."""
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()
+    os._exit(0)
 
 
 def find_obstacle() -> str:
@@ -152,7 +165,7 @@ class Server:
             if 0 in open_files and (0 in ready or list_installed() != self.installed):
                 open_files = [self.woken]
                 self.listening.close()
-        os._exit(0)
+        end_parent()
 
     def report_ends(self) -> None:
         """Send each stand-in whose run has ended its wait status."""

@@ -10,6 +10,8 @@ import sys
 import time
 from typing import Any, Callable, Dict, Sequence, Union, cast
 
+from .inherited import Inherited
+
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OOM_SCORE = 100
 STAND_IN_WORDS = 3  # of a stand-in's command line, before the run's arguments: python -IS FILE
@@ -65,11 +67,8 @@ def become(task: Task, parent: int, changes: Dict[str, str]) -> None:
 def refresh(modules: Dict[str, Any]) -> None:
     """Renew what imports took from their process: seeds, keys, start time, process and thread id.
 
-    Python seeds `random` itself in a fork.
+    Python seeds `random` itself in a fork, `inherited` what packages draw from.
     """
-    numpy: Any = modules.get("numpy.random.mtrand")
-    if numpy:
-        numpy.seed()
     torch: Any = getattr(modules.get("torch"), "default_generator", None)
     if torch:
         torch.seed()
@@ -111,8 +110,9 @@ class StartOver:
 
     kept: object = None
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, inherited: Inherited) -> None:
         self._folder = folder
+        self._inherited = inherited
         self._process = os.getpid()
 
     def __call__(self, error: BaseException) -> None:
@@ -132,6 +132,7 @@ class StartOver:
                 stream.flush()
         self._write(COLD, reason)
         self._write(OVER, reason)
+        self._inherited.delete_folders()
         os._exit(1)
 
     def _write(self, name: str, text: str) -> None:
