@@ -86,7 +86,7 @@ def test_a_run_that_starts_over_leaves_no_folder(tmp_path: Path) -> None:
             "import os, tempfile; kept = tempfile.mkstemp(prefix='kept-'); os.close(kept[0])",
             "preloading has made /",
         ),
-        ("import subprocess; subprocess.Popen(['true'])", "preloading has started a process"),
+        ("import subprocess as s; kept = s.Popen(['true'])", "preloading has started a process"),
         (
             "import multiprocessing; kept = multiprocessing.Lock()",
             "preloading has made a lock between processes",
