@@ -6,6 +6,7 @@ import sys
 import uuid
 from typing import Dict, List, Mapping
 
+from .addresses import address_for
 from .metrics.spec import TENSORBOARD, add_metric, parse_spec
 from .settings import (
     AGENTS_FOLDER_VARIABLE,
@@ -27,7 +28,7 @@ from .settings import (
     WARM_VARIABLE,
     Settings,
 )
-from .wandb_install import has_wandb
+from .wandb_install import get_wandb_version, has_wandb
 
 # The stock agent's breakers count wrongly (deaths by signal reset them) and end with code 0.
 BREAKERS_OFF = {
@@ -54,6 +55,7 @@ SDK_DEFAULTS = {
 }
 # Left over when `deployer` itself is run inside a run.
 NOT_INHERITED = (
+    "WANDB_IDENTITY_TOKEN_FILE",  # the SDK refuses it beside a key
     "WANDB_RUN_ID",
     "WANDB_SWEEP_ID",
     "WANDB_SWEEP_PARAM_PATH",
@@ -169,7 +171,7 @@ def agent_environment(
         START_VARIABLE: f"{settings.name} {uuid.uuid4().hex}",
         **({METRICS_VARIABLE: metrics} if metrics else {}),
         **BREAKERS_OFF,
-        "WANDB_BASE_URL": settings.base_url,
+        "WANDB_BASE_URL": address_for(settings.base_url, get_wandb_version()),
         "WANDB_DIR": settings.folder,
         NAME_VARIABLE: settings.name,
         FOLDER_VARIABLE: settings.folder,

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import List, Mapping, Tuple
 
-CLOUD_URL = "https://api.wandb.ai"
+from .addresses import CLOUD_URL
+
 # Every process of an agent carries these two, so that its leftovers can be found by anybody.
 NAME_VARIABLE = "DEPLOYER_AGENT"
 FOLDER_VARIABLE = "DEPLOYER_AGENT_FOLDER"

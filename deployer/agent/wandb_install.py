@@ -48,6 +48,11 @@ def has_wandb() -> bool:
     return spec is not None and spec.origin is not None
 
 
+def get_wandb_version() -> str:
+    """Return the version of this Python's wandb, empty if it has none."""
+    return _get_version("wandb") or ""
+
+
 def ensure_wandb(
     environment: MutableMapping[str, str], signals: Signals, say: Callable[[str], None]
 ) -> Optional[Ending]:

@@ -1,6 +1,7 @@
 """Find the server and the key as the W&B SDK does.
 
-Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, settings files, netrc. Reads files only.
+Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, netrc, settings files. Reads files only; one
+that is broken is a `problem`, as the SDK warns of it and goes on.
 """
 
 from __future__ import annotations
@@ -9,67 +10,108 @@ import configparser
 import netrc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from deployer.agent.addresses import CLOUD_URL, is_same, list_key_hosts
 from deployer.errors import ConfigError
 
 NETRC = "each entry is: machine HOST login user password KEY; wandb login writes one"
-SETTINGS = "write [default] and below it lines such as base_url = https://api.wandb.ai"
-CLOUD_URL = "https://api.wandb.ai"
+SETTINGS = f"write [default] and below it lines such as base_url = {CLOUD_URL}"
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """What one settings file of the SDK says."""
+
+    path: Path
+    values: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What the environment and the user's files say about W&B."""
+    """What the environment and the user's files say about W&B.
+
+    `files` are the settings files, the folder's own first. `problems` are the files that cannot be
+    read; netrc's is among them once it has been looked at.
+    """
 
     environment: Mapping[str, str] = field(repr=False)
-    settings: Mapping[str, str] = field(repr=False)
-    settings_path: Path
+    files: tuple[SettingsFile, ...]
     netrc_path: Path
+    problems: list[ConfigError] = field(default_factory=list)
 
     def base_url(self) -> tuple[str, str] | None:
         """Return a server that was named, and where; a key alone means W&B's own server."""
         if url := self.environment.get("WANDB_BASE_URL"):
             return url, "WANDB_BASE_URL"
-        if url := self.settings.get("base_url"):
-            return url, str(self.settings_path)
-        found = self._own_key() or self._netrc_key(CLOUD_URL, default_counts=False)
-        return (CLOUD_URL, f"the key in {found[1]}") if found else None
+        if found := self.find_setting("base_url"):
+            return found
+        if self.environment.get("WANDB_API_KEY"):
+            return CLOUD_URL, "the key in WANDB_API_KEY"
+        if entry := self._find_entry(CLOUD_URL, default_counts=False):
+            return f"https://{entry[0]}", f"the key in {self.netrc_path}"
+        if found := self._settings_key(CLOUD_URL):
+            return CLOUD_URL, f"the key in {found[1]}"
+        return None
 
     def key(self, base_url: str) -> tuple[str, str] | None:
         """Return the key for a server, and where it was found."""
-        return self._own_key() or self._netrc_key(base_url, default_counts=True)
-
-    def _own_key(self) -> tuple[str, str] | None:
-        """Return the key that is for whatever server is used."""
         if key := self.environment.get("WANDB_API_KEY"):
             return key, "WANDB_API_KEY"
-        if key := self.settings.get("api_key"):
-            return key, str(self.settings_path)
+        if entry := self._find_entry(base_url, default_counts=True):
+            return entry[1], str(self.netrc_path)
+        return self._settings_key(base_url)
+
+    def find_setting(self, name: str) -> tuple[str, str] | None:
+        """Return a value of the settings files, and the file it is in."""
+        for file in self.files:
+            if value := file.values.get(name):
+                return value, str(file.path)
         return None
 
-    def _netrc_key(self, base_url: str, default_counts: bool) -> tuple[str, str] | None:
-        """Look the host up with its port, as the SDK does.
+    def setting(self, name: str) -> str | None:
+        """Return a value of the settings files alone."""
+        found = self.find_setting(name)
+        return found[0] if found else None
 
-        netrc's `default` entry is a key for a server that was named, no reason to choose one.
+    def _settings_key(self, base_url: str) -> tuple[str, str] | None:
+        """Return a key of a settings file, which is for the server that the same file names."""
+        for file in self.files:
+            server = file.values.get("base_url") or self.environment.get("WANDB_BASE_URL")
+            if (key := file.values.get("api_key")) and is_same(server or CLOUD_URL, base_url):
+                return key, str(file.path)
+        return None
+
+    def _find_entry(self, base_url: str, default_counts: bool) -> tuple[str, str] | None:
+        """Return netrc's host, with its port if it has one, and the key of a server.
+
+        netrc's `default` entry is a key for a server that was named, no reason to choose one; as in
+        the SDK it counts more than another name of the same server.
         """
+        own, *others = list_key_hosts(base_url)
+        fallback = ["default"] if default_counts else []
+        for host in (own, *fallback, *others):
+            entry = self._entries.get(host)
+            if entry and entry[2]:
+                return host, entry[2]
+        return None
+
+    @cached_property
+    def _entries(self) -> Mapping[str, tuple[str, str, str]]:
         try:
-            entries = _Netrc(self.netrc_path).hosts
+            return _Netrc(self.netrc_path).hosts
         except FileNotFoundError:
-            return None
+            return {}
         except netrc.NetrcParseError as error:  # its own words may hold a key
             place = f"{self.netrc_path}:{error.lineno}"
-            raise ConfigError(place, "is no entry of a netrc file", NETRC) from None
+            self.problems.append(ConfigError(place, "is no entry of a netrc file", NETRC))
         except OSError as error:
             home = self.environment.get("HOME")
             if home and not Path(home).is_dir():
                 raise ConfigError("HOME", f"{home} is not a folder", "HOME=$(mktemp -d)") from error
-            said = f"cannot be read: {(error.strerror or str(error)).lower()}"
-            raise ConfigError(str(self.netrc_path), said, NETRC) from error
-        fallback = entries.get("default") if default_counts else None
-        entry = entries.get(urlsplit(base_url).netloc, fallback)
-        return (entry[2], str(self.netrc_path)) if entry and entry[2] else None
+            self.problems.append(_refuse_file(self.netrc_path, error, NETRC))
+        return {}
 
 
 class _Netrc(netrc.netrc):
@@ -85,26 +127,37 @@ def load_credentials(environment: Mapping[str, str], folder: Path) -> Credential
     """Read the settings files and find netrc; the folder's own settings count over the user's."""
     user_home = Path(environment.get("HOME") or Path.home())
     config = Path(environment.get("WANDB_CONFIG_DIR") or user_home / ".config" / "wandb")
-    shared = config.expanduser() / "settings"
-    local = Path(environment.get("WANDB_DIR") or folder) / "wandb" / "settings"
-    settings = _load_settings(shared)
-    own = _load_settings(local)
-    named = environment.get("NETRC")
+    root = Path(environment.get("WANDB_DIR") or folder).expanduser()
+    local = root / (".wandb" if (root / ".wandb").exists() else "wandb")
+    problems: list[ConfigError] = []
+    paths = (local / "settings", config.expanduser() / "settings")
     return Credentials(
         environment=environment,
-        settings={**settings, **own},
-        settings_path=local if own else shared,
-        netrc_path=Path(named).expanduser() if named else user_home / ".netrc",
+        files=tuple(SettingsFile(path, _load_settings(path, problems)) for path in paths),
+        netrc_path=_find_netrc(environment, user_home),
+        problems=problems,
     )
 
 
-def _load_settings(path: Path) -> dict[str, str]:
+def _find_netrc(environment: Mapping[str, str], home: Path) -> Path:
+    if named := environment.get("NETRC"):
+        return Path(named).expanduser()
+    usual, other = home / ".netrc", home / "_netrc"
+    return other if other.exists() and not usual.exists() else usual
+
+
+def _load_settings(path: Path, problems: list[ConfigError]) -> dict[str, str]:
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(path)
-    except configparser.Error:  # its own words may hold a key
-        raise ConfigError(str(path), "is not as wandb writes it", SETTINGS) from None
+        return dict(parser["default"]) if parser.has_section("default") else {}
+    except (configparser.Error, UnicodeDecodeError):  # their own words may hold a key
+        problems.append(ConfigError(str(path), "is not as wandb writes it", SETTINGS))
     except OSError as error:
-        said = f"cannot be read: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(str(path), said, SETTINGS) from error
-    return dict(parser["default"]) if parser.has_section("default") else {}
+        problems.append(_refuse_file(path, error, SETTINGS))
+    return {}
+
+
+def _refuse_file(path: Path, error: OSError, hint: str) -> ConfigError:
+    said = f"cannot be read: {(error.strerror or str(error)).lower()}"
+    return ConfigError(str(path), said, hint)

@@ -7,6 +7,7 @@ embedded backend. What stands lower takes the project, and reads none of this ag
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from deployer.agent.addresses import CLOUD_URL, is_same, normalise
 from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
 from deployer.config.deployer_yaml import (
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
     from deployer.config.sections.outputs import OutputsConfig
     from deployer.config.settings import LocalConfig, Settings
 
+LOG = logging.getLogger(__name__)
+
 EMBEDDED = "embedded"
+DEFAULT = "default"  # the source of a server that nobody has named
 LOCAL = "local"  # where agents run if nobody says where
 KUBERNETES = "kubernetes"  # and if a context or a namespace is named
 
@@ -210,8 +215,16 @@ class Project:
     def for_server(self, wandb: str, source: str) -> Project:
         """Return the same config for another server: the one where a sweep was made."""
         url = normalise_server(wandb, source)
+        if EMBEDDED not in (url, self.wandb) and is_same(url, self.wandb):
+            return self  # under the name, and so with the key, that is in use now
         key, key_source = _find_key(url, self.credentials)
         return replace(self, wandb=url, wandb_source=source, key=key, key_source=key_source)
+
+    def check_login(self) -> None:
+        """Raise ConfigError if no login was found but a file that may hold one cannot be read."""
+        is_doubtful = self.wandb_source == DEFAULT if self.embedded else not self.key
+        if is_doubtful and self.credentials.problems:
+            raise self.credentials.problems[0]
 
     def require_key(self) -> str:
         """Return the key; raises ConfigError for a base URL without one."""
@@ -252,6 +265,9 @@ def load_project(
     given = flags.replicas if flags.replicas is not None else values.get("replicas")
     wandb, source, explicit = _choose_server(flags, document, values, credentials)
     key, key_source = _find_key(wandb, credentials)
+    if key or explicit:
+        for problem in credentials.problems:
+            LOG.warning(f"{problem}; it is ignored")
     on = (flags.on, place_of_flag("--on", flags.on, environment)) if flags.on else None
     of_file = LOCAL if values.get("on") is None else values["on"]
     if flags.cluster and not on and of_file == LOCAL:
@@ -266,8 +282,8 @@ def load_project(
         key_source=key_source,
         entity=flags.entity or (None if ours else environment.get("WANDB_ENTITY")) or None,
         project=flags.project or environment.get("WANDB_PROJECT") or None,
-        file_entity=values.get("entity"),
-        file_project=values.get("project"),
+        file_entity=values.get("entity") or (None if ours else credentials.setting("entity")),
+        file_project=values.get("project") or credentials.setting("project"),
         replicas=1 if given is None else given,
         on=_choose_executor(on, document, executors, of_file),
         explicit_wandb=explicit,
@@ -287,11 +303,11 @@ def normalise_server(wandb: str, source: str) -> str:
     if wandb == EMBEDDED:
         return wandb
     if wandb.startswith(("http://", "https://")):
-        return wandb.rstrip("/")
+        return normalise(wandb)
     raise ConfigError(
         source,
         f"'{wandb}' is neither `embedded` nor an address",
-        "write `embedded`, or an address such as https://api.wandb.ai",
+        f"write `embedded`, or an address such as {CLOUD_URL}",
     )
 
 
@@ -306,7 +322,7 @@ def _choose_server(
         return normalise_server(named, source), source, False
     if found := credentials.base_url():
         return normalise_server(*found), found[1], False
-    return EMBEDDED, "default", False
+    return EMBEDDED, DEFAULT, False
 
 
 def _read_settings(

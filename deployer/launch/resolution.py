@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from deployer.config.credentials import CLOUD_URL
+from deployer.agent.addresses import CLOUD_PAGES_URL, build_pages_url, is_same, split_page
 from deployer.config.project import EMBEDDED, Project
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
@@ -159,7 +158,7 @@ def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
 def _newest(config: Project) -> Choice:
     made = [r for r in Records.load().made_in(config.folder) if r.sweep_path]
     if config.explicit_wandb:
-        made = [r for r in made if config.wandb in (r.server, r.base_url) and _fits(r, config)]
+        made = [r for r in made if _is_on(r, config.wandb) and _fits(r, config)]
     if not made:
         raise ConfigError(
             "SWEEP",
@@ -170,26 +169,40 @@ def _newest(config: Project) -> Choice:
 
 
 def _from_address(text: str, config: Project) -> Choice:
-    """Read `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
-    address = urlsplit(text)
-    parts = address.path.strip("/").split("/")
-    if len(parts) < 4 or parts[-2] != "sweeps":
+    """Read the address of a sweep's page, such as `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
+    records = Records.load()
+    found = split_page(text, _list_pages(config, records))
+    if found is None:
         raise ConfigError(
             "SWEEP",
             f"'{text}' is not a sweep's address",
-            "it looks like https://wandb.ai/ENTITY/PROJECT/sweeps/SWEEP_ID",
+            f"it looks like {CLOUD_PAGES_URL}/ENTITY/PROJECT/sweeps/SWEEP_ID",
         )
-    cloud = address.netloc == "wandb.ai"
-    base_url = CLOUD_URL if cloud else f"{address.scheme}://{address.netloc}"
-    path = "/".join((parts[-4], parts[-3], parts[-1]))
-    away = (r for r in Records.load().of(path) if r.backend_on or r.data)
+    base_url, words = found
+    path = "/".join(words)
+    away = (r for r in records.of(path) if r.backend_on or r.data)
     record = next(away, None)
     if record and is_loopback(base_url):  # a port that leads into a cluster, or to a copy of it
         config = _config_for(record, config)
     elif not config.explicit_wandb:
-        known = EMBEDDED if base_url == embedded_url() else base_url
+        own = embedded_url()
+        known = EMBEDDED if own and is_same(base_url, own) else base_url
         config = config.for_server(known, "the sweep's address")
-    return Choice(config, parts[-4], parts[-3], parts[-1])
+    return Choice(config, *words)
+
+
+def _list_pages(config: Project, records: Records) -> list[tuple[str, str]]:
+    """Return the servers that are known here, and where their pages are; that in use first."""
+    named = [] if config.embedded else [config.wandb]
+    known = [*named, *(one.server for one in records if one.server != EMBEDDED)]
+    pages = [(url, build_pages_url(url)) for url in known]
+    own = config.environment.get("WANDB_APP_URL")
+    return [(url, own) for url in named if own] + pages
+
+
+def _is_on(record: SweepRecord, server: str) -> bool:
+    """Return True if a sweep was made on this server, embedded or not."""
+    return any(is_same(server, one) for one in (record.server, record.base_url))
 
 
 def _match(text: str, paths: Iterable[str]) -> str:

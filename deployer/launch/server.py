@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from deployer.agent.addresses import is_same
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
 from deployer.errors import BackendError, BackendStopped
@@ -31,9 +32,11 @@ def connect(
     is stopped stays so: BackendStopped. Raises ConfigError without a key, BackendError, WandbError,
     KubeError, CloudError or ImageError.
     """
+    project.check_login()
     if not project.embedded and not _is_own_backend(project):
         client = Client(project.wandb, project.require_key(), project.key_source)
-        return Server(client, get_viewer(client), embedded=False)
+        pages_url = project.environment.get("WANDB_APP_URL", "")
+        return Server(client, get_viewer(client), embedded=False, pages_url=pages_url)
     if host := find_host(project, executor):
         if bayes:
             host.check_bayes()
@@ -89,7 +92,8 @@ def _is_own_backend(project: Project) -> bool:
 
     `eval "$(deployer backend env)"` says so in W&B's words.
     """
-    if project.wandb != embedded_url():
+    own = embedded_url()
+    if not own or not is_same(project.wandb, own):
         return False
     from deployer.backend.data_folder import read_key
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from deployer.agent.addresses import is_same
 from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
 from deployer.model import Sweep, SweepPath
@@ -299,5 +300,5 @@ def _hash_content(sweep: SweepFile, project: Project, draws: Draws) -> str:
 def _same(record: SweepRecord, wanted: SweepRecord) -> bool:
     if record.data:  # its server is gone, and one at the same address knows nothing of it
         return False
-    there, meant = ((one.content_hash, one.base_url, one.cluster) for one in (record, wanted))
-    return there == meant
+    there, meant = ((one.content_hash, one.cluster) for one in (record, wanted))
+    return there == meant and is_same(record.base_url, wanted.base_url)

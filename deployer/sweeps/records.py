@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deployer.agent.addresses import is_same
 from deployer.config.paths import sweeps_folder
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class SweepRecord:
         """Return True if the sweep is on this server: in a cluster, on that of the same cluster."""
         if server.inside:
             return (self.cluster, self.base_url) == (server.inside.cluster, server.url)
-        return not self.backend_on and self.server == server.name
+        return not self.backend_on and is_same(self.server, server.name)
 
 
 Chosen = Callable[[SweepRecord], bool]

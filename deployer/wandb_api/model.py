@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -63,13 +62,6 @@ def parse_sweep_path(text: str) -> SweepPath:
     if len(parts) != 3 or not all(parts):
         raise WandbError(f"'{text}' is not a sweep path", "it looks like ENTITY/PROJECT/SWEEP_ID")
     return SweepPath(*parts)
-
-
-def build_sweep_url(base_url: str, path: SweepPath) -> str:
-    """Return the address of the sweep's web page."""
-    parts = urlsplit(base_url)
-    host = "wandb.ai" if parts.netloc == "api.wandb.ai" else parts.netloc
-    return f"{parts.scheme}://{host}/{path.entity}/{path.project}/sweeps/{path.sweep_id}"
 
 
 def parse_sweep(node: dict[str, Any], path: SweepPath) -> Sweep:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from deployer.agent.addresses import build_pages_url
 from deployer.errors import WandbError
 from deployer.model import Run, Sweep, SweepPath
 from deployer.wandb_api import queries
@@ -14,7 +15,6 @@ from deployer.wandb_api.model import (
     LogPage,
     Snapshot,
     Viewer,
-    build_sweep_url,
     parse_agent,
     parse_json,
     parse_memory,
@@ -30,6 +30,12 @@ AGENT_KEYS = "deployerCreateAgentKey"
 REQUEUE = "deployerRequeue"
 DELETE_SWEEP = "deployerDeleteSweep"
 RUN_TABLE = "deployerRuns"
+
+
+def build_sweep_url(base_url: str, path: SweepPath, pages_url: str = "") -> str:
+    """Return the address of the sweep's web page; `pages_url` is where WANDB_APP_URL has them."""
+    pages = pages_url.rstrip("/") or build_pages_url(base_url)
+    return f"{pages}/{path.entity}/{path.project}/sweeps/{path.sweep_id}"
 
 
 def get_viewer(client: Client) -> Viewer:

@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import Viewer, build_sweep_url
-from deployer.wandb_api.operations import AGENT_KEYS, REQUEUE
+from deployer.wandb_api.model import Viewer
+from deployer.wandb_api.operations import AGENT_KEYS, REQUEUE, build_sweep_url
 
 # What W&B's own servers leave to luck, in one line.
 NOT_GUARANTEED = (
@@ -47,6 +47,7 @@ class Inside:
 class Server:
     """A server that answered and knows our key; `inside` says where, if that is in a cluster.
 
+    `pages_url` is where its pages are, if the user names it (WANDB_APP_URL).
     `revive` serves an embedded backend on this machine again at the same address if its process is
     gone, and tells whether it was; it raises BackendError if it does not come up. In a cluster,
     Kubernetes does that.
@@ -56,6 +57,7 @@ class Server:
     viewer: Viewer
     embedded: bool
     inside: Inside | None = None
+    pages_url: str = ""
     revive: Callable[[], bool] = bool  # nothing was gone
 
     @property
@@ -85,7 +87,9 @@ class Server:
 
     def sweep_url(self, path: SweepPath) -> str:
         """Return the address of a sweep's web page."""
-        return build_sweep_url(self.inside.pages_url if self.inside else self.url, path)
+        if self.inside:
+            return build_sweep_url(self.inside.pages_url, path)
+        return build_sweep_url(self.url, path, self.pages_url)
 
     def page_lines(self, path: SweepPath) -> list[str]:
         """Say where a sweep's page is, and what signs in to it where that is not W&B's own."""

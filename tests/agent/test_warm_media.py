@@ -164,7 +164,7 @@ def use_huggingface():
 
 globals()["use_" + arguments.logger]()
 """
-PACKAGES = ("lightgbm", "scikit-learn", "matplotlib", "lightning", "transformers", "accelerate")
+PACKAGES = ("lightgbm", "scikit-learn", "pandas", "lightning", "transformers", "accelerate")
 
 
 @pytest.mark.full

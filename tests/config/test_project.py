@@ -78,12 +78,64 @@ def test_netrc_is_asked_for_the_host_with_its_port(tmp_path: Path, host: str) ->
     assert load(tmp_path, WANDB_BASE_URL="http://w.example:10").key == ""
 
 
-def test_a_key_alone_means_wandb_ai(tmp_path: Path) -> None:
-    assert load(tmp_path, WANDB_API_KEY=KEY).wandb == "https://api.wandb.ai"
-    write_netrc(tmp_path, "api.wandb.ai")
-    config = load(tmp_path)
-    assert (config.wandb, config.key) == ("https://api.wandb.ai", KEY)
-    assert config.key_source == str(tmp_path / ".netrc")
+CLOUD = "https://api.forge.coreweave.com"
+
+
+def test_a_key_alone_means_the_cloud(tmp_path: Path) -> None:
+    assert load(tmp_path, WANDB_API_KEY=KEY).wandb == CLOUD
+    for host in ("api.wandb.ai", "api.forge.coreweave.com"):
+        write_netrc(tmp_path, host)
+        config = load(tmp_path)
+        assert (config.wandb, config.key) == (f"https://{host}", KEY)
+        assert config.key_source == str(tmp_path / ".netrc")
+
+
+def test_with_both_keys_of_the_cloud_the_newer_name_counts(tmp_path: Path) -> None:
+    entries = (("api.wandb.ai", OTHER_KEY), ("api.forge.coreweave.com", KEY))
+    lines = [f"machine {host} login user password {key}\n" for host, key in entries]
+    (tmp_path / ".netrc").write_text("".join(lines))
+    assert (load(tmp_path).wandb, load(tmp_path).key) == (CLOUD, KEY)
+    # Each name of the cloud finds its own entry first.
+    assert load(tmp_path, WANDB_BASE_URL="https://api.wandb.ai").key == OTHER_KEY
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        *("https://api.wandb.ai/", "https://wandb.ai", "https://forge.coreweave.com/api/wandb"),
+        *("https://forge.coreweave.com/wandb", "https://api.forge.coreweave.com"),
+    ],
+)
+def test_each_name_of_the_cloud_finds_its_key_and_keeps_its_sweeps(
+    tmp_path: Path, named: str
+) -> None:
+    write_netrc(tmp_path, "api.forge.coreweave.com")
+    config = load(tmp_path, WANDB_BASE_URL=named)
+    assert config.wandb in (CLOUD, "https://api.wandb.ai")
+    assert config.key == KEY
+    for other in (CLOUD, "https://api.wandb.ai"):
+        assert config.for_server(other, "a record").key == KEY
+
+
+@pytest.mark.parametrize("text", ["machine", "login user password x"])
+def test_a_broken_netrc_is_an_error_only_where_a_login_is_looked_for(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / ".netrc").write_text(f"\n{text}\n")
+    doubtful = load(tmp_path)
+    assert doubtful.embedded  # a command that asks no server goes on
+    with pytest.raises(ConfigError, match="is no entry of a netrc file"):
+        doubtful.check_login()
+    with pytest.raises(ConfigError, match="is no entry of a netrc file"):
+        load(tmp_path, WANDB_BASE_URL="http://w.example").check_login()
+    load(tmp_path, Flags(wandb="embedded")).check_login()
+    assert not caplog.records
+    load(tmp_path, WANDB_BASE_URL="http://w.example", WANDB_API_KEY=KEY).check_login()
+    write_settings(tmp_path / "wandb" / "settings", f"api_key = {KEY}\n[default")
+    with pytest.raises(ConfigError, match="is not as wandb writes it"):
+        load(tmp_path).check_login()
+    load(tmp_path, WANDB_API_KEY=KEY).check_login()
+    assert "is not as wandb writes it" in caplog.text
 
 
 def test_bytes_of_another_host_in_netrc_need_not_be_utf8(tmp_path: Path) -> None:
@@ -105,16 +157,35 @@ def test_netrc_variable_names_another_file(tmp_path: Path) -> None:
     assert config.key_source == str(tmp_path / "keys")
 
 
+def test_wandb_init_names_entity_and_project_of_new_sweeps(tmp_path: Path) -> None:
+    write_settings(tmp_path / "wandb" / "settings", "entity = team\nproject = of-init")
+    (tmp_path / ".netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
+    config = load(tmp_path)
+    assert config.entity_for(None, "me") == "team"
+    assert config.entity_for("of-sweep", "me") == "of-sweep"
+    assert config.project_for(None, "train.py") == "of-init"
+    assert config.project_for("of-sweep", "train.py") == "of-sweep"
+    assert load(tmp_path, WANDB_PROJECT="p").project_for("of-sweep", "train.py") == "p"
+    embedded = load(tmp_path, Flags(wandb="embedded"))
+    assert (embedded.entity_for(None, "me"), embedded.project_for(None, None)) == ("me", "of-init")
+
+
 def test_settings_file_gives_server_and_key_after_the_environment(tmp_path: Path) -> None:
     write_netrc(tmp_path, "s.example")
     path = tmp_path / ".config" / "wandb" / "settings"
     write_settings(path, f"base_url = http://s.example\napi_key = {OTHER_KEY}")
+    config = load(tmp_path)
+    assert (config.wandb, config.key) == ("http://s.example", KEY)
+    (tmp_path / ".netrc").unlink()
     config = load(tmp_path)
     assert (config.wandb, config.key, config.key_source) == (
         "http://s.example",
         OTHER_KEY,
         str(path),
     )
+    # It is no key of another server, whoever names that.
+    assert load(tmp_path, Flags(wandb="http://other.example")).key == ""
+    assert load(tmp_path, WANDB_BASE_URL="http://other.example").key == ""
     assert load(tmp_path, WANDB_API_KEY=KEY).key == KEY
     moved = tmp_path / "moved"
     write_settings(moved / "settings", "base_url = http://m.example")

@@ -27,7 +27,7 @@ from the code: `python -m tests.docs.reference` writes it.
 A DURATION is a number with its unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
 `ENTITY/PROJECT/SWEEP_ID`, a short id or an address; left out, the newest that was made from the
 current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
-[W&B sweep file](https://docs.wandb.ai/guides/sweeps/sweep-config-keys).
+[W&B sweep file](https://docs.coreweave.com/products/wandb/sweeps/sweep-config-keys).
 
 `deployer --install-completion` tells a shell the commands, and the sweeps, agents and profiles of
 this machine.

@@ -168,6 +168,6 @@ def test_settings_files_do_not_move_a_run_either(tmp_path: Path) -> None:
         "",
         "",
     )
-    keys = ("mode", "project", "run_group", "run_job_type")
+    keys = ("mode", "run_group", "run_job_type")
     told = [f"{key} in W&B's settings file" for key in keys]
     assert list_dropped(project) == [*sorted(MOVING), *told]

@@ -78,8 +78,44 @@ def test_an_address_says_server_and_path(tmp_path: Path) -> None:
     config = make_config(tmp_path)
     choice = choose_sweep("https://wandb.ai/team/proj/sweeps/abc", config)
     assert (choice.config.wandb, str(choice.path())) == ("https://api.wandb.ai", "team/proj/abc")
+    for page in (
+        "https://wandb.ai/team/proj/sweeps/abc/table?nw=1",
+        "https://app.wandb.ai/team/proj/sweeps/abc",
+        "https://forge.coreweave.com/wandb/team/proj/sweeps/abc",
+    ):
+        choice = choose_sweep(page, config)
+        assert (choice.config.wandb, choice.config.key) == ("https://api.wandb.ai", KEY)
+        assert str(choice.path()) == "team/proj/abc"
+    dedicated = choose_sweep("https://app.corp.example/team/proj/sweeps/abc", config)
+    assert dedicated.config.wandb == "https://api.corp.example"
+    prefixed = choose_sweep("https://corp.example/tools/wandb/team/proj/sweeps/abc", config)
+    assert prefixed.config.wandb == "https://corp.example/tools/wandb"
+    assert str(prefixed.path()) == "team/proj/abc"
     own = choose_sweep("http://w.example:8080/team/proj/sweeps/abc?workspace=x", config)
     assert (own.config.wandb, str(own.path())) == ("http://w.example:8080", "team/proj/abc")
+
+
+def test_a_page_is_that_of_the_server_in_use_if_it_may_be(tmp_path: Path) -> None:
+    config = make_config(tmp_path, "https://api.wandb.corp.example")
+    page = "https://wandb.corp.example/team/proj/sweeps/abc"
+    assert choose_sweep(page, config).config.wandb == "https://api.wandb.corp.example"
+    named = read_project(
+        tmp_path, Flags(wandb="http://w.example"), WANDB_APP_URL="https://pages.example/w"
+    )
+    choice = choose_sweep("https://pages.example/w/team/proj/sweeps/abc", named)
+    assert (choice.config.wandb, str(choice.path())) == ("http://w.example", "team/proj/abc")
+
+
+@pytest.mark.parametrize("old", ["https://api.wandb.ai", "https://api.forge.coreweave.com"])
+def test_a_sweep_is_found_under_a_later_name_of_its_server(tmp_path: Path, old: str) -> None:
+    record("e/p/old", tmp_path, 1.0, old)
+    netrc = f"machine api.forge.coreweave.com login user password {KEY}\n"
+    (tmp_path / ".netrc").write_text(netrc)
+    for text in (None, "old"):
+        config = choose_sweep(text, make_config(tmp_path)).config
+        assert (config.wandb, config.key) == ("https://api.forge.coreweave.com", KEY)
+    named = choose_sweep(None, make_config(tmp_path, "https://forge.coreweave.com/api/wandb"))
+    assert str(named.path()) == "e/p/old"
 
 
 def test_records_come_newest_first_and_survive_a_broken_neighbour(tmp_path: Path) -> None:

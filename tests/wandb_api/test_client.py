@@ -18,13 +18,13 @@ from deployer.model import SweepPath
 from deployer.wandb_api.artifacts import read_file
 from deployer.wandb_api.client import TROUBLES, Client, translate
 from deployer.wandb_api.model import (
-    build_sweep_url,
     parse_run,
     parse_sweep,
     parse_sweep_path,
     parse_time,
 )
 from deployer.wandb_api.operations import (
+    build_sweep_url,
     create_agent_keys,
     create_sweep,
     get_snapshot,
@@ -233,7 +233,9 @@ def test_a_sweep_config_may_be_anything() -> None:
 def test_paths_and_addresses() -> None:
     path = SweepPath("e", "p", "s")
     assert parse_sweep_path("e/p/s") == path
-    assert build_sweep_url("https://api.wandb.ai", path) == "https://wandb.ai/e/p/sweeps/s"
+    for cloud in ("https://api.wandb.ai", "https://api.forge.coreweave.com"):
+        assert build_sweep_url(cloud, path) == "https://forge.coreweave.com/wandb/e/p/sweeps/s"
+    assert build_sweep_url(cloud, path, "https://own/") == "https://own/e/p/sweeps/s"
     assert build_sweep_url("http://h:1", path) == "http://h:1/e/p/sweeps/s"
     for wrong in ("s", "p/s", "a/b/c/d", "a//c"):
         with pytest.raises(WandbError, match="is not a sweep path"):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.agent.addresses import CLOUD_URL
 from deployer.cli.cluster.target_cluster import open_client
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import App, Call
@@ -82,7 +83,7 @@ def _read_config(call: Call) -> Project:
         raise ConfigError(
             "deployer secret",
             "the embedded backend gives each agent a key of its own",
-            "name a W&B server: --wandb https://api.wandb.ai",
+            f"name a W&B server: --wandb {CLOUD_URL}",
         )
     return config
 

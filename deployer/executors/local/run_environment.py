@@ -43,7 +43,7 @@ DROPPED_PREFIX = "WANDB_LAUNCH"
 # agent names entity, project, sweep and run itself.
 DEFAULT_MODE = {"WANDB_MODE": "online"}
 EMPTIED = {"run_group": "WANDB_RUN_GROUP", "run_job_type": "WANDB_JOB_TYPE"}
-FILE_KEYS = ("mode", "entity", "project", *EMPTIED)
+FILE_KEYS = ("mode", *EMPTIED)
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,16 @@ def build_run_environment(project: Project) -> dict[str, str]:
     environment = project.environment
     path = choose_interpreter(project).lead_path(environment.get("PATH", os.defpath))
     kept = {name: value for name, value in environment.items() if not is_dropped(name)}
-    settings = project.credentials.settings
-    overrides = {name: "" for key, name in EMPTIED.items() if settings.get(key)}
+    setting = project.credentials.setting
+    overrides = {name: "" for key, name in EMPTIED.items() if setting(key)}
     return {**kept, **DEFAULT_MODE, **overrides, "PATH": path}
 
 
 def list_dropped(project: Project) -> list[str]:
     """Return the caller's W&B settings that runs do not get."""
     variables = [name for name, value in project.environment.items() if value and is_dropped(name)]
-    settings = project.credentials.settings
-    keys = [f"{key} in W&B's settings file" for key in FILE_KEYS if settings.get(key)]
+    setting = project.credentials.setting
+    keys = [f"{key} in W&B's settings file" for key in FILE_KEYS if setting(key)]
     return [*sorted(variables), *keys]
 
 
