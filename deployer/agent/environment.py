@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping
 
 from .addresses import address_for
 from .metrics.spec import TENSORBOARD, add_metric, parse_spec
+from .network import build_reach
 from .settings import (
     AGENTS_FOLDER_VARIABLE,
     CHECKPOINTS_VARIABLE,
@@ -77,6 +78,8 @@ NOT_INHERITED = (
 )
 # A metric is on the server within 5 s of its line, the SDK's own way included.
 METRICS_DEFAULTS = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "3"}
+# Of W&B's cloud, for runs whose SDK is older than the agent's: prologue/deployer_sdk.py.
+OLD_URL_VARIABLE, BEFORE_FORGE = "DEPLOYER_OLD_BASE_URL", "0.30"
 READER_SECONDS = 60.0  # an import, from a cold disk
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
@@ -160,11 +163,13 @@ def agent_environment(
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
     own_path = environment.get("PYTHONPATH")
     metrics = add_metric(settings.metrics, metric)
+    older = address_for(settings.base_url, BEFORE_FORGE)
     return {
         **SDK_DEFAULTS,
         **(METRICS_DEFAULTS if metrics else {}),
         "WANDB_FINISH_TIMEOUT": str(settings.finish_timeout_seconds),
         **kept,
+        **build_reach(kept),
         "PYTHONPATH": os.pathsep.join([PROLOGUE, own_path] if own_path else [PROLOGUE]),
         CHECKPOINTS_VARIABLE: settings.checkpoints,
         OUTPUTS_VARIABLE: settings.outputs,
@@ -172,6 +177,7 @@ def agent_environment(
         **({METRICS_VARIABLE: metrics} if metrics else {}),
         **BREAKERS_OFF,
         "WANDB_BASE_URL": address_for(settings.base_url, get_wandb_version()),
+        **({OLD_URL_VARIABLE: older} if older != settings.base_url else {}),
         "WANDB_DIR": settings.folder,
         NAME_VARIABLE: settings.name,
         FOLDER_VARIABLE: settings.folder,

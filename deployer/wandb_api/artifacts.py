@@ -15,7 +15,7 @@ from deployer.errors import WandbError
 from deployer.model import SweepPath
 from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 from deployer.wandb_api import queries
-from deployer.wandb_api.client import Client, is_loopback, read_refusal, translate
+from deployer.wandb_api.client import Client, open_session, read_refusal, translate
 from deployer.wandb_api.model import parse_json
 
 PER_PAGE = 100
@@ -81,9 +81,9 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
     own = urlsplit(url).netloc == urlsplit(client.base_url).netloc
     headers = {"Range": f"bytes={offset}-"} if offset else {}
     try:
-        with requests.Session() as session:
-            session.trust_env = not is_loopback(url)
+        with open_session(url) as session:
             session.auth = ("api", client.key) if own else _no_key
+            session.headers.update(client.gateway_headers if own else {})
             with waiting_for(client.words if own else f"{client.base_url}'s store of files"):
                 reply = session.get(url, headers=headers, stream=True, timeout=TIMEOUTS_SECONDS)
             with reply:

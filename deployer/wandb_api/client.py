@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import time
 from email.utils import parsedate_to_datetime
@@ -14,11 +13,14 @@ from urllib.parse import urlsplit
 import requests
 from requests import exceptions as http
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError, SSLError
 from urllib3.util.retry import Retry
 
 from deployer import __version__
-from deployer.errors import WandbError
+from deployer.agent import network
+from deployer.agent.network import HEADERS_VARIABLE, read_headers
+from deployer.agent.server.transport import build_context, read_wait
+from deployer.errors import ConfigError, WandbError
 from deployer.transience import BUSY_STATUSES, NO_ANSWER, PASSING_STATUSES
 from deployer.waiting import COMMAND, TIMEOUTS_SECONDS, waiting_for
 
@@ -28,6 +30,7 @@ RETRIED_STATUSES = tuple(status for status in PASSING_STATUSES if status != NO_A
 
 NOT_THERE = "check that the server runs and that the address is right"
 NOT_WANDB = "is this the address of a W&B server? It must answer POST /graphql"
+CERTIFICATES = "export SSL_CERT_FILE=FILE with the certificate of your own authority"
 BAD_ADDRESS = "an address looks like https://wandb.example.org"
 
 WHOLE_TRIES = 4  # for an answer that breaks off
@@ -41,7 +44,7 @@ NAMED = ("mutations", "sweep_fields")
 
 # Every exception of requests: what happened, and what to do. The first class that fits counts.
 TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
-    (http.SSLError, "the certificate is not trusted", "REQUESTS_CA_BUNDLE names your own CA"),
+    (http.SSLError, "the certificate is not trusted", CERTIFICATES),
     (http.ProxyError, "the proxy refused", "see HTTPS_PROXY and NO_PROXY"),
     (http.Timeout, "no answer in time", NOT_THERE),
     (http.ChunkedEncodingError, "the answer was cut off", "try again"),
@@ -80,14 +83,18 @@ class Client:
         self._read_seconds = NEAR_READ_TIMEOUT_SECONDS if near else READ_TIMEOUT_SECONDS
 
     def _open(self, read_retries: int) -> requests.Session:
-        session = requests.Session()
+        session = open_session(self.base_url, read_retries)
         session.auth = ("api", self.key)
-        session.headers["User-Agent"] = f"deployer/{__version__}"
-        # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
-        session.trust_env = not is_loopback(self.base_url)
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _adapter(read_retries))
+        session.headers.update(self.gateway_headers)
         return session
+
+    @cached_property
+    def gateway_headers(self) -> dict[str, str]:
+        """What WANDB_X_EXTRA_HTTP_HEADERS adds to requests to this server; raises ConfigError."""
+        try:
+            return read_headers()
+        except ValueError as error:
+            raise ConfigError(HEADERS_VARIABLE, str(error)) from None
 
     def execute(
         self, query: str, variables: dict[str, Any] | None = None, repeatable: bool = True
@@ -195,13 +202,21 @@ class Client:
         return "" if spoke_json else NOT_WANDB
 
 
+def open_session(url: str, read_retries: int = 0) -> requests.Session:
+    """Return a session for a URL's host, with its proxy and the authorities that are trusted."""
+    session = requests.Session()
+    session.headers["User-Agent"] = f"deployer/{__version__}"
+    # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
+    session.trust_env = not is_loopback(url)
+    session.mount("http://", HTTPAdapter(max_retries=_retries(read_retries)))
+    if url.startswith("https://"):
+        session.mount("https://", _Trusting(max_retries=_retries(read_retries)))
+    return session
+
+
 def is_loopback(base_url: str) -> bool:
     """Tell whether an address is one of this machine's own: 127.0.0.1, ::1 or localhost."""
-    host = urlsplit(base_url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+    return network.is_loopback(urlsplit(base_url).hostname or "")
 
 
 def translate(base_url: str, error: http.RequestException) -> WandbError:
@@ -212,29 +227,50 @@ def translate(base_url: str, error: http.RequestException) -> WandbError:
     return WandbError(f"{base_url}: {error}", NOT_THERE, NO_ANSWER)
 
 
-class _UnlessHung(Retry):
-    """Tries again as `Retry` does, but not where a question was taken and not answered in time."""
+class _Trusting(HTTPAdapter):
+    """Trusts the authorities of the system and of the environment, beside those of requests."""
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            self._context = build_context()
+        except ValueError as error:
+            raise ConfigError("certificates", str(error), CERTIFICATES) from None
+        super().__init__(**options)
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, ssl_context=self._context, **options)
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+        return super().proxy_manager_for(proxy, ssl_context=self._context, **options)
+
+
+class _Retries(Retry):
+    """Tries again as `Retry` does, unless that cannot help.
+
+    That is so where a question was taken and not answered in time, and with a certificate.
+    """
 
     def increment(self, *args: Any, **kwargs: Any) -> Self:
         error = kwargs.get("error")
-        if isinstance(error, ReadTimeoutError):
+        if isinstance(error, ReadTimeoutError | SSLError):
             raise error
         return super().increment(*args, **kwargs)
 
+    def get_retry_after(self, response: Any) -> float | None:
+        return read_wait(response.headers) or None
 
-def _adapter(read_retries: int) -> HTTPAdapter:
-    """Return an adapter that waits as the server's Retry-After says, else 0.5, 1, 2 s."""
-    return HTTPAdapter(
-        max_retries=_UnlessHung(
-            total=4,
-            connect=2,
-            read=read_retries,
-            status=4,
-            backoff_factor=0.5,
-            status_forcelist=RETRIED_STATUSES if read_retries else BUSY_STATUSES,
-            allowed_methods=None,
-            raise_on_status=False,
-        )
+
+def _retries(read_retries: int) -> Retry:
+    """Return retries that wait as the server's answer says, else 0.5, 1, 2 s."""
+    return _Retries(
+        total=4,
+        connect=2,
+        read=read_retries,
+        status=4,
+        backoff_factor=0.5,
+        status_forcelist=RETRIED_STATUSES if read_retries else BUSY_STATUSES,
+        allowed_methods=None,
+        raise_on_status=False,
     )
 
 

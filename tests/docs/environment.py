@@ -37,6 +37,7 @@ AGENTS = {
     "DEPLOYER_AGENT_POLLS": "How the agent waits for its run: `quick` or `stock`, as `polls:`.",
     "DEPLOYER_AGENT_WARM": "With 1, runs are forked from a warm parent, as `warm:`; after the 1, "
     "more packages to preload.",
+    "DEPLOYER_OLD_BASE_URL": "W&B's cloud, as runs name it whose SDK is older than 0.31.",
     "DEPLOYER_METRICS": "Which of a script's numbers are metrics, as `metrics:`, in JSON.",
     "DEPLOYER_ISOLATE": "With 1, each run works in a folder of its own, as `isolate:`.",
     "DEPLOYER_METRICS_CLAIM": "Where a script says that it opens its run itself.",

@@ -5,6 +5,7 @@ wandb-core sends an answer just then, it finds the connection broken and drops w
 the run's last lines, and that it is to end. The run's process would wait for it for ever.
 """
 
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 CLIENT = "wandb.sdk.lib.service.service_client"
+OLD_URL = "DEPLOYER_OLD_BASE_URL"  # of W&B's cloud, for an SDK that does not know its newer name
+FIRST_FORGE_SDK = (0, 31)  # addresses.py
 READ_SECONDS = 60.0  # to read what is left; then the connection is closed all the same
 LOOK_SECONDS = 0.002
 
@@ -56,6 +59,21 @@ def act_safely(name: str, act: "Callable[[Any], None]", module: "Any") -> None:
     except Exception as error:
         said = f"this wandb's {name} is unknown, and stays as it is: {error!r}"
         sys.stderr.write(f"deployer: {said}\n")
+
+
+def choose_base_url(environment: "Any") -> None:
+    """Name the server as the run's SDK knows it: its version may be another than the agent's."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or os.curdir)
+        except OSError:
+            continue
+        for name in names:
+            if name.startswith("wandb-") and name.endswith(".dist-info"):
+                numbers = name.split("-")[1].split(".")[:2]
+                if tuple(int(one) for one in numbers if one.isdigit()) < FIRST_FORGE_SDK:
+                    environment["WANDB_BASE_URL"] = environment[OLD_URL]
+                return
 
 
 def close_when_read(module: "Any") -> None:

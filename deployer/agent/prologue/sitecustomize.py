@@ -128,6 +128,8 @@ def begin() -> None:
     # In each process of the run: whichever calls `wandb.init` is the one that ends it.
     sdk = __import__("deployer_sdk")
     sdk.await_module(sdk.CLIENT, sdk.close_when_read)
+    if environment.get(sdk.OLD_URL):
+        sdk.choose_base_url(environment)
     if environment.get("DEPLOYER_METRICS_CLAIM"):
         __import__("deployer_metrics").attach()
     if environment.get("DEPLOYER_OUTPUT_DIR"):

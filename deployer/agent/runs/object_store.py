@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from xml.etree import ElementTree
 
-from ..server.client import LOOPBACK
+from ..network import is_loopback
 from ..settings import ENDPOINT_VARIABLE
 
 PART_BYTES = 64 << 20  # of an upload in parts, of which there may be 10,000
@@ -165,7 +165,7 @@ class ObjectFolder:
 
     def _open(self, request: urllib.request.Request) -> Any:
         # A proxy cannot reach what listens on this machine alone.
-        near = request.host.startswith(LOOPBACK)
+        near = is_loopback(urllib.parse.urlsplit(request.full_url).hostname or "")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if near else None))
         return opener.open(request, timeout=TIMEOUT_SECONDS)
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, Optional
 TIMEOUT_SECONDS = 20.0
 MAX_REPLY_BYTES = 1 << 26  # a summary comes whole
 MAX_MESSAGE_CHARACTERS = 500
-LOOPBACK = ("localhost", "127.", "[::1]")
+HOPELESS = -1  # the status if no request was sent and waiting changes nothing: a certificate
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Reply:
-    """A server's reply; `status` is 0 when there was none, and `error` then says why."""
+    """A server's reply; `status` is 0 or HOPELESS when there was none, `error` then says why."""
 
     status: int
     body: Optional[Dict[str, Any]] = None
@@ -55,43 +55,43 @@ def ask(server: Server, query: str, variables: Dict[str, Any], timeout: float = 
 def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Reply:
     """Send JSON and return the reply; raises nothing."""
     import http.client
+    import ssl
     import urllib.error
     import urllib.request
 
+    from ..network import read_headers
+    from .transport import build_opener
+
     token = base64.b64encode(f"api:{server.key}".encode()).decode()
-    headers = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
+    own = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
     body = json.dumps(content).encode()
+    url = f"{server.base_url}{path}"
     try:
-        request = urllib.request.Request(f"{server.base_url}{path}", body, headers)
-        with _open(request, timeout or TIMEOUT_SECONDS) as answer:
+        headers, opener = {**read_headers(), **own}, build_opener(url)
+    except ValueError as error:
+        return Reply(HOPELESS, error=str(error))
+    try:
+        request = urllib.request.Request(url, body, headers)
+        with opener.open(request, timeout=timeout or TIMEOUT_SECONDS) as answer:
             return Reply(200, json.loads(answer.read(MAX_REPLY_BYTES)))
     except urllib.error.HTTPError as error:
         return _refusal(server, error)
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            said = f"the certificate of {server.base_url} is not trusted: {read_reason(error)}"
+            return Reply(HOPELESS, error=f"{said}; SSL_CERT_FILE names your own authority")
+        return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
 
 
-def _open(request: Any, timeout: float) -> Any:
-    import urllib.request
-
-    class NoRedirects(urllib.request.HTTPRedirectHandler):
-        """A redirect would carry the key to another host."""
-
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
-    # A proxy cannot reach what listens on this machine alone.
-    proxies: Optional[Dict[str, str]] = {} if request.host.startswith(LOOPBACK) else None
-    opener = urllib.request.build_opener(NoRedirects, urllib.request.ProxyHandler(proxies))
-    return opener.open(request, timeout=timeout)
-
-
 def _refusal(server: Server, error: Any) -> Reply:
-    wait = error.headers.get("Retry-After", "")
+    from .transport import read_wait
+
     return Reply(
         error.code,
         error=f"{server.base_url} answered {error.code}: {read_reason(error)}",
-        retry_after_seconds=float(wait) if wait.isdigit() else 0.0,
+        retry_after_seconds=read_wait(error.headers),
     )
 
 

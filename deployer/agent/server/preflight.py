@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Pattern, Union
 
 from ..exit_codes import FINISHED, MISCONFIGURED, SWEEP_ENDED, Ending
-from .client import Reply, Server, ask
+from .client import HOPELESS, Reply, Server, ask
 
 CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
 
@@ -40,7 +40,7 @@ _REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re
 
 @dataclass(frozen=True)
 class Answer:
-    """A server's answer; `status` is 0 when there was none, and `error` then says why."""
+    """A server's answer; `status` is 0 or HOPELESS without one, and `error` then says why."""
 
     status: int
     viewer: bool = False
@@ -64,6 +64,8 @@ def judge_preflight(answer: Answer) -> Union[Ending, TryAgain, None]:
 
     Only a clear no of the server ends a supervisor; whatever may pass is waited for.
     """
+    if answer.status == HOPELESS:
+        return Ending(MISCONFIGURED, answer.error)
     if answer.status in (401, 403):
         return Ending(MISCONFIGURED, f"the key was refused: {answer.error}")
     if answer.status != 200 or (answer.error and not _REFUSED_FOR_GOOD.search(answer.error)):

@@ -11,7 +11,7 @@ from typing import Callable, Optional
 from ..exit_codes import Ending
 from ..host.signals import Signals
 from ..settings import Settings
-from .client import Reply, Server, ask
+from .client import HOPELESS, Reply, Server, ask
 from .keys import Keys, choose_key
 from .preflight import (
     CHILD_SECONDS,
@@ -63,6 +63,8 @@ class Questions:
         for tries in range(ASKS_AT_THE_END):
             answer = self._ask()
             verdict = judge_preflight(answer)
+            if answer.status == HOPELESS:
+                return None
             if self._signals.asked_to or not isinstance(verdict, TryAgain):
                 return answer.sweep_state
             self._wait_for_server(verdict, tries)

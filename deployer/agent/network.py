@@ -1,0 +1,87 @@
+"""How a server is reached, as the environment says: authorities, a gateway's headers, proxies.
+
+As wandb-core and requests have it, so that whoever reaches the server with one of them reaches it
+with `deployer`, its supervisors and their runs. `server/transport.py` connects.
+"""
+
+import ipaddress
+import json
+import os
+from typing import Dict, Mapping, Optional
+from urllib.parse import urlsplit
+
+from .addresses import DEFAULT_PORTS
+
+# Which files hold the certificates of a company's own authority: OpenSSL and Go, requests, curl.
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+HEADERS_VARIABLE = "WANDB_X_EXTRA_HTTP_HEADERS"  # the SDK's setting x_extra_http_headers
+LOOPBACK = "localhost"
+
+
+def read_headers(environment: Mapping[str, str] = os.environ) -> Dict[str, str]:
+    """Return the headers that a gateway before the server wants; raises ValueError without them."""
+    text = environment.get(HEADERS_VARIABLE)
+    try:
+        headers = json.loads(text) if text else {}
+    except ValueError:
+        headers = None
+    if isinstance(headers, dict) and all(isinstance(one, str) for one in headers.values()):
+        return headers
+    # Its text may be a secret.
+    raise ValueError(f'{HEADERS_VARIABLE} is not a JSON object such as {{"X-Name": "value"}}')
+
+
+def build_reach(environment: Mapping[str, str]) -> Dict[str, str]:
+    """Return the variables by which wandb-core reaches what Python's libraries reach.
+
+    It reads neither REQUESTS_CA_BUNDLE nor ALL_PROXY.
+    """
+    added = {}
+    if not (environment.get("SSL_CERT_FILE") or environment.get("SSL_CERT_DIR")):
+        path = next(filter(None, map(environment.get, CA_VARIABLES[1:])), "")
+        if path:
+            added["SSL_CERT_DIR" if os.path.isdir(path) else "SSL_CERT_FILE"] = path
+    proxy = _get(environment, "all_proxy")
+    for name in ("http_proxy", "https_proxy"):
+        if proxy and not _get(environment, name):
+            added[name.upper()] = proxy
+    return added
+
+
+def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the address of the proxy for a URL, empty if it is reached without one."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme)
+    if is_loopback(host) or _is_listed(host, port, _get(environment, "no_proxy")):
+        return ""
+    return _get(environment, f"{parts.scheme}_proxy") or _get(environment, "all_proxy")
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a host name or an address of this machine alone, which no proxy reaches."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == LOOPBACK or host.endswith(f".{LOOPBACK}")
+
+
+def _is_listed(host: str, port: Optional[int], listed: str) -> bool:
+    """Return True if NO_PROXY has a host: by its name or domain, with a port, or by its network."""
+    for entry in filter(None, (one.strip() for one in listed.split(","))):
+        name, _, number = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
+        if number and number != str(port):
+            continue
+        name = name.lstrip("*").lstrip(".")
+        if not name or host == name or host.endswith(f".{name}"):
+            return True
+        try:
+            if ipaddress.ip_address(host) in ipaddress.ip_network(name, strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def _get(environment: Mapping[str, str], name: str) -> str:
+    return environment.get(name) or environment.get(name.upper()) or ""
