@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from deployer.agent.addresses import build_pages_url
@@ -240,21 +241,33 @@ def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None
 
     Raises WandbError if there is no such run.
     """
-    variables = {"entity": path.entity, "project": path.project, "run": run_id, "after": after}
-    answer = client.execute(queries.LOG_PAGE, {**variables, "first": LINES_PER_PAGE})
-    run = (answer.get("project") or {}).get("run")
-    if not run:
-        raise WandbError(
-            f"there is no run '{run_id}' in {path.entity}/{path.project}",
-            f"deployer results {path}",
+    variables = {"entity": path.entity, "project": path.project, "run": run_id}
+
+    def ask(query: str, **more: Any) -> LogPage:
+        run = (client.execute(query, {**variables, **more}).get("project") or {}).get("run")
+        if not run:
+            raise WandbError(
+                f"there is no run '{run_id}' in {path.entity}/{path.project}",
+                f"deployer results {path}",
+            )
+        page = run.get("logLines") or {}
+        return LogPage(
+            run_state=str(run.get("state") or ""),
+            lines=tuple(str(node.get("line") or "").rstrip() for node in _nodes(page)),
+            total=int(run.get("logLineCount") or 0),
+            cursor=(page.get("pageInfo") or {}).get("endCursor") or after,
         )
-    page = run.get("logLines") or {}
-    return LogPage(
-        run_state=str(run.get("state") or ""),
-        lines=tuple(str(node.get("line") or "").rstrip() for node in _nodes(page)),
-        total=int(run.get("logLineCount") or 0),
-        cursor=(page.get("pageInfo") or {}).get("endCursor") or after,
-    )
+
+    try:
+        return ask(queries.LOG_PAGE, first=LINES_PER_PAGE, after=after)
+    except WandbError as error:
+        if queries.PAGINATION not in error.message:
+            raise
+    # An older server: the cursor is how many lines were read, and the others are at the end.
+    page = ask(queries.LOG_TAIL, last=1)
+    new = page.total - int(after or 0)
+    lines = ask(queries.LOG_TAIL, last=new).lines[:new] if new > 0 else ()
+    return replace(page, lines=lines, cursor=str(page.total))
 
 
 def create_agent_keys(

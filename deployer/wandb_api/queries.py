@@ -136,7 +136,7 @@ mutation UpsertSweepConfig(
 LOG_TAIL = """
 query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $last: Int!) {
   project(name: $project, entityName: $entity) {
-    run(name: $run) { logLines(last: $last) { edges { node { line } } } }
+    run(name: $run) { state logLineCount logLines(last: $last) { edges { node { line } } } }
   }
 }
 """
@@ -147,6 +147,8 @@ query RunSystemMetrics($entity: String!, $project: String!, $run: String!) {
 }
 """
 
+# W&B servers before 0.77 do not know this argument; later ones ignore `after` without it.
+PAGINATION = "useImprovedPagination"
 LOG_PAGE = """
 query RunConsoleLogPage(
   $entity: String!, $project: String!, $run: String!, $after: String, $first: Int!
@@ -155,7 +157,7 @@ query RunConsoleLogPage(
     run(name: $run) {
       state
       logLineCount
-      logLines(first: $first, after: $after) {
+      logLines(first: $first, after: $after, useImprovedPagination: true) {
         edges { node { line } }
         pageInfo { endCursor }
       }

@@ -76,10 +76,9 @@ def test_after_wandb_login_everything_is_in_the_cloud(
     cloud: Network, project: Project, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = Path(sys.executable) if version == NEWEST else python_with(version)
-    # An SDK before 0.26 asks by requests, which have a variable of their own.
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(cloud.ca))
+    if version != NEWEST:  # parts of it ask by requests, which have a variable of their own
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(cloud.ca))
     run_wandb(python, project.folder, "login", cloud.backend.key)
-    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
     monkeypatch.setenv("VIRTUAL_ENV", str(python.parents[1]))
     monkeypatch.setenv("PATH", f"{python.parent}:/usr/bin:/bin")
     done = project.run("up", "sweep.yaml", "--replicas", "2", "--plain")
