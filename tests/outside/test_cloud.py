@@ -104,7 +104,7 @@ def test_after_wandb_login_everything_is_in_the_cloud(
         f"https://forge.coreweave.com/wandb/{entity_project}/sweeps/{sweep_id}?nw=1",
     ):
         found = json.loads(project.run("results", page, "-o", "json").stdout)
-        assert len(found["ranking"]["runs"]) == 4
+        assert found["coverage"]["finished"] == 4
 
 
 def test_the_missions_path_step_by_step(cloud: Network, project: Project) -> None:

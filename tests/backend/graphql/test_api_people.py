@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
 
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
@@ -89,6 +94,15 @@ def test_forks_and_rewinds_are_refused(client: Client) -> None:
     assert client.run("forked") is None
 
 
+# As W&B documents it for several processes of one run.
+SHARED = """
+import sys, wandb
+settings = wandb.Settings(mode="shared", x_label=sys.argv[2], x_primary=sys.argv[2] == "rank0")
+with wandb.init(project=sys.argv[1], id="many", settings=settings) as run:
+    run.log({"loss": 1, "who": sys.argv[2]})
+"""
+
+
 def test_several_processes_of_one_run_are_refused(client: Client) -> None:
     """What W&B calls mode="shared": each would write over the others' lines."""
     first = {"name": "many", "project": client.project, "host": "h", "config": "{}"}
@@ -105,6 +119,29 @@ def test_several_processes_of_one_run_are_refused(client: Client) -> None:
     ]
     assert [reply.status_code for reply in replies] == [200, 200, 400]
     assert "lets one process write a run, not several" in replies[2].text
+
+
+def test_a_second_process_does_not_replace_the_rows_of_a_shared_run(
+    backend: ServedBackend, tmp_path: Path
+) -> None:
+    project = f"shared-{uuid.uuid4().hex[:8]}"
+    ranks = [
+        subprocess.run(
+            [sys.executable, "-c", SHARED, project, rank],
+            cwd=tmp_path,
+            env={**os.environ, **backend.environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        for rank in ("rank0", "rank1")
+    ]
+    assert [rank.returncode for rank in ranks] == [0, 1]
+    assert "lets one process write a run, not several" in ranks[1].stderr
+    kept = Client(backend.url, backend.key, backend.entity, project).run("many")
+    assert kept
+    assert (kept["state"], json.loads(kept["summaryMetrics"])["who"]) == ("finished", "rank0")
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,9 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     found = find(db, Run, project_id=project.id, name=name)
     if found is None and _is_fork(input):
         raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
-    if found and found.at_work and request.shared and _tells_its_process(input):
+    # Also one after the other: the second would replace the first one's rows.
+    begun = found is not None and found.state != "pending"
+    if begun and request.shared and _tells_its_process(input):
         raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
     if found is None and request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot start runs of its own")
