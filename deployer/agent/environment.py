@@ -26,6 +26,7 @@ from .settings import (
     PROBE_VARIABLE,
     START_VARIABLE,
     SWEEP_PATH_VARIABLE,
+    TOKEN_FILE_VARIABLE,
     WARM_VARIABLE,
     Settings,
 )
@@ -56,7 +57,6 @@ SDK_DEFAULTS = {
 }
 # Left over when `deployer` itself is run inside a run.
 NOT_INHERITED = (
-    "WANDB_IDENTITY_TOKEN_FILE",  # the SDK refuses it beside a key
     "WANDB_RUN_ID",
     "WANDB_SWEEP_ID",
     "WANDB_SWEEP_PARAM_PATH",
@@ -91,7 +91,7 @@ def find_missing(settings: Settings, key: str) -> str:
         return f"{settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
     if not settings.base_url.startswith(("http://", "https://")):
         return f"WANDB_BASE_URL {settings.base_url!r} is not an address"
-    if not key:
+    if not (key or os.environ.get(TOKEN_FILE_VARIABLE)):
         return f"{KEY_VARIABLE} is not set"
     if not has_wandb():
         return f"the package wandb is not installed for {sys.executable}"
@@ -160,7 +160,9 @@ def agent_environment(
 
     `metric` is the sweep's, empty if it has none.
     """
-    kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
+    other_login = TOKEN_FILE_VARIABLE if environment.get(KEY_VARIABLE) else KEY_VARIABLE
+    left_out = (*NOT_INHERITED, other_login)
+    kept = {name: value for name, value in environment.items() if name not in left_out}
     own_path = environment.get("PYTHONPATH")
     metrics = add_metric(settings.metrics, metric)
     older = address_for(settings.base_url, BEFORE_FORGE)

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from deployer.agent.addresses import CLOUD_URL, is_same, list_key_hosts
+from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.errors import ConfigError
 
 NETRC = "each entry is: machine HOST login user password KEY; wandb login writes one"
@@ -47,8 +48,9 @@ class Credentials:
             return url, "WANDB_BASE_URL"
         if found := self.find_setting("base_url"):
             return found
-        if self.environment.get("WANDB_API_KEY"):
-            return CLOUD_URL, "the key in WANDB_API_KEY"
+        for login in ("WANDB_API_KEY", TOKEN_FILE_VARIABLE):
+            if self.environment.get(login):
+                return CLOUD_URL, f"the login in {login}"
         if entry := self._find_entry(CLOUD_URL, default_counts=False):
             return f"https://{entry[0]}", f"the key in {self.netrc_path}"
         if found := self._settings_key(CLOUD_URL):
@@ -59,9 +61,16 @@ class Credentials:
         """Return the key for a server, and where it was found."""
         if key := self.environment.get("WANDB_API_KEY"):
             return key, "WANDB_API_KEY"
+        if self.token_file:
+            return None
         if entry := self._find_entry(base_url, default_counts=True):
             return entry[1], str(self.netrc_path)
         return self._settings_key(base_url)
+
+    @property
+    def token_file(self) -> str:
+        """The file with an identity token, by which the SDK logs in without a key."""
+        return self.environment.get(TOKEN_FILE_VARIABLE, "")
 
     def find_setting(self, name: str) -> tuple[str, str] | None:
         """Return a value of the settings files, and the file it is in."""

@@ -16,6 +16,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from deployer.agent.addresses import CLOUD_URL, is_same, normalise
+from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
 from deployer.config.deployer_yaml import (
@@ -221,14 +222,26 @@ class Project:
         return replace(self, wandb=url, wandb_source=source, key=key, key_source=key_source)
 
     def check_login(self) -> None:
-        """Raise ConfigError if no login was found but a file that may hold one cannot be read."""
-        is_doubtful = self.wandb_source == DEFAULT if self.embedded else not self.key
+        """Refuse two logins at once, and none if a file that may hold one cannot be read.
+
+        Raises ConfigError.
+        """
+        token_file = self.credentials.token_file
+        if not self.embedded and token_file and self.environment.get("WANDB_API_KEY"):
+            said = "is set beside WANDB_API_KEY, which the SDK refuses"
+            raise ConfigError(TOKEN_FILE_VARIABLE, said, f"unset {TOKEN_FILE_VARIABLE}")
+        is_doubtful = self.wandb_source == DEFAULT if self.embedded else not self.has_login
         if is_doubtful and self.credentials.problems:
             raise self.credentials.problems[0]
 
+    @property
+    def has_login(self) -> bool:
+        """Return True with a key or an identity token for the server."""
+        return bool(self.key or self.credentials.token_file)
+
     def require_key(self) -> str:
-        """Return the key; raises ConfigError for a base URL without one."""
-        if self.embedded or self.key:
+        """Return the key, empty for an identity token; raises ConfigError without either."""
+        if self.embedded or self.has_login:
             return self.key
         raise ConfigError(
             self.wandb_source,
@@ -265,7 +278,7 @@ def load_project(
     given = flags.replicas if flags.replicas is not None else values.get("replicas")
     wandb, source, explicit = _choose_server(flags, document, values, credentials)
     key, key_source = _find_key(wandb, credentials)
-    if key or explicit:
+    if key or credentials.token_file or explicit:
         for problem in credentials.problems:
             LOG.warning(f"{problem}; it is ignored")
     on = (flags.on, place_of_flag("--on", flags.on, environment)) if flags.on else None

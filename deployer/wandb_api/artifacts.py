@@ -82,7 +82,7 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
     headers = {"Range": f"bytes={offset}-"} if offset else {}
     try:
         with open_session(url) as session:
-            session.auth = ("api", client.key) if own else _no_key
+            session.auth = client.session.auth if own else _no_key
             session.headers.update(client.gateway_headers if own else {})
             with waiting_for(client.words if own else f"{client.base_url}'s store of files"):
                 reply = session.get(url, headers=headers, stream=True, timeout=TIMEOUTS_SECONDS)

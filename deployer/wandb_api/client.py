@@ -19,7 +19,9 @@ from urllib3.util.retry import Retry
 from deployer import __version__
 from deployer.agent import network
 from deployer.agent.network import HEADERS_VARIABLE, read_headers
+from deployer.agent.server.identity import get_access_token
 from deployer.agent.server.transport import build_context, read_wait
+from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.errors import ConfigError, WandbError
 from deployer.transience import BUSY_STATUSES, NO_ANSWER, PASSING_STATUSES
 from deployer.waiting import COMMAND, TIMEOUTS_SECONDS, waiting_for
@@ -84,9 +86,28 @@ class Client:
 
     def _open(self, read_retries: int) -> requests.Session:
         session = open_session(self.base_url, read_retries)
-        session.auth = ("api", self.key)
+        session.auth = ("api", self.key) if self.key else self.authorize
         session.headers.update(self.gateway_headers)
         return session
+
+    def authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Add an access token to a request, where there is no key but an identity token."""
+        try:
+            token = get_access_token(self.base_url, self._exchange)
+        except ValueError as error:
+            raise ConfigError(TOKEN_FILE_VARIABLE, str(error)) from None
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+    def _exchange(self, url: str, form: dict[str, str]) -> dict[str, Any]:
+        with open_session(url) as session:
+            session.headers.update(self.gateway_headers)
+            session.auth = lambda request: request  # none of netrc
+            answer = session.post(url, data=form, timeout=self._timeouts, allow_redirects=False)
+        if not answer.ok:
+            said = f"{self.base_url}: the identity token is refused: {read_refusal(answer)}"
+            raise WandbError(said, f"see {TOKEN_FILE_VARIABLE}", answer.status_code)
+        return _json_object(answer.text)
 
     @cached_property
     def gateway_headers(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import trustme
 from aiohttp import ClientSession, TCPConnector, web
@@ -27,6 +27,7 @@ from tests.conftest import ServedBackend, serve_backend
 
 CLOUD_HOSTS = ("api.forge.coreweave.com", "forge.coreweave.com", "api.wandb.ai", "wandb.ai")
 FORGE_API_PATH = "/api/wandb"
+IDENTITY_TOKEN, ACCESS_TOKEN = "header.identity.signature", "access-token"
 USER, PASSWORD = "proxy user", "proxy:password"
 OF_CONNECTION = ("connection", "keep-alive", "transfer-encoding", "content-length", "host")
 LARGEST_BODY_BYTES = 1 << 28
@@ -138,14 +139,28 @@ class _Servers:
             return web.Response(status=403, text="not through this gateway")
         if path.startswith(FORGE_API_PATH):
             path = path[len(FORGE_API_PATH) :]
+        if path == "/oidc/token":
+            return self.exchange(body.decode())
         headers = {n: v for n, v in request.headers.items() if n.lower() not in OF_CONNECTION}
         headers["Host"] = self.hosts[0]
+        if headers.get("Authorization") == f"Bearer {ACCESS_TOKEN}":
+            login = base64.b64encode(f"api:{self.network.backend.key}".encode()).decode()
+            headers["Authorization"] = f"Basic {login}"
         reply = await self.session.request(
             request.method, f"{self.inner}{path}", headers=headers, data=body, allow_redirects=False
         )
         async with reply:
             kept = {n: v for n, v in reply.headers.items() if n.lower() not in OF_CONNECTION}
             return web.Response(status=reply.status, headers=kept, body=await reply.read())
+
+    def exchange(self, form: str) -> web.Response:
+        """Answer as W&B's servers do to an identity token (RFC 7523)."""
+        sent = dict(parse_qsl(form))
+        self.network.asked.append(sent.get("grant_type", ""))
+        if sent.get("assertion") != IDENTITY_TOKEN:
+            return web.json_response({"error": "the assertion is not valid"}, status=401)
+        lasting = {"access_token": ACCESS_TOKEN, "token_type": "Bearer", "expires_in": 3600}
+        return web.json_response(lasting)
 
     async def lead_by_http(self, *client: Any) -> None:
         """Open a way by CONNECT (RFC 9110, 9.3.6)."""

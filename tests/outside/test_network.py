@@ -11,11 +11,12 @@ import pytest
 from deployer.agent.network import HEADERS_VARIABLE, build_reach, find_proxy
 from deployer.agent.server.client import HOPELESS, Server, ask
 from deployer.agent.server.preflight import VIEWER
+from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from tests.cli.conftest import Project
-from tests.outside.cloud import Network, serve_network
+from tests.outside.cloud import IDENTITY_TOKEN, Network, serve_network
 
 HOST = "wandb.corp.example"
 URL = f"https://{HOST}"
@@ -42,6 +43,12 @@ parser.add_argument("--lr", type=float)
 with wandb.init() as run:
     run.log({"loss": parser.parse_args().lr})
     run.log({"table": wandb.Table(columns=["x"], data=[[1]])})
+"""
+SWEEP = """
+program: train.py
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {lr: {values: [0.1, 0.2]}}
 """
 
 
@@ -83,11 +90,7 @@ def test_a_sweep_runs_behind_a_gateway_and_a_proxy(
 ) -> None:
     set_variables(monkeypatch, name_ways(network)[way])
     monkeypatch.setitem(network.wanted_headers, "X-Gate", "open sesame")
-    project.write(
-        "sweep.yaml",
-        "program: train.py\nmethod: grid\nmetric: {name: loss, goal: minimize}\n"
-        "parameters: {lr: {values: [0.1, 0.2]}}\n",
-    )
+    project.write("sweep.yaml", SWEEP)
     named = {
         "WANDB_BASE_URL": URL,
         "WANDB_API_KEY": network.backend.key,
@@ -98,6 +101,35 @@ def test_a_sweep_runs_behind_a_gateway_and_a_proxy(
     assert "open sesame" not in done.stdout + done.stderr
     refused = project.run("results", code=1, **{**named, HEADERS_VARIABLE: ""})
     assert "403" in refused.stderr
+
+
+@pytest.mark.slow
+def test_an_identity_token_is_a_login_without_a_key(
+    network: Network, project: Project, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    set_variables(monkeypatch, network.environment)
+    token = project.write("token", f"{IDENTITY_TOKEN}\n")
+    project.write("sweep.yaml", SWEEP)
+    named = {"WANDB_BASE_URL": URL, TOKEN_FILE_VARIABLE: str(token)}
+    done = project.run("up", "sweep.yaml", "--plain", **named)
+    assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout + done.stderr
+    kept = home / ".config" / "wandb" / "credentials.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert list(json.loads(kept.read_text())["credentials"]) == [URL]
+    # One exchange, which all processes share.
+    assert network.asked.count("urn:ietf:params:oauth:grant-type:jwt-bearer") == 1
+    both = project.run("results", code=2, WANDB_API_KEY="k" * 40, **named)
+    assert "is set beside WANDB_API_KEY" in both.stderr
+    kept.unlink()
+    token.write_text("another")
+    refused = project.run("results", code=1, **named)
+    assert "the identity token is refused: the assertion is not valid" in refused.stderr
+    token.unlink()
+    assert "No such file" in project.run("results", code=2, **named).stderr
+    # The embedded backend's keys are no second login.
+    embedded = project.run("up", "sweep.yaml", "--plain", "--wandb", "embedded", **named)
+    assert "2/2 configurations finished" in embedded.stdout + embedded.stderr
+    project.run("down", "--all", "--wandb", "embedded", **named)
 
 
 @pytest.mark.parametrize("verified", ["commands", "supervisors"])

@@ -24,7 +24,7 @@ def main(resumes: bool) -> int:
     folder = os.path.dirname(environment["DEPLOYER_AGENT_FOLDER"])
     run_id = environment["WANDB_RUN_ID"]
     path = [environment[f"WANDB_{part}"] for part in ("ENTITY", "PROJECT", "SWEEP_ID")]
-    server = Server(environment["WANDB_BASE_URL"], environment["WANDB_API_KEY"])
+    server = Server(environment["WANDB_BASE_URL"], environment.get("WANDB_API_KEY", ""))
     task = Task(server, "/".join(path), environment["DEPLOYER_AGENT"], folder)
     deadline = time.monotonic() + PATIENCE_SECONDS
     leftovers = load_leftovers(folder, run_id)

@@ -16,7 +16,10 @@ HOPELESS = -1  # the status if no request was sent and waiting changes nothing: 
 
 @dataclass(frozen=True)
 class Server:
-    """A server's address without a slash at its end, and the key to use there."""
+    """A server's address without a slash at its end, and the key to use there.
+
+    Without a key, the identity token of the environment is used.
+    """
 
     base_url: str
     key: str
@@ -62,8 +65,7 @@ def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Re
     from ..network import read_headers
     from .transport import build_opener
 
-    token = base64.b64encode(f"api:{server.key}".encode()).decode()
-    own = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
+    own = {"Content-Type": "application/json"}
     body = json.dumps(content).encode()
     url = f"{server.base_url}{path}"
     try:
@@ -71,6 +73,7 @@ def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Re
     except ValueError as error:
         return Reply(HOPELESS, error=str(error))
     try:
+        headers["Authorization"] = authorize(server, opener)
         request = urllib.request.Request(url, body, headers)
         with opener.open(request, timeout=timeout or TIMEOUT_SECONDS) as answer:
             return Reply(200, json.loads(answer.read(MAX_REPLY_BYTES)))
@@ -83,6 +86,25 @@ def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Re
         return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
     except (OSError, http.client.HTTPException, ValueError) as error:
         return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
+
+
+def authorize(server: Server, opener: Any) -> str:
+    """Return the header by which the server knows us; raises what `opener` does."""
+    if server.key:
+        return f"Basic {base64.b64encode(f'api:{server.key}'.encode()).decode()}"
+    from urllib.parse import urlencode
+
+    from ..network import read_headers
+    from .identity import get_access_token
+
+    def exchange(url: str, form: Dict[str, str]) -> Any:
+        import urllib.request
+
+        request = urllib.request.Request(url, urlencode(form).encode(), read_headers())
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+            return json.loads(answer.read(MAX_REPLY_BYTES))
+
+    return f"Bearer {get_access_token(server.base_url, exchange)}"
 
 
 def _refusal(server: Server, error: Any) -> Reply:

@@ -77,7 +77,7 @@ def build_environment(
         **spec.environment,
         **devices,
         "WANDB_BASE_URL": spec.base_url,
-        "WANDB_API_KEY": key,
+        **({"WANDB_API_KEY": key} if key else {}),
         NAME_VARIABLE: spec.name,
         FOLDER_VARIABLE: str(folder.path),
         # Where this runs inside an agent's pod, its container has another one.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.config import paths
 from deployer.config.code import Code
 from deployer.config.project import Project
@@ -145,6 +146,11 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
         said = f"agents on {executor.name} do not reach {base_url}, the embedded backend"
         start = f"start them there: --on {inside.place}"
         raise ConfigError("--on", f"{said} of --on {inside.on}", start)
+    project = executor.project
+    if not (executor.runs_here or project.embedded or project.key):
+        said = "pods need an API key; this login is for agents on this machine"
+        hint = f"unset {TOKEN_FILE_VARIABLE}; export WANDB_API_KEY=…"
+        raise ConfigError(TOKEN_FILE_VARIABLE, said, hint)
     if executor.runs_here or not is_loopback(base_url):
         return
     raise ConfigError(
