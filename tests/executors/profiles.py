@@ -25,6 +25,7 @@ TEMPLATES = FOLDER / "templates"
 PROFILES: Mapping[str, str] = {
     "plain": "image: trainer:1",
     "image_code": "{image: trainer:1, code: image, working_dir: /srv/project, python: python3.12}",
+    "identity": "{image: trainer:1, identity_audience: https://api.wandb.ai, service_account: me}",
     "no_gpu": "{image: trainer:1, gpu: 0, cpu: 250m, memory: 512Mi, shared_memory: 128Mi}",
     "requests": """
 image: trainer:1
@@ -127,7 +128,7 @@ def build(cluster: ClusterConfig, namespace: str | None = None) -> tuple[Manifes
         cluster,
         replace(templates, wandb_requirements="wandb==1\n"),
         owner=OWNER,
-        secret_name="wandb-secret",
+        secret_name="" if cluster.identity_audience else "wandb-secret",
         secret_keys={agent.name: "secret" for agent in plan.agents},
         supervisor=b"supervisor",
         code=b"code" if cluster.code == "archive" else None,

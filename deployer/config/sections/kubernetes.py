@@ -72,6 +72,11 @@ class ClusterConfig:
     namespace: ObjectName | None = None
     """The namespace of agents; left out: the context's."""
 
+    identity_audience: Annotated[str, Field(min_length=1)] | None = None
+    """Pods log in to W&B's servers without a key: by a token of their service account with this
+    audience, which the server has to trust. The embedded backend needs none.
+    """
+
     service_account: LongName | None = None
     """The ServiceAccount of the pods."""
 

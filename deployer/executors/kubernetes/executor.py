@@ -396,7 +396,8 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]
     ) -> tuple[KeyStore, tuple[Manifest, ...]]:
-        secret = store_keys(self.kube, plan, api_keys)
+        by_identity = self.builder.section.identity_audience is not None
+        secret = store_keys(self.kube, plan, api_keys, by_identity)
         return secret, self.builder.build(self.kube, plan, secret.name, secret.keys)
 
     def _ensure(self, manifest: Manifest) -> None:

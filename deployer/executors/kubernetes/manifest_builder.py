@@ -74,7 +74,9 @@ class ManifestBuilder:
 
         Contacts nothing. Raises ConfigError, also for what the site would refuse.
         """
-        secret, keys = name_keys(plan, [agent.name for agent in plan.agents], owner)
+        by_identity = section.identity_audience is not None
+        names = [agent.name for agent in plan.agents]
+        secret, keys = name_keys(plan, names, owner, by_identity)
         code = build_code_archive(Path(plan.folder)) if section.code == "archive" else None
         agents = build_manifests(
             plan,

@@ -147,9 +147,10 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
         start = f"start them there: --on {inside.place}"
         raise ConfigError("--on", f"{said} of --on {inside.on}", start)
     project = executor.project
-    if not (executor.runs_here or project.embedded or project.key):
-        said = "pods need an API key; this login is for agents on this machine"
-        hint = f"unset {TOKEN_FILE_VARIABLE}; export WANDB_API_KEY=…"
+    by_identity = project.kubernetes.identity_audience is not None
+    if not (executor.runs_here or project.embedded or project.key or by_identity):
+        said = "is a file of this machine alone, and pods need a login, too"
+        hint = "kubernetes: {identity_audience: AUDIENCE} in deployer.yaml, or WANDB_API_KEY"
         raise ConfigError(TOKEN_FILE_VARIABLE, said, hint)
     if executor.runs_here or not is_loopback(base_url):
         return

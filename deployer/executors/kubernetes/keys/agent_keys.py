@@ -49,13 +49,18 @@ class KeyStore:
         self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
 
 
-def store_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyStore:
+def store_keys(
+    kube: Kube, plan: Plan, api_keys: Mapping[str, str], by_identity: bool = False
+) -> KeyStore:
     """Decide where to keep the agents' keys; writes nothing.
 
+    There are none to keep if agents log in `by_identity`, unless they have keys of their own.
     Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
     that a key that is rotated there reaches them. If it holds another key, or may not be read, and
     for keys of agents' own, it is a Secret of this owner's agents of the sweep.
     """
+    if by_identity and not plan.own_keys:
+        return KeyStore(kube, plan, *name_keys(plan, api_keys, kube.owner, by_identity), {})
     if not plan.own_keys:
         [key] = set(api_keys.values())
         missing = _find_missing(kube, key)
@@ -65,10 +70,17 @@ def store_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyStore:
     return KeyStore(kube, plan, name, keys, {keys[agent]: key for agent, key in api_keys.items()})
 
 
-def name_keys(plan: Plan, agents: Iterable[str], owner: Owner) -> tuple[str, dict[str, str]]:
-    """Return the Secret of a plan's agents and each agent's key in it, if nobody is in the way."""
+def name_keys(
+    plan: Plan, agents: Iterable[str], owner: Owner, by_identity: bool = False
+) -> tuple[str, dict[str, str]]:
+    """Return the Secret of a plan's agents and each agent's key in it, if nobody is in the way.
+
+    Both are empty for agents that log in `by_identity`.
+    """
     if plan.own_keys:
         return _name_own_keys(plan, agents, owner)
+    if by_identity:
+        return "", dict.fromkeys(agents, "")
     return WANDB_SECRET, dict.fromkeys(agents, WANDB_SECRET_KEY)
 
 

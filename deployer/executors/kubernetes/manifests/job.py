@@ -13,9 +13,12 @@ from deployer.agent.settings import (
     GRACE_VARIABLE,
     KEEP_VARIABLE,
     KEPT_BY_WANDB,
+    KEY_FILE_VARIABLE,
+    KEY_VARIABLE,
     NAME_VARIABLE,
     OUTPUTS_VARIABLE,
     SWEEP_PATH_VARIABLE,
+    TOKEN_FILE_VARIABLE,
 )
 from deployer.agent.wandb_install import REQUIREMENTS_VARIABLE
 from deployer.config.deployer_yaml import FILE_NAME
@@ -29,7 +32,7 @@ from deployer.config.sections.kubernetes_parts import (
 )
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import Manifest, without_none
-from deployer.executors.kubernetes.manifests.mounts import build_volumes
+from deployer.executors.kubernetes.manifests.mounts import TOKEN_FILE, build_volumes
 from deployer.executors.kubernetes.manifests.overlay import REMOVED, Whole, overlay
 from deployer.executors.kubernetes.manifests.pod import (
     build_identity,
@@ -54,6 +57,7 @@ SUPERVISOR_FOLDER = "/deployer/supervisor"
 SUPERVISOR_PATH = f"{SUPERVISOR_FOLDER}/agent.zip"
 WANDB_REQUIREMENTS = "wandb-requirements.txt"  # beside the supervisor
 REQUIREMENTS_PATH = f"{SUPERVISOR_FOLDER}/{WANDB_REQUIREMENTS}"
+TOKEN_PATH = f"/deployer/key/{TOKEN_FILE}"
 CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
 # Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
 CLEARING_SECONDS = 10
@@ -165,9 +169,7 @@ def _build_pod(
         "containers": [
             {
                 "name": container.get("name"),
-                "env": Whole(
-                    one for one in environment if task.code or one["name"] not in CODE_VARIABLES
-                ),
+                "env": Whole(one for one in environment if one["name"] not in _list_needless(task)),
                 "terminationMessagePolicy": container.get(
                     "terminationMessagePolicy", own_container["terminationMessagePolicy"]
                 ),
@@ -194,6 +196,12 @@ def _build_pod(
     }
 
 
+def _list_needless(task: AgentTask) -> Sequence[str]:
+    """Return the template's variables that these agents have no use for."""
+    of_key = () if task.secret_name else (KEY_VARIABLE, KEY_FILE_VARIABLE)
+    return (*of_key, *(() if task.code else CODE_VARIABLES))
+
+
 def _build_variables(
     task: AgentTask, cluster: ClusterConfig, checkpoints: str, keep: str, grace: int
 ) -> dict[str, str | SecretKey | None]:
@@ -204,7 +212,11 @@ def _build_variables(
         **cluster.secrets,
         **dict(task.environment),
         "WANDB_BASE_URL": task.base_url,
-        "WANDB_API_KEY": SecretKey(name=task.secret_name, key=task.secret_key),
+        **(
+            {"WANDB_API_KEY": SecretKey(name=task.secret_name, key=task.secret_key)}
+            if task.secret_name
+            else {TOKEN_FILE_VARIABLE: TOKEN_PATH}
+        ),
         SWEEP_PATH_VARIABLE: task.sweep_path,
         NAME_VARIABLE: task.name,
         AGENTS_FOLDER_VARIABLE: f"{checkpoints}/agents/{sweep_id(task.sweep_path)}",

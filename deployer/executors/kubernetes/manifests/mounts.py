@@ -14,6 +14,7 @@ SUPERVISOR = "deployer-supervisor"
 CODE = "deployer-code"
 KEY = "deployer-key"
 KEY_FILE = "key"
+TOKEN_FILE = "token"  # in its place, where agents log in by their service account
 SHARED_MEMORY = "shared-memory"
 
 
@@ -77,6 +78,9 @@ def _fill(volume: Manifest, task: AgentTask, cluster: ClusterConfig) -> Manifest
     if name == CODE and task.code:
         maps = [{"configMap": {"name": one}} for one in task.code]
         return {"name": name, "projected": {"sources": maps}}
+    if name == KEY and not task.secret_name:
+        token = {"path": TOKEN_FILE, "audience": cluster.identity_audience}
+        return {"name": name, "projected": {"sources": [{"serviceAccountToken": token}]}}
     if name == KEY:
         keys = [(task.secret_key, KEY_FILE)]
         if task.is_pack:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class AgentTask:
     """A pod's agents, and the objects they need; `code` is empty where the image's code runs.
 
-    `agents` are their names, each with its key in the Secret; the first names the Job.
+    `agents` are their names, each with its key in the Secret; the first names the Job. Without a
+    `secret_name` they log in by a token of their service account.
     `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
     from NFS. The Job is ended after `max_seconds`, if not None, whatever its agents do.
     """
