@@ -75,6 +75,13 @@ BACKEND = {
     "called `wandb.init` is tried again.",
 }
 OTHERS = {
+    "WANDB_IDENTITY_TOKEN_FILE, WANDB_CREDENTIALS_FILE": "A login without a key, as the `wandb` "
+    "SDK has it.",
+    "WANDB_X_EXTRA_HTTP_HEADERS": "Headers that a gateway before the W&B server wants, as JSON.",
+    "WANDB_APP_URL": "Where the server's pages are, if not where the SDK would print them.",
+    "SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE": "Authorities that are trusted beside the "
+    "system's.",
+    "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY": "The proxy to the W&B server.",
     "WANDB_API_KEY, WANDB_BASE_URL, WANDB_ENTITY, WANDB_PROJECT": "As the `wandb` SDK has them; "
     "without them its settings files and netrc are read.",
     "VIRTUAL_ENV, CONDA_PREFIX": "The active environment, whose Python runs on this machine use.",
