@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 from dataclasses import dataclass, field
 
@@ -25,6 +26,15 @@ class Owner:
 
 # Stands in plans for the owner, which only a server knows.
 UNKNOWN_OWNER = Owner("OWNER", "OWNER")
+
+
+# As EKS names the session of a role that nobody has named: botocore-session-1764374400.
+NAMELESS_SESSION = re.compile(r"^(arn:aws[\w-]*:sts::\d+:assumed-role/[^/]+)/.*\d$")
+
+
+def drop_session(user: str) -> str:
+    """Return a server's name for a user without what is another one tomorrow."""
+    return NAMELESS_SESSION.sub(r"\1", user)
 
 
 def build_owner(name: str) -> Owner:

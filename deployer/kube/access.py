@@ -1,86 +1,150 @@
-"""Which cluster, as which user, in which namespace: read as kubectl reads it."""
+"""Which cluster, as which user, in which namespace; how requests get there."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
-import shutil
+import socket
 import ssl
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-import psutil
 import urllib3
 import websocket
-import yaml
 from kubernetes import client
-from kubernetes import config as untyped
-from kubernetes.config import kube_config as untyped_files
-from kubernetes.config.config_exception import ConfigException
-from kubernetes.stream import ws_client as untyped_sockets
+from urllib3.contrib.socks import SOCKSProxyManager
 
-from deployer.config import paths
+from deployer import __version__
+from deployer.agent.network import find_proxy
+from deployer.agent.server.transport import build_context, connect_by_socks
 from deployer.errors import ConfigError
-from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
-
-config: Any = untyped
-kube_config: Any = untyped_files
-ws_client: Any = untyped_sockets
-
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-CONNECTIONS = 16  # more threads gain nothing end to end
-SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
-HOME_KUBECONFIG = "~/.kube/config"
-NO_KUBECONFIG = (
-    "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
+from deployer.kube.kubeconfig import (
+    NO_KUBECONFIG,
+    SHOW_KUBECONFIG,
+    Entry,
+    list_files,
+    load_kubeconfig,
 )
-LOG_IN = {"gke-gcloud-auth-plugin": "gcloud auth login", "aws": "aws sso login"}  # by plugin
+from deployer.kube.login import (
+    Credentials,
+    FileLogin,
+    Login,
+    TokenLogin,
+    build_login,
+    describe_renewal,
+    read_data,
+)
+from deployer.waiting import TIMEOUTS_SECONDS
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+NAMESPACE_FILE = ACCOUNT / "namespace"
+CONNECTIONS = 16  # more threads gain nothing end to end
+PROXY_KINDS = ("http", "https", "socks5")  # that kubectl takes
 IMPERSONATION = "impersonate-"
-PLUGIN_SECONDS = 30.0
-PLUGIN_VARIABLE = "KUBERNETES_EXEC_INFO"  # only a plugin and its descendants have it
+
+
+@dataclass(frozen=True)
+class Target:
+    """An API server: its address, the authority that vouches for it (PEM), and the way there.
+
+    Without an authority the system's count. `proxy` is its address, empty for a direct way.
+    """
+
+    server: str
+    ca: bytes = b""
+    name: str = ""  # in its certificate, if that is not the address
+    verified: bool = True
+    proxy: str = ""
+
+
+class Connection:
+    """The client of one API server. It logs in anew where credentials have ended."""
+
+    def __init__(self, target: Target, login: Login, impersonated: str = "") -> None:
+        self.target = target
+        self._login = login
+        self._lock = threading.Lock()
+        self._used: Credentials | None = None
+        self.context: ssl.SSLContext | None = None
+        settings: Any = client.Configuration()
+        settings.host = target.server
+        self.client: Any = client.ApiClient(settings)
+        self.client.user_agent = f"deployer/{__version__}"
+        if impersonated:
+            self.client.set_default_header("Impersonate-User", impersonated)
+
+    def prepare(self) -> None:
+        """Use the credentials of now, before a request. Raises ConfigError."""
+        found = self._login.get()
+        with self._lock:
+            if found == self._used:
+                return
+            if self._used is None or (found.certificate, found.key) != (
+                self._used.certificate,
+                self._used.key,
+            ):
+                self.context = _build_context(self.target, found)
+                self.client.rest_client.pool_manager = _build_pool(self.target, self.context)
+            self._set_header("Authorization", found.authorization)
+            self._used = found
+
+    def refuse(self) -> bool:
+        """Note that the server did not know us; return True if other credentials are there now."""
+        return self._login.refuse()
+
+    def _set_header(self, name: str, value: str) -> None:
+        if value:
+            self.client.set_default_header(name, value)
+        else:
+            self.client.default_headers.pop(name, None)
 
 
 @dataclass(frozen=True)
 class Access:
-    """A cluster's client, the context's name (empty inside a pod) and the namespace to work in.
+    """A connection, the context's name (empty inside a pod) and the namespace to work in.
 
     `renewal` is what to do when the server does not know the user any more.
     """
 
-    client: Any
+    connection: Connection
     context: str
     namespace: str
     renewal: str = "the account's token is refused: type the command again"
 
     @property
+    def client(self) -> Any:
+        """The client, with the credentials of now. Raises ConfigError."""
+        self.connection.prepare()
+        return self.connection.client
+
+    @property
     def server(self) -> str:
         """Return the API server's address."""
-        return str(self.client.configuration.host)
+        return self.connection.target.server
 
     @property
     def fingerprint(self) -> str:
         """Return a hash of the API server's address and of the CA that vouches for it."""
-        ca_file = self.client.configuration.ssl_ca_cert
-        ca = Path(ca_file).read_bytes() if ca_file else b""
-        return hashlib.sha256(self.server.encode() + b"\n" + ca).hexdigest()
+        return hashlib.sha256(self.server.encode() + b"\n" + self.connection.target.ca).hexdigest()
 
 
 def is_configured(environment: Mapping[str, str]) -> bool:
     """Return True if a kubeconfig is named or there, or a pod's own account."""
     named = bool(environment.get("KUBECONFIG"))
-    return named or _exists(HOME_KUBECONFIG) or NAMESPACE_FILE.exists()
+    return named or bool(list_files(environment)[1]) or NAMESPACE_FILE.exists()
 
 
 def list_contexts(environment: Mapping[str, str]) -> Sequence[str]:
     """Return the names of the kubeconfig's contexts; none where it cannot be read."""
     try:
-        content = kube_config.KubeConfigMerger(environment.get("KUBECONFIG") or HOME_KUBECONFIG)
-        return [one["name"] for one in content.config["contexts"]]
-    except (yaml.YAMLError, ConfigException, OSError, TypeError):
+        return list(load_kubeconfig(environment).contexts)
+    except ConfigError:
         return ()
 
 
@@ -91,125 +155,77 @@ def load_access(
 
     Raises ConfigError if there is none, or no such context.
     """
-    files = environment.get("KUBECONFIG") or HOME_KUBECONFIG
-    if not _exists(files) and NAMESPACE_FILE.exists():
-        return _load_own(namespace)
-    if not _exists(files):
+    files, found = list_files(environment)
+    if not found and NAMESPACE_FILE.exists():
+        return _load_own(namespace, environment)
+    if not found:
         raise ConfigError(files, "there is no such kubeconfig", NO_KUBECONFIG)
-    try:
-        content = kube_config.KubeConfigMerger(files).config
-        chosen = _choose_context(files, content, context)
-        settings = client.Configuration()
-        loader = _Loader(content, chosen["name"], config_base_path=None)
-        loader.load_and_set(settings)
-    except yaml.YAMLError as error:
-        raise ConfigError(files, "is not YAML that can be read", SHOW_KUBECONFIG) from error
-    except (ConfigException, OSError) as error:
-        raise ConfigError(files, f"cannot be used: {error}", SHOW_KUBECONFIG) from error
-    name = str(chosen["name"])
-    user = _read_user(content, str(chosen["context"].get("user", "")))
-    _check_plugin(files, user, settings, name, loader.plugin_killed)
-    found = namespace or chosen["context"].get("namespace") or "default"
-    api = _build_client(settings)
-    _impersonate(files, user, api)
-    return Access(api, name, found, _describe_renewal(files, user))
+    content = load_kubeconfig(environment)
+    name, chosen = content.choose_context(context)
+    cluster = content.find("cluster", name, chosen.get("cluster"))
+    user = content.find("user", name, chosen.get("user"))
+    target = _read_target(cluster, environment)
+    login = build_login(user, _describe_cluster(cluster, target), name)
+    connection = Connection(target, login, _read_impersonated(files, user))
+    connection.prepare()
+    found_namespace = namespace or chosen.get("namespace") or "default"
+    return Access(connection, name, found_namespace, describe_renewal(files, user))
 
 
-def _choose_context(files: str, content: Any, wanted: str | None) -> Mapping[str, Any]:
-    """Return the wanted context of a kubeconfig, else its current one."""
-    listed = content["contexts"] if content.safe_get("contexts") else ()
-    contexts: dict[str, Mapping[str, Any]] = {one["name"]: one.value for one in listed}
-    name = wanted or content.safe_get("current-context") or ""
-    if name in contexts:
-        return contexts[name]
-    if wanted:
-        names = ", ".join(contexts)
-        raise ConfigError("context", f"there is no '{wanted}' in {files}", f"name one of: {names}")
-    said = f"has no context {name}, which is its current one" if name else "no context is chosen"
-    hint = f"kubectl config use-context NAME, one of: {', '.join(contexts)}"
-    raise ConfigError(files, said, hint if contexts else NO_KUBECONFIG)
+def _read_target(cluster: Entry, environment: Mapping[str, str]) -> Target:
+    server = cluster.get("server").rstrip("/")
+    if not server:
+        raise ConfigError(str(cluster.file), "a cluster has no server", SHOW_KUBECONFIG)
+    proxy = cluster.get("proxy-url")
+    if proxy and (scheme := urlsplit(proxy).scheme) not in PROXY_KINDS:
+        said = f'unsupported scheme "{scheme}" of proxy-url, must be http, https, or socks5'
+        raise ConfigError(str(cluster.file), said, SHOW_KUBECONFIG)
+    return Target(
+        server,
+        read_data(cluster, "certificate-authority"),
+        cluster.get("tls-server-name"),
+        not cluster.values.get("insecure-skip-tls-verify"),
+        proxy or find_proxy(server, _without_all_proxy(environment)),
+    )
 
 
-def _describe_renewal(files: str, user: Mapping[str, Any]) -> str:
-    """Return what to do when a server does not know a kubeconfig's user any more."""
-    if command := (user.get("exec") or {}).get("command"):
-        return LOG_IN.get(Path(command).name, f"log in again: {command} gave what is refused")
-    if file := user.get("client-certificate"):
-        return f"see whether it is over: openssl x509 -noout -enddate -in {file}"
-    if not user:
-        return f"{files} has no such user: {SHOW_KUBECONFIG}"
-    what = "certificate" if "client-certificate-data" in user else "token"
-    return f"ask whoever gave you {files} for a new one: its {what} is refused"
+def _without_all_proxy(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return an environment as kubectl sees it: Go does not know ALL_PROXY."""
+    return {name: one for name, one in environment.items() if name.lower() != "all_proxy"}
 
 
-def _read_user(content: Any, name: str) -> Mapping[str, Any]:
-    """Return a kubeconfig's entry of a user."""
-    found = content["users"].get_with_name(name, safe=True)
-    return (found.safe_get("user") if found else None) or {}
+def _describe_cluster(cluster: Entry, target: Target) -> Mapping[str, Any]:
+    """Return what a credential plugin is told of a cluster (client.authentication.k8s.io)."""
+    extensions = cluster.values.get("extensions") or ()
+    own = (one for one in extensions if one.get("name") == "client.authentication.k8s.io/exec")
+    told = {
+        "server": target.server,
+        "tls-server-name": target.name,
+        "insecure-skip-tls-verify": not target.verified,
+        "certificate-authority-data": base64.b64encode(target.ca).decode(),
+        "proxy-url": cluster.get("proxy-url"),
+        "config": next((one.get("extension") for one in own), None),
+    }
+    return {name: one for name, one in told.items() if one or name == "config"}
 
 
-class _Loader(kube_config.KubeConfigLoader):  # type: ignore[misc]
-    """Reads a kubeconfig as the client does, which would wait forever for a credential plugin."""
-
-    plugin_killed = False
-    token: str
-
-    def _load_user_token(self) -> Any:
-        found = super()._load_user_token()
-        if found:
-            self.token = self.token.strip()  # a `tokenFile` may end a line, as for kubectl
-        return found
-
-    def _load_from_exec_plugin(self) -> Any:
-        if "exec" not in self._user:
-            return None
-        timer = threading.Timer(PLUGIN_SECONDS, self._kill_plugin)
-        timer.daemon = True
-        timer.start()
-        try:
-            with waiting_for(f"credentials from {self._user['exec']['command']}"):
-                return super()._load_from_exec_plugin()
-        finally:
-            timer.cancel()
-
-    def _kill_plugin(self) -> None:
-        self.plugin_killed = True
-        for child in psutil.Process().children(recursive=True):
-            with suppress(psutil.Error):
-                if PLUGIN_VARIABLE in child.environ():
-                    child.kill()
-
-
-def _check_plugin(
-    files: str, user: Mapping[str, Any], settings: Any, context: str, killed: bool
-) -> None:
-    """Refuse a user whose program gave no credentials: the client would go on as nobody."""
-    if "exec" not in user or "authorization" in settings.api_key or settings.cert_file:
-        return
-    command = str(user["exec"].get("command", ""))
-    if killed:
-        said = f"{command} gave no credentials in {PLUGIN_SECONDS:.0f} s and was ended"
-        raise ConfigError(files, said, f"log in first: kubectl get pods --context {context}")
-    if "/" in command or shutil.which(command):
-        raise ConfigError(files, f"{command} gave no credentials", "kubectl get pods says why")
-    hint = user["exec"].get("installHint") or f"install {command}, and see that it is on the PATH"
-    raise ConfigError(files, f"{command}, which gives the credentials, is not installed", hint)
-
-
-def _impersonate(files: str, user: Mapping[str, Any], api: Any) -> None:
-    """Act as the user that a kubeconfig names, which the client itself overlooks."""
-    others = [key for key in ("as-groups", "as-uid", "as-user-extra") if user.get(key)]
+def _read_impersonated(files: str, user: Entry) -> str:
+    """Return the user that a kubeconfig acts as, empty for none."""
+    others = [key for key in ("as-groups", "as-uid", "as-user-extra") if user.values.get(key)]
     if others:
         hint = f"leave {others[0]} out, or use that user's own token"
         raise ConfigError(files, f"{others[0]} is not supported, only as", hint)
-    if user.get("as"):
-        api.set_default_header("Impersonate-User", str(user["as"]))
+    return user.get("as")
 
 
-def _load_own(namespace: str | None) -> Access:
-    settings = client.Configuration()
-    config.load_incluster_config(client_configuration=settings)
-    return Access(_build_client(settings), "", namespace or NAMESPACE_FILE.read_text().strip())
+def _load_own(namespace: str | None, environment: Mapping[str, str]) -> Access:
+    host = environment.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
+    port = environment.get("KUBERNETES_SERVICE_PORT", "443")
+    where = f"[{host}]" if ":" in host else host
+    target = Target(f"https://{where}:{port}", (ACCOUNT / "ca.crt").read_bytes())
+    login = FileLogin(Entry({"tokenFile": "token"}, ACCOUNT / "kubeconfig"))
+    own = NAMESPACE_FILE.read_text().strip()
+    return Access(Connection(target, login), "", namespace or own)
 
 
 def build_access(
@@ -219,18 +235,7 @@ def build_access(
 
     `get_token` is asked before every request, so a token may be short-lived.
     """
-    settings: Any = client.Configuration()
-    settings.host = server
-    settings.ssl_ca_cert = str(_make_ca_file(server, ca))
-    settings.api_key_prefix["authorization"] = "Bearer"
-
-    def refresh(used: Any) -> None:
-        used.api_key["authorization"] = get_token()
-
-    settings.refresh_api_key_hook = refresh
-    # The hook is asked only where there is a key already.
-    settings.api_key["authorization"] = "none yet"
-    return Access(_build_client(settings), context, namespace)
+    return Access(Connection(Target(server, ca), TokenLogin(get_token)), context, namespace)
 
 
 def open_websocket(access: Access, path: str) -> Any:
@@ -238,21 +243,21 @@ def open_websocket(access: Access, path: str) -> Any:
 
     By hand, since the client's own port-forward waits for ever once its connection is lost.
     """
-    settings = access.client.configuration
     headers = {
-        one["key"]: one["value"] for one in settings.auth_settings().values() if one.get("value")
+        name: value
+        for name, value in access.client.default_headers.items()
+        if name.lower() == "authorization" or name.lower().startswith(IMPERSONATION)
     }
-    for key, value in access.client.default_headers.items():
-        if key.lower().startswith(IMPERSONATION):
-            headers[key] = value
     headers["sec-websocket-protocol"] = "v4.channel.k8s.io"
-    address = ws_client.get_websocket_url(f"{settings.host}{path}")
+    target, context = access.connection.target, access.connection.context
+    address = f"ws{target.server.removeprefix('http')}{path}"
     options: dict[str, Any] = {"header": headers, "timeout": TIMEOUTS_SECONDS[1]}
-    if settings.proxy or settings.proxy_headers:
-        options = ws_client.websocket_proxycare(options, settings, address, headers)
-    tunnel: Any = websocket.WebSocket(
-        sslopt=_list_tls_options(settings), skip_utf8_validation=False
-    )
+    tls: dict[str, Any] = {"context": context}
+    if target.name:
+        tls["server_hostname"] = target.name
+    if target.proxy:
+        options["socket"] = _reach_through(target, context)
+    tunnel: Any = websocket.WebSocket(sslopt=tls, skip_utf8_validation=False)
     try:
         tunnel.connect(address, **options)
         return tunnel
@@ -264,37 +269,95 @@ def open_websocket(access: Access, path: str) -> Any:
         raise ConnectionError(str(error)) from error
 
 
-def _list_tls_options(settings: Any) -> dict[str, Any]:
-    authorities = settings.ssl_ca_cert or ws_client.certifi.where()
-    options = {
-        "cert_reqs": ssl.CERT_REQUIRED if settings.verify_ssl else ssl.CERT_NONE,
-        "ca_certs": authorities if settings.verify_ssl else None,
-        "check_hostname": settings.assert_hostname if settings.verify_ssl else None,
-        "certfile": settings.cert_file,
-        "keyfile": settings.key_file,
-        "server_hostname": settings.tls_server_name,
+def _reach_through(target: Target, context: ssl.SSLContext | None) -> socket.socket:
+    """Return a connection to an API server through its proxy, with TLS begun."""
+    parts, proxy = urlsplit(target.server), urlsplit(target.proxy)
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if proxy.scheme.startswith("socks"):
+        plain = connect_by_socks(target.proxy)((host, port), TIMEOUTS_SECONDS[0])
+    else:
+        plain = _connect_by_http(target.proxy, host, port)
+    if parts.scheme != "https" or context is None:
+        return plain
+    return context.wrap_socket(plain, server_hostname=target.name or host)
+
+
+def _connect_by_http(proxy: str, host: str, port: int) -> socket.socket:
+    """Open a way by CONNECT (RFC 9110, 9.3.6)."""
+    import http.client
+
+    parts = urlsplit(proxy)
+    tunnel = http.client.HTTPConnection(
+        parts.hostname or "", parts.port or 80, timeout=TIMEOUTS_SECONDS[0]
+    )
+    if parts.scheme == "https":
+        tunnel = http.client.HTTPSConnection(
+            parts.hostname or "",
+            parts.port or 443,
+            timeout=TIMEOUTS_SECONDS[0],
+            context=build_context(),
+        )
+    tunnel.set_tunnel(host, port, _list_proxy_headers(proxy))
+    tunnel.connect()
+    assert tunnel.sock is not None
+    return tunnel.sock
+
+
+def _list_proxy_headers(proxy: str) -> dict[str, str]:
+    parts = urlsplit(proxy)
+    if not parts.username:
+        return {}
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
+
+
+def _build_pool(target: Target, context: ssl.SSLContext | None) -> Any:
+    """Return urllib3's connections to an API server."""
+    options: dict[str, Any] = {
+        "maxsize": CONNECTIONS,
+        # Our client decides what is sent again; urllib3 knows nothing of effects.
+        "retries": urllib3.Retry(total=False, redirect=3),
+        "ssl_context": context,
     }
-    return {name: value for name, value in options.items() if value is not None}
+    if target.name:
+        options["server_hostname"] = target.name
+    if not target.verified:
+        options["assert_hostname"] = False
+    if target.proxy.startswith("socks"):
+        # As Go has it, which lets the proxy look up names with socks5:// as well.
+        address = target.proxy.replace("socks5://", "socks5h://", 1)
+        return SOCKSProxyManager(address, **options)
+    if target.proxy:
+        headers = {name.lower(): one for name, one in _list_proxy_headers(target.proxy).items()}
+        return urllib3.ProxyManager(target.proxy, proxy_headers=headers, **options)
+    return urllib3.PoolManager(**options)
 
 
-def _make_ca_file(server: str, ca: bytes) -> Path:
-    """Return a file with a CA's certificate: older clients take it only from a file."""
-    folder = paths.home() / "kubernetes"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.crt"
-    if not path.exists() or path.read_bytes() != ca:
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(ca)
-        partial.replace(path)
-    return path
+def _build_context(target: Target, credentials: Credentials) -> ssl.SSLContext | None:
+    """Return what trusts the cluster's authority, and shows the user's certificate if any."""
+    if not target.server.startswith("https://"):
+        return None
+    try:
+        if target.ca:
+            context = ssl.create_default_context(cadata=target.ca.decode())
+            # Python 3.13 refuses authorities without key identifiers; kubectl takes them.
+            context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+        else:
+            context = build_context()
+        if not target.verified:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if credentials.certificate:
+            _load_certificate(context, credentials)
+    except (ssl.SSLError, ValueError) as error:
+        said = f"a certificate cannot be used: {error}"
+        raise ConfigError("kubeconfig", said, SHOW_KUBECONFIG) from error
+    return context
 
 
-def _build_client(settings: Any) -> Any:
-    settings.connection_pool_maxsize = CONNECTIONS
-    # Our client decides what is sent again; urllib3 knows nothing of effects.
-    settings.retries = urllib3.Retry(total=False, redirect=3)
-    return client.ApiClient(settings)
-
-
-def _exists(files: str) -> bool:
-    return any(Path(part).expanduser().exists() for part in files.split(os.pathsep) if part)
+def _load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Load a certificate and its key, which OpenSSL takes from a file alone."""
+    with tempfile.NamedTemporaryFile("wb", suffix=".pem") as file:
+        os.chmod(file.name, 0o600)
+        file.write(credentials.certificate.rstrip() + b"\n" + credentials.key)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -10,9 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from kubernetes import dynamic
+from kubernetes.client.exceptions import ApiException
 
-from deployer.config.owner import Owner, build_owner, load_random_owner
-from deployer.errors import KubeError
+from deployer.config.owner import Owner, build_owner, drop_session, load_random_owner
+from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access, open_websocket
 from deployer.kube.answers import parse_answer, read_ahead_seconds
 from deployer.kube.failures import NOT_FOUND, Attempt, build_missing_kind
@@ -27,6 +28,7 @@ from deployer.kube.kinds import (
 )
 from deployer.kube.names import read_owner, stamp_owner
 from deployer.kube.resending import Resender
+from deployer.transience import NO_ANSWER
 from deployer.waiting import COMMAND, TIMEOUTS_SECONDS
 
 FIELD_MANAGER = "deployer"
@@ -34,6 +36,7 @@ COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 JSON = "application/json"
+UNAUTHORIZED = 401
 
 
 def open_kube(
@@ -80,7 +83,8 @@ class Kube:
         self._owner_name = owner
         self._resender = Resender(sleep)
         # It is asked by paths alone: without a list of the server's kinds, which it would read.
-        self._requests: Any = dynamic.DynamicClient(access.client, discoverer=lambda *_: None)
+        connection = access.connection
+        self._requests: Any = dynamic.DynamicClient(connection.client, discoverer=lambda *_: None)
         self._clock = _Clock()
         self._kinds: dict[Kind, Kind] = {}  # those of users' templates, with their plurals
 
@@ -103,7 +107,7 @@ class Kube:
             return build_owner(self._owner_name)
         try:
             answer = self._send("read", SELF_REVIEW, method="POST", body=_begin(SELF_REVIEW))
-            return build_owner(str(answer["status"]["userInfo"]["username"]))
+            return build_owner(drop_session(str(answer["status"]["userInfo"]["username"])))
         except KubeError as error:
             if error.status not in (403, 404):  # refused, or older than Kubernetes 1.28
                 raise
@@ -274,7 +278,9 @@ class Kube:
         path = f"{POD.path(self.namespace, pod)}/portforward?ports={port}"
         attempt = self.attempt("forward a port of", POD._replace(plural="pods/portforward"), pod)
         return self._resender.send(
-            lambda: open_websocket(self._access, path), attempt, repeatable=True
+            lambda: self._log_in(lambda: open_websocket(self._access, path)),
+            attempt,
+            repeatable=True,
         )
 
     def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
@@ -325,7 +331,7 @@ class Kube:
         self, attempt: Attempt, path: str, repeatable: bool = True, **request: Any
     ) -> Manifest:
         def send() -> Manifest:
-            answer = self._request(path=path, **request)
+            answer = self._log_in(lambda: self._request(path=path, **request))
             # Read here: an answer can be cut off after its head.
             content = parse_answer(answer.data)
             # Ours may be minutes off, and lost agents are judged by the server's clock.
@@ -333,6 +339,21 @@ class Kube:
             return content
 
         return self._resender.send(send, attempt, repeatable)
+
+    def _log_in(self, send: Callable[[], Any]) -> Any:
+        """Send a request with the credentials of now, and once more if they were over."""
+        connection = self._access.connection
+        try:
+            connection.prepare()
+            try:
+                return send()
+            except ApiException as error:
+                if error.status != UNAUTHORIZED or not connection.refuse():
+                    raise
+            connection.prepare()
+            return send()
+        except ConfigError as error:  # it was right when the command began: a watcher waits
+            raise KubeError(error.message, error.hint, status=NO_ANSWER) from error
 
     def _request(
         self,

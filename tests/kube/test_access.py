@@ -16,6 +16,8 @@ import trustme
 import yaml
 from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
+from deployer.agent.server.transport import build_context
+from deployer.config.owner import drop_session
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access
 from deployer.kube.client import Kube
@@ -24,6 +26,7 @@ from deployer.kube.kinds import POD
 
 NEVER = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 LONG_AGO = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)
+ROLE = "arn:aws:sts::111122223333:assumed-role/trainers"
 AUTHORITY, STRANGER = trustme.CA(), trustme.CA()
 
 
@@ -31,7 +34,7 @@ def read(
     folder: Path, user: dict[str, Any], server: str = "https://127.0.0.1:9", **changes: Any
 ) -> Access:
     """Load a kubeconfig with one cluster and this user."""
-    ca = folder / "ca.crt"
+    ca = folder.resolve() / "ca.crt"
     AUTHORITY.cert_pem.write_to_path(ca)
     content = {
         "apiVersion": "v1",
@@ -66,8 +69,7 @@ def test_a_user_is_impersonated(tmp_path: Path) -> None:
 def test_a_token_file_may_end_its_line(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
     access = read(tmp_path, {"tokenFile": str(tmp_path / "token")})
-    [authorization] = access.client.configuration.auth_settings().values()
-    assert authorization["value"] == "Bearer abc"
+    assert access.client.default_headers["Authorization"] == "Bearer abc"
 
 
 def test_a_token_that_cannot_be_sent_is_not_called_an_answer(tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_a_kubeconfig_without_its_current_context(tmp_path: Path, current: str, 
     [
         ({"token": "t"}, "ask whoever gave you kubeconfig for a new one: its token is refused"),
         (
-            {"client-certificate": "ca.crt"},
+            {"client-certificate": "ca.crt", "client-key": "key.pem"},
             "see whether it is over: openssl x509 -noout -enddate -in ca.crt",
         ),
         (
@@ -134,6 +136,7 @@ def test_a_user_whom_the_server_does_not_know_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: dict[str, str], renewal: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    AUTHORITY.private_key_pem.write_to_path("key.pem")
     kube = Kube(read(Path(), user))
     error = ApiException(status=401, reason="Unauthorized")
     assert translate_error(error, kube.attempt("list", POD, "")).hint == renewal
@@ -179,3 +182,41 @@ def test_a_certificate_that_is_not_trusted(
         with pytest.raises(KubeError, match=f"its certificate is not trusted: .*{said}") as caught:
             kube.list_objects(POD)
     assert hint in caught.value.hint
+
+
+def test_an_authority_without_key_identifiers_is_trusted_as_by_kubectl(tmp_path: Path) -> None:
+    """Python 3.13 refuses it by a flag; EKS clusters from 1.16 or before have such ones."""
+    access = read(tmp_path, {"token": "t"})
+    assert access.connection.context
+    assert not access.connection.context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert access.connection.context.verify_mode == ssl.CERT_REQUIRED
+    assert not build_context({}).verify_flags & ssl.VERIFY_X509_STRICT
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        (f"{ROLE}/botocore-session-1764374400", ROLE),
+        (f"{ROLE}/ann@example.com", f"{ROLE}/ann@example.com"),
+        ("arn:aws-cn:sts::1:assumed-role/r/i-123", "arn:aws-cn:sts::1:assumed-role/r"),
+        ("ann-2", "ann-2"),
+    ],
+)
+def test_an_owner_is_the_same_tomorrow(user: str, name: str) -> None:
+    assert drop_session(user) == name
+
+
+def test_a_plugin_of_an_older_interface_is_refused(tmp_path: Path) -> None:
+    plugin = build_plugin("true")
+    plugin["exec"]["apiVersion"] = "client.authentication.k8s.io/v1alpha1"
+    with pytest.raises(ConfigError, match=r"exec plugin: invalid apiVersion \"client"):
+        read(tmp_path, plugin)
+
+
+def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deployer.kube.login.PLUGIN_SECONDS", 0.5)
+    plugin = tmp_path / "plugin"
+    plugin.write_text("#!/bin/sh\nsleep 1000 &\nsleep 1000\n")
+    plugin.chmod(0o755)
+    with pytest.raises(ConfigError, match="plugin gave no credentials in 0 s and was ended"):
+        read(tmp_path, build_plugin("./plugin"))

@@ -12,7 +12,7 @@ import base64
 import os
 import ssl
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,34 +69,111 @@ def serve_network(folder: Path, hosts: tuple[str, ...] = CLOUD_HOSTS) -> Iterato
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*hosts).configure_cert(context)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
     network = Network(backend, folder / "ca.pem")
-    servers = _Servers(network, hosts, context)
-
-    def run(work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, loop).result(30)
-
+    gateway = _Gateway(network, hosts[0], context)
     try:
-        run(servers.start())
-        yield network
+        with run_loop() as run:
+            run(gateway.start())
+            proxies = Proxies(hosts, ("127.0.0.1", gateway.port))
+            run(proxies.start())
+            network.http_proxy, network.socks_proxy = proxies.http_proxy, proxies.socks_proxy
+            network.led = proxies.led
+            yield network
+            run(proxies.stop())
+            run(gateway.stop())
     finally:
-        run(servers.stop())
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
         backend.end()
 
 
-class _Servers:
-    """The gateway that opens TLS, and the two proxies before it."""
+@contextmanager
+def run_loop() -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
+    """Give what runs a coroutine in a loop of its own thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(30)
+    finally:
+        asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result(30)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
-    def __init__(self, network: Network, hosts: tuple[str, ...], context: ssl.SSLContext) -> None:
-        self.network, self.hosts, self.context = network, hosts, context
+
+class Proxies:
+    """An HTTP and a SOCKS proxy, which lead `hosts` to one `destination` and no other host."""
+
+    def __init__(self, hosts: Collection[str], destination: tuple[str, int]) -> None:
+        self.hosts, self.destination = hosts, destination
+        self.led: list[str] = []
+        self.http_proxy = self.socks_proxy = ""
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self) -> None:
+        login = f"{quote(USER)}:{quote(PASSWORD, safe='')}@127.0.0.1"
+        self.http_proxy = f"http://{login}:{await self._listen(self._lead_by_http)}"
+        self.socks_proxy = f"socks5h://{login}:{await self._listen(self._lead_by_socks)}"
+
+    async def stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        await _end_tasks()
+
+    async def _listen(self, lead: Callable[..., Awaitable[None]]) -> int:
+        server = await asyncio.start_server(lead, "127.0.0.1", 0)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def _lead_by_http(self, *client: Any) -> None:
+        """Open a way by CONNECT (RFC 9110, 9.3.6)."""
+        with suppress(OSError, EOFError):
+            head = (await client[0].readuntil(b"\r\n\r\n")).decode()
+            token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+            host = urlsplit(f"//{head.split()[1]}").hostname or ""
+            if f"proxy-authorization: basic {token}".lower() not in head.lower():
+                client[1].write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            elif host not in self.hosts or not head.startswith("CONNECT "):
+                client[1].write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
+            else:
+                client[1].write(b"HTTP/1.1 200 OK\r\n\r\n")
+                await self._join("http", host, client)
+        client[1].close()
+
+    async def _lead_by_socks(self, *client: Any) -> None:
+        """Open a way by SOCKS5 with a login (RFC 1928, RFC 1929)."""
+        with suppress(OSError, EOFError):
+            read, write = client[0].readexactly, client[1].write
+            methods = await read((await read(2))[1])
+            write(b"\5\2" if 2 in methods else b"\5\xff")
+            await read(1)
+            user = await read((await read(1))[0])
+            password = await read((await read(1))[0])
+            is_known = (user.decode(), password.decode()) == (USER, PASSWORD)
+            write(b"\1\0" if is_known else b"\1\1")
+            kind = (await read(4))[3]
+            host = (await read((await read(1))[0])).decode() if kind == 3 else ""
+            await read(2)
+            if is_known and host in self.hosts:
+                write(b"\5\0\0\1" + bytes(6))
+                await self._join("socks", host, client)
+            else:
+                write(b"\5\2\0\1" + bytes(6))
+        client[1].close()
+
+    async def _join(self, kind: str, host: str, client: Any) -> None:
+        """Carry bytes both ways until both ends are closed."""
+        self.led.append(f"{kind} {host}")
+        gateway = await asyncio.open_connection(*self.destination)
+        await asyncio.gather(_carry(client[0], gateway[1]), _carry(gateway[0], client[1]))
+
+
+class _Gateway:
+    """Opens TLS before a backend, as W&B's gateway does."""
+
+    def __init__(self, network: Network, host: str, context: ssl.SSLContext) -> None:
+        self.network, self.host, self.context = network, host, context
         self.inner = read_url(network.backend.data)
-        self.gateway_port = 0
-        self.proxies: list[asyncio.Server] = []
+        self.port = 0
 
     async def start(self) -> None:
         app = web.Application(client_max_size=LARGEST_BODY_BYTES)
@@ -104,28 +181,15 @@ class _Servers:
         self.runner = web.AppRunner(app, auto_decompress=False, shutdown_timeout=0.1)
         await self.runner.setup()
         await web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=self.context).start()
-        self.gateway_port = self.runner.addresses[0][1]
+        self.port = self.runner.addresses[0][1]
         self.session = ClientSession(
             connector=TCPConnector(force_close=True), auto_decompress=False
         )
-        login = f"{quote(USER)}:{quote(PASSWORD, safe='')}@127.0.0.1"
-        self.network.http_proxy = f"http://{login}:{await self.listen(self.lead_by_http)}"
-        self.network.socks_proxy = f"socks5h://{login}:{await self.listen(self.lead_by_socks)}"
-
-    async def listen(self, lead: Callable[..., Awaitable[None]]) -> int:
-        server = await asyncio.start_server(lead, "127.0.0.1", 0)
-        self.proxies.append(server)
-        return int(server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        for server in self.proxies:
-            server.close()
         await self.session.close()
         await self.runner.cleanup()
-        late = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        await _end_tasks()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Pass a request on to the backend, as W&B's gateway does."""
@@ -142,7 +206,7 @@ class _Servers:
         if path == "/oidc/token":
             return self.exchange(body.decode())
         headers = {n: v for n, v in request.headers.items() if n.lower() not in OF_CONNECTION}
-        headers["Host"] = self.hosts[0]
+        headers["Host"] = self.host
         if headers.get("Authorization") == f"Bearer {ACCESS_TOKEN}":
             login = base64.b64encode(f"api:{self.network.backend.key}".encode()).decode()
             headers["Authorization"] = f"Basic {login}"
@@ -162,47 +226,12 @@ class _Servers:
         lasting = {"access_token": ACCESS_TOKEN, "token_type": "Bearer", "expires_in": 3600}
         return web.json_response(lasting)
 
-    async def lead_by_http(self, *client: Any) -> None:
-        """Open a way by CONNECT (RFC 9110, 9.3.6)."""
-        with suppress(OSError, EOFError):
-            head = (await client[0].readuntil(b"\r\n\r\n")).decode()
-            token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-            host = urlsplit(f"//{head.split()[1]}").hostname or ""
-            if f"proxy-authorization: basic {token}".lower() not in head.lower():
-                client[1].write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
-            elif host not in self.hosts or not head.startswith("CONNECT "):
-                client[1].write(b"HTTP/1.1 403 Forbidden\r\n\r\n")
-            else:
-                client[1].write(b"HTTP/1.1 200 OK\r\n\r\n")
-                await self.join("http", host, client)
-        client[1].close()
 
-    async def lead_by_socks(self, *client: Any) -> None:
-        """Open a way by SOCKS5 with a login (RFC 1928, RFC 1929)."""
-        with suppress(OSError, EOFError):
-            read, write = client[0].readexactly, client[1].write
-            methods = await read((await read(2))[1])
-            write(b"\5\2" if 2 in methods else b"\5\xff")
-            await read(1)
-            user = await read((await read(1))[0])
-            password = await read((await read(1))[0])
-            is_known = (user.decode(), password.decode()) == (USER, PASSWORD)
-            write(b"\1\0" if is_known else b"\1\1")
-            kind = (await read(4))[3]
-            host = (await read((await read(1))[0])).decode() if kind == 3 else ""
-            await read(2)
-            if is_known and host in self.hosts:
-                write(b"\5\0\0\1" + bytes(6))
-                await self.join("socks", host, client)
-            else:
-                write(b"\5\2\0\1" + bytes(6))
-        client[1].close()
-
-    async def join(self, kind: str, host: str, client: Any) -> None:
-        """Carry bytes both ways until both ends are closed."""
-        self.network.led.append(f"{kind} {host}")
-        gateway = await asyncio.open_connection("127.0.0.1", self.gateway_port)
-        await asyncio.gather(_carry(client[0], gateway[1]), _carry(gateway[0], client[1]))
+async def _end_tasks() -> None:
+    late = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in late:
+        task.cancel()
+    await asyncio.gather(*late, return_exceptions=True)
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

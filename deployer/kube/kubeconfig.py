@@ -1,0 +1,154 @@
+"""Reads kubeconfigs as kubectl does: which files, which entry counts, where relative paths begin.
+
+The rules are those of client-go v0.37 (`tools/clientcmd/loader.go`; November 2026); kubectl itself
+is the judge in `tests/outside/test_kubeconfigs.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deployer.errors import ConfigError
+
+HOME_KUBECONFIG = "~/.kube/config"
+SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
+NO_KUBECONFIG = (
+    "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
+)
+# What a list holds under its singular, and the name that Go gives its items in messages.
+LISTS = {
+    "clusters": ("cluster", "NamedCluster"),
+    "users": ("user", "NamedAuthInfo"),
+    "contexts": ("context", "NamedContext"),
+}
+NAMES = ("cluster", "user", "namespace")  # in a context
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cluster, user or context, and the file that it is from."""
+
+    values: Mapping[str, Any]
+    file: Path
+
+    def resolve(self, name: str) -> Path | None:
+        """Return a path, which begins beside the file if it is relative; None without it."""
+        named = self.values.get(name)
+        return self.file.parent / str(named) if named else None
+
+    def get(self, name: str) -> str:
+        """Return a text, empty without it."""
+        return str(self.values.get(name) or "")
+
+
+@dataclass(frozen=True)
+class Kubeconfig:
+    """All files together, of which the first that has an entry counts; `files` are their names."""
+
+    files: str
+    current: str
+    clusters: Mapping[str, Entry]
+    users: Mapping[str, Entry]
+    contexts: Mapping[str, Entry]
+
+    def choose_context(self, wanted: str | None) -> tuple[str, Entry]:
+        """Return the wanted context, else the current one. Raises ConfigError."""
+        name = wanted or self.current
+        if name in self.contexts:
+            return name, self.contexts[name]
+        names = ", ".join(self.contexts)
+        if wanted:
+            said = f"there is no '{wanted}' in {self.files}"
+            raise ConfigError("context", said, f"name one of: {names}")
+        said = "no context is chosen"
+        if name:
+            said = f"has no context {name}, which is its current one"
+        hint = f"kubectl config use-context NAME, one of: {names}"
+        raise ConfigError(self.files, said, hint if names else NO_KUBECONFIG)
+
+    def find(self, kind: str, context: str, name: str) -> Entry:
+        """Return the cluster or user of a context; an empty one for a user that is not named."""
+        listed: Mapping[str, Entry] = getattr(self, f"{kind}s")
+        if name in listed:
+            return listed[name]
+        if not name and kind == "user":
+            return Entry({}, Path(self.files))
+        said = f'context "{context}": {kind} "{name}" does not exist'
+        raise ConfigError(self.files, said, SHOW_KUBECONFIG)
+
+
+def list_files(environment: Mapping[str, str]) -> tuple[str, list[Path]]:
+    """Return the kubeconfig's name for messages, and those of its files that are there."""
+    named = environment.get("KUBECONFIG") or HOME_KUBECONFIG
+    parts = dict.fromkeys(part for part in named.split(os.pathsep) if part)
+    paths = [Path(part).expanduser() for part in parts]
+    return named, [path for path in paths if path.exists()]
+
+
+def load_kubeconfig(environment: Mapping[str, str]) -> Kubeconfig:
+    """Read KUBECONFIG, else ~/.kube/config. Raises ConfigError."""
+    named, paths = list_files(environment)
+    current = ""
+    found: dict[str, dict[str, Entry]] = {name: {} for name in LISTS}
+    for path in paths:
+        content = _read(path)
+        for name, entries in found.items():
+            for key, values in _list_entries(path, content, name):
+                entries.setdefault(key, Entry(values, path))
+        current = current or _read_text(path, content, "current-context", "Config.current-context")
+    return Kubeconfig(named, current, **found)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        said = f"cannot be read: {error.strerror}"
+        raise ConfigError(str(path), said, SHOW_KUBECONFIG) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), "is not YAML that can be read", SHOW_KUBECONFIG) from error
+    if content is not None and not isinstance(content, dict):
+        raise _refuse(path, content, "Config", "v1.Config")
+    return content or {}
+
+
+def _list_entries(
+    path: Path, content: Mapping[str, Any], name: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the entries of a list by name. Raises ConfigError in kubectl's words."""
+    singular, kind = LISTS[name]
+    listed = content.get(name)
+    if listed is not None and not isinstance(listed, list):
+        raise _refuse(path, listed, f"Config.{name}", f"[]v1.{kind}")
+    for one in listed or ():
+        if not isinstance(one, dict):
+            raise _refuse(path, one, f"Config.{name}", f"v1.{kind}")
+        key = _read_text(path, one, "name", f"{kind}.{name}.name")
+        values = one.get(singular)
+        if values is not None and not isinstance(values, dict):
+            wanted = f"v1.{kind.removeprefix('Named')}"
+            raise _refuse(path, values, f"{kind}.{name}.{singular}", wanted)
+        for text in NAMES if name == "contexts" else ():
+            _read_text(path, values or {}, text, f"Context.{name}.{singular}.{text}")
+        yield key, values or {}
+
+
+def _read_text(path: Path, values: Mapping[str, Any], name: str, field: str) -> str:
+    value = values.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _refuse(path, value, field, "string")
+    return value or ""
+
+
+def _refuse(path: Path, value: object, field: str, wanted: str) -> ConfigError:
+    """Return the error for a value of another kind than Go's decoder takes, in its words."""
+    kinds = ((bool, "bool"), (int | float, "number"), (str, "string"), (list, "array"))
+    kind = next((name for one, name in kinds if isinstance(value, one)), "object")
+    said = f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"
+    return ConfigError(str(path), said, 'write names in quotes, such as "1"')

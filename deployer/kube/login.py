@@ -1,0 +1,314 @@
+"""Who somebody is to an API server: tokens, certificates and programs that print them, renewed.
+
+As client-go has it (v0.37, `plugin/pkg/client/auth/exec`; November 2026).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from deployer.errors import ConfigError
+from deployer.kube.kubeconfig import Entry
+from deployer.waiting import waiting_for
+
+LOG = logging.getLogger(__name__)
+
+PLUGIN_SECONDS = 30.0
+TYPING_SECONDS = 300.0  # of a plugin that asks somebody at the terminal
+RENEWAL_SECONDS = 30.0  # between two runs of a plugin
+REREAD_SECONDS = 60.0  # of files, as client-go rereads a token
+VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+EXEC_INFO = "KUBERNETES_EXEC_INFO"
+LOG_IN = {  # by plugin
+    "gke-gcloud-auth-plugin": "gcloud auth login",
+    "aws": "aws sso login",
+    "kubelogin": "az login",
+}
+PROVIDERS = {
+    "azure": "install kubelogin, then: kubelogin convert-kubeconfig",
+    "gcp": "install gke-gcloud-auth-plugin, then: gcloud container clusters get-credentials",
+    "oidc": "install kubelogin (kubectl oidc-login), and use it as `exec:`",
+}
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What is sent: an Authorization header, a certificate with its key (PEM), or neither."""
+
+    authorization: str = ""
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+    expires_at: float | None = None
+
+
+class Login(Protocol):
+    """Gives credentials, as they are now."""
+
+    def get(self) -> Credentials:
+        """Return the credentials to use now. Raises ConfigError."""
+
+    def refuse(self) -> bool:
+        """Note that the server did not take them; return True if there are newer ones."""
+
+
+class TokenLogin:
+    """Asks for a token before each request; who gives it keeps it for as long as it lasts."""
+
+    def __init__(self, get_token: Callable[[], str]) -> None:
+        self._get_token = get_token
+
+    def get(self) -> Credentials:
+        return Credentials(f"Bearer {self._get_token()}")
+
+    def refuse(self) -> bool:
+        return False
+
+
+class FileLogin:
+    """Reads what a kubeconfig or a pod's account has; files are read again each minute."""
+
+    def __init__(self, user: Entry) -> None:
+        self._user = user
+        self._read_at = 0.0
+        self._found = Credentials()
+
+    def get(self) -> Credentials:
+        if not self._read_at or time.monotonic() - self._read_at > REREAD_SECONDS:
+            self._read_again()
+        return self._found
+
+    def refuse(self) -> bool:
+        before = self._found
+        self._read_again()
+        return self._found != before
+
+    def _read_again(self) -> None:
+        user = self._user
+        token = user.get("token") or _read(user, "tokenFile").decode(errors="replace").strip()
+        authorization = f"Bearer {token}" if token else ""
+        if not token and user.get("username"):
+            pair = f"{user.get('username')}:{user.get('password')}"
+            authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        certificate, key = (read_data(user, f"client-{name}") for name in ("certificate", "key"))
+        self._found = Credentials(authorization, certificate, key)
+        self._read_at = time.monotonic()
+
+
+class PluginLogin:
+    """Runs a kubeconfig's program for credentials: once, and again when they are over.
+
+    `cluster` is what the program is told of the cluster if it asks for it.
+    """
+
+    def __init__(self, user: Entry, cluster: Mapping[str, Any], context: str) -> None:
+        self._user, self._cluster, self._context = user, cluster, context
+        self._plugin: Mapping[str, Any] = user.values["exec"]
+        self._found: Credentials | None = None
+        self._ran_at = 0.0
+        self._lock = threading.Lock()
+
+    def get(self) -> Credentials:
+        with self._lock:
+            over = self._found and (self._found.expires_at or time.time() + 1) <= time.time()
+            if self._found is None or (over and self._may_run()):
+                self._run()
+            assert self._found
+            return self._found
+
+    def refuse(self) -> bool:
+        with self._lock:
+            if not self._may_run():
+                return False
+            before = self._found
+            self._run()
+            return self._found != before
+
+    def _may_run(self) -> bool:
+        return time.monotonic() - self._ran_at > RENEWAL_SECONDS
+
+    def _run(self) -> None:
+        self._found = run_plugin(self._user, self._cluster, self._context)
+        self._ran_at = time.monotonic()
+
+
+def build_login(user: Entry, cluster: Mapping[str, Any], context: str) -> Login:
+    """Return how a kubeconfig's user logs in. Raises ConfigError."""
+    if provider := (user.values.get("auth-provider") or {}):
+        name = str(provider.get("name", ""))
+        said = f"auth-provider {name} is no longer part of Kubernetes (since 1.26)"
+        raise ConfigError(str(user.file), said, PROVIDERS.get(name, "use an `exec:` plugin"))
+    own = ("token", "tokenFile", "username")
+    if user.values.get("exec") and not any(user.get(name) for name in own):
+        return PluginLogin(user, cluster, context)
+    login = FileLogin(user)
+    login.get()
+    return login
+
+
+def describe_renewal(files: str, user: Entry) -> str:
+    """Return what to do when a server does not know a kubeconfig's user any more."""
+    if command := (user.values.get("exec") or {}).get("command"):
+        name = Path(str(command)).name
+        return LOG_IN.get(name, f"log in again: {command} gave what is refused")
+    if file := user.values.get("client-certificate"):
+        return f"see whether it is over: openssl x509 -noout -enddate -in {file}"
+    if user.get("token").startswith("sha256~"):
+        return "oc login"  # OpenShift's tokens end after a day
+    if not user.values:
+        return f"{files} has no such user: kubectl config view"
+    what = "certificate" if "client-certificate-data" in user.values else "token"
+    return f"ask whoever gave you {files} for a new one: its {what} is refused"
+
+
+def run_plugin(user: Entry, cluster: Mapping[str, Any], context: str) -> Credentials:
+    """Run a kubeconfig's program, and return what it prints. Raises ConfigError."""
+    plugin: Mapping[str, Any] = user.values["exec"]
+    version, command = str(plugin.get("apiVersion", "")), str(plugin.get("command", ""))
+    files = str(user.file)
+    if version not in VERSIONS:
+        raise ConfigError(files, f'exec plugin: invalid apiVersion "{version}"', VERSIONS[0])
+    path = str(user.file.parent / command) if os.sep in command else shutil.which(command)
+    if not path or not os.path.exists(path):
+        said = f"{command}, which gives the credentials, is not installed"
+        hint = plugin.get("installHint") or f"install {command}, and see that it is on the PATH"
+        raise ConfigError(files, said, str(hint))
+    mode = plugin.get("interactiveMode") or "IfAvailable"
+    interactive = mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
+    if mode == "Always" and not interactive:
+        said = f"{command} asks somebody at a terminal, and there is none"
+        raise ConfigError(files, said, f"log in first: kubectl get pods --context {context}")
+    spec: dict[str, Any] = {"interactive": interactive}
+    if plugin.get("provideClusterInfo"):
+        spec["cluster"] = cluster
+    info = {"kind": "ExecCredential", "apiVersion": version, "spec": spec}
+    own = {str(one["name"]): str(one["value"]) for one in plugin.get("env") or ()}
+    environment = {**os.environ, **own, EXEC_INFO: json.dumps(info)}
+    words = [path, *map(str, plugin.get("args") or ())]
+    seconds = TYPING_SECONDS if interactive else PLUGIN_SECONDS
+    return parse_credential(_run(words, environment, interactive, seconds, files, context), user)
+
+
+def _run(
+    words: list[str],
+    environment: Mapping[str, str],
+    interactive: bool,
+    seconds: float,
+    files: str,
+    context: str,
+) -> str:
+    """Run a program and show what it says meanwhile; return what it prints."""
+    name, said = Path(words[0]).name, []
+    process = subprocess.Popen(
+        words,
+        env=environment,
+        stdin=None if interactive else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+
+    def show() -> None:
+        assert process.stderr
+        for line in process.stderr:
+            said.append(line.rstrip())
+            LOG.info(f"{name}: {line.rstrip()}")
+
+    reader = threading.Thread(target=show, daemon=True)
+    reader.start()
+    late = threading.Timer(seconds, _kill, (process,))
+    late.start()
+    try:
+        with waiting_for(f"credentials from {name}"):
+            assert process.stdout
+            printed = process.stdout.read()
+            code = process.wait()
+    finally:
+        was_late = not late.is_alive()
+        late.cancel()
+        reader.join(1.0)
+    hint = f"kubectl get pods --context {context}"
+    if was_late and code < 0:
+        text = f"{name} gave no credentials in {seconds:.0f} s and was ended"
+        raise ConfigError(files, text, f"log in first: {hint}")
+    if code:
+        last = f": {said[-1]}" if said else ""
+        text = f"{name} gave no credentials (exit code {code}){last}"
+        raise ConfigError(files, text, LOG_IN.get(name, f"{hint} says why"))
+    return printed
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    with suppress(psutil.Error):
+        own = psutil.Process(process.pid)
+        for one in (*own.children(recursive=True), own):
+            with suppress(psutil.Error):
+                one.kill()
+
+
+def parse_credential(text: str, user: Entry) -> Credentials:
+    """Read an ExecCredential. Raises ConfigError in client-go's words."""
+    plugin = user.values["exec"]
+    command, wanted = Path(str(plugin["command"])).name, str(plugin["apiVersion"])
+    try:
+        answer = json.loads(text)
+        version = str(answer.get("apiVersion", ""))
+        status = answer.get("status") or {}
+        token, certificate, key = (
+            str(status.get(name) or "")
+            for name in ("token", "clientCertificateData", "clientKeyData")
+        )
+        expires_at = _parse_time(status.get("expirationTimestamp"))
+    except (ValueError, AttributeError) as error:
+        said = f"{command} printed no ExecCredential"
+        raise ConfigError(str(user.file), said, "kubectl get pods says why") from error
+    if version != wanted:
+        said = f"exec plugin is configured to use API version {wanted}, plugin returned {version}"
+        raise ConfigError(str(user.file), said, f"kubectl config view: apiVersion of {command}")
+    if not (token or (certificate and key)):
+        said = f"{command} gave no credentials: no token, no client certificate and key"
+        raise ConfigError(str(user.file), said, "kubectl get pods says why")
+    authorization = f"Bearer {token}" if token else ""
+    return Credentials(authorization, certificate.encode(), key.encode(), expires_at)
+
+
+def _parse_time(text: Any) -> float | None:
+    return datetime.fromisoformat(str(text)).timestamp() if text else None
+
+
+def read_data(entry: Entry, name: str) -> bytes:
+    """Return what an entry has as base64 data, else in a file; empty for neither."""
+    if data := entry.get(f"{name}-data"):
+        try:
+            return base64.b64decode(data, validate=False)
+        except ValueError as error:
+            said = f"{name}-data is not base64"
+            raise ConfigError(str(entry.file), said, "kubectl config view --raw") from error
+    return _read(entry, name)
+
+
+def _read(entry: Entry, name: str) -> bytes:
+    path = entry.resolve(name)
+    if path is None:
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        said = f"cannot be used: {name}: {error.strerror}: {path}"
+        raise ConfigError(str(entry.file), said, "kubectl config view") from error
