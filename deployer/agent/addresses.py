@@ -7,7 +7,7 @@ them with what each SDK says.
 
 import re
 from typing import Iterable, List, Optional, Tuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 CLOUD_URL = "https://api.forge.coreweave.com"
 CLOUD_PAGES_URL = "https://forge.coreweave.com/wandb"
@@ -25,16 +25,24 @@ def normalise(url: str) -> str:
     if not host:
         return url
     old = FORGE_HOSTS[host]
-    return f"https://{old}" if urlsplit(url).hostname in _old_names(old) else f"https://api.{host}"
+    return f"https://{old}" if _split(url).hostname in _old_names(old) else f"https://api.{host}"
 
 
 def find_forge(url: str) -> Optional[str]:
     """Return the Forge host of W&B's cloud if an API or page address is one of its names."""
-    name = urlsplit(url).hostname
+    name = _split(url).hostname
     for host, old in FORGE_HOSTS.items():
         if name in (host, f"api.{host}", *_old_names(old)):
             return host
     return None
+
+
+def _split(url: str) -> SplitResult:
+    """Split an address; one that is none has no parts."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def _old_names(api_host: str) -> Tuple[str, str, str]:
@@ -48,7 +56,7 @@ def canonical(url: str) -> str:
     host = find_forge(url)
     if host:
         return f"https://api.{host}"
-    parts = urlsplit(url)
+    parts = _split(url)
     try:
         port = parts.port
     except ValueError:
@@ -70,7 +78,7 @@ def list_key_hosts(url: str) -> List[str]:
     last, too: a key of the cloud is one under all its names.
     """
     host = find_forge(url)
-    own = [urlsplit(url).netloc]
+    own = [_split(url).netloc]
     return list(dict.fromkeys([*own, *((f"api.{host}", FORGE_HOSTS[host]) if host else ())]))
 
 
@@ -90,7 +98,7 @@ def split_page(page: str, known: Iterable[Tuple[str, str]]) -> Optional[Tuple[st
     `known` are API addresses and where their pages are: an address of a page alone may be that of
     several servers.
     """
-    parts = urlsplit(page)
+    parts = _split(page)
     words = [word for word in parts.path.split("/") if word]
     place = max((n for n, word in enumerate(words[:-1]) if word == "sweeps"), default=0)
     if place < 2:

@@ -57,13 +57,22 @@ class Credentials:
             return CLOUD_URL, f"the key in {found[1]}"
         return None
 
-    def key(self, base_url: str) -> tuple[str, str] | None:
-        """Return the key for a server, and where it was found."""
-        if key := self.environment.get("WANDB_API_KEY"):
+    def is_for(self, base_url: str) -> bool:
+        """Return True for the server that the login of the environment is for."""
+        found = self.base_url()
+        return is_same(found[0] if found else CLOUD_URL, base_url)
+
+    def key(self, base_url: str, named: bool = True) -> tuple[str, str] | None:
+        """Return the key for a server, and where it was found.
+
+        The environment's is for whichever server the user has `named`, as in the SDK.
+        """
+        named = named or self.is_for(base_url)
+        if named and (key := self.environment.get("WANDB_API_KEY")):
             return key, "WANDB_API_KEY"
-        if self.token_file:
+        if named and self.token_file:
             return None
-        if entry := self._find_entry(base_url, default_counts=True):
+        if entry := self._find_entry(base_url, default_counts=named):
             return entry[1], str(self.netrc_path)
         return self._settings_key(base_url)
 

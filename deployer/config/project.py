@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from deployer.agent.addresses import CLOUD_URL, is_same, normalise
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
@@ -86,6 +87,7 @@ class Project:
     once it is checked out for the section `code:`. `named_cluster` are the context and namespace
     that flags name, or named when the agents of the sweep that is meant were started.
     `owner` names the owner of created objects; None: as the API server or the cloud names the user.
+    `by_page_alone`: the server is named by a sweep's page alone, and gets no login of another one.
     With `exit_code_alone`, a run that ends with 0 has succeeded even if it logs nothing.
     """
 
@@ -112,6 +114,7 @@ class Project:
     profile: Profile | None = None
     owner: str | None = None
     exit_code_alone: bool = False
+    by_page_alone: bool = False
     named_cluster: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -213,13 +216,25 @@ class Project:
         """Return the same config with other settings."""
         return replace(self, given_settings=replace(self.settings, **values))
 
-    def for_server(self, wandb: str, source: str) -> Project:
-        """Return the same config for another server: the one where a sweep was made."""
+    def for_server(self, wandb: str, source: str, named: bool = True) -> Project:
+        """Return the same config for another server: the one where a sweep was made.
+
+        One that was not `named` by the user, but by a page, gets none but its own key.
+        """
         url = normalise_server(wandb, source)
         if EMBEDDED not in (url, self.wandb) and is_same(url, self.wandb):
             return self  # under the name, and so with the key, that is in use now
-        key, key_source = _find_key(url, self.credentials)
-        return replace(self, wandb=url, wandb_source=source, key=key, key_source=key_source)
+        login = None if url == EMBEDDED else self.credentials.key(url, named=named)
+        key, key_source = login or ("", "")
+        foreign = not (named or self.credentials.is_for(url))
+        return replace(
+            self,
+            wandb=url,
+            wandb_source=source,
+            key=key,
+            key_source=key_source,
+            by_page_alone=foreign,
+        )
 
     def check_login(self) -> None:
         """Refuse two logins at once, and none if a file that may hold one cannot be read.
@@ -237,7 +252,7 @@ class Project:
     @property
     def has_login(self) -> bool:
         """Return True with a key or an identity token for the server."""
-        return bool(self.key or self.credentials.token_file)
+        return bool(self.key or (self.credentials.token_file and not self.by_page_alone))
 
     def require_key(self) -> str:
         """Return the key, empty for an identity token; raises ConfigError without either."""
@@ -315,13 +330,27 @@ def normalise_server(wandb: str, source: str) -> str:
     """Return `embedded` or a base URL without a slash at its end; raises ConfigError."""
     if wandb == EMBEDDED:
         return wandb
+    hint = f"write `embedded`, or an address such as {CLOUD_URL}"
     if wandb.startswith(("http://", "https://")):
+        check_address(wandb, source, hint)
         return normalise(wandb)
-    raise ConfigError(
-        source,
-        f"'{wandb}' is neither `embedded` nor an address",
-        f"write `embedded`, or an address such as {CLOUD_URL}",
-    )
+    raise ConfigError(source, f"'{wandb}' is neither `embedded` nor an address", hint)
+
+
+def check_address(url: str, source: str, hint: str) -> None:
+    """Refuse what is no address, and one with a login in it, which messages would show.
+
+    Raises ConfigError.
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = bool(parts.hostname and parts.hostname.encode("idna")) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or not url.isprintable():
+        raise ConfigError(source, f"{url!r} is not an address", hint)
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(source, "an address has no login in it", "wandb login --host ADDRESS")
 
 
 def _choose_server(

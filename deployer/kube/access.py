@@ -165,7 +165,7 @@ def load_access(
     cluster = content.find("cluster", name, chosen.get("cluster"))
     user = content.find("user", name, chosen.get("user"))
     target = _read_target(cluster, environment)
-    login = build_login(user, _describe_cluster(cluster, target), name)
+    login = build_login(user, _describe_cluster(cluster, target), name, environment)
     connection = Connection(target, login, _read_impersonated(files, user))
     connection.prepare()
     found_namespace = namespace or chosen.get("namespace") or "default"

@@ -116,9 +116,15 @@ class PluginLogin:
     `cluster` is what the program is told of the cluster if it asks for it.
     """
 
-    def __init__(self, user: Entry, cluster: Mapping[str, Any], context: str) -> None:
+    def __init__(
+        self,
+        user: Entry,
+        cluster: Mapping[str, Any],
+        context: str,
+        environment: Mapping[str, str],
+    ) -> None:
         self._user, self._cluster, self._context = user, cluster, context
-        self._plugin: Mapping[str, Any] = user.values["exec"]
+        self._environment = environment
         self._found: Credentials | None = None
         self._ran_at = 0.0
         self._lock = threading.Lock()
@@ -143,11 +149,13 @@ class PluginLogin:
         return time.monotonic() - self._ran_at > RENEWAL_SECONDS
 
     def _run(self) -> None:
-        self._found = run_plugin(self._user, self._cluster, self._context)
+        self._found = run_plugin(self._user, self._cluster, self._context, self._environment)
         self._ran_at = time.monotonic()
 
 
-def build_login(user: Entry, cluster: Mapping[str, Any], context: str) -> Login:
+def build_login(
+    user: Entry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
+) -> Login:
     """Return how a kubeconfig's user logs in. Raises ConfigError."""
     if provider := (user.values.get("auth-provider") or {}):
         name = str(provider.get("name", ""))
@@ -155,7 +163,7 @@ def build_login(user: Entry, cluster: Mapping[str, Any], context: str) -> Login:
         raise ConfigError(str(user.file), said, PROVIDERS.get(name, "use an `exec:` plugin"))
     own = ("token", "tokenFile", "username")
     if user.values.get("exec") and not any(user.get(name) for name in own):
-        return PluginLogin(user, cluster, context)
+        return PluginLogin(user, cluster, context, environment)
     login = FileLogin(user)
     login.get()
     return login
@@ -176,14 +184,18 @@ def describe_renewal(files: str, user: Entry) -> str:
     return f"ask whoever gave you {files} for a new one: its {what} is refused"
 
 
-def run_plugin(user: Entry, cluster: Mapping[str, Any], context: str) -> Credentials:
+def run_plugin(
+    user: Entry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
+) -> Credentials:
     """Run a kubeconfig's program, and return what it prints. Raises ConfigError."""
     plugin: Mapping[str, Any] = user.values["exec"]
     version, command = str(plugin.get("apiVersion", "")), str(plugin.get("command", ""))
     files = str(user.file)
     if version not in VERSIONS:
         raise ConfigError(files, f'exec plugin: invalid apiVersion "{version}"', VERSIONS[0])
-    path = str(user.file.parent / command) if os.sep in command else shutil.which(command)
+    path = shutil.which(command, path=environment.get("PATH", os.defpath))
+    if os.sep in command:
+        path = str(user.file.parent / command)
     if not path or not os.path.exists(path):
         said = f"{command}, which gives the credentials, is not installed"
         hint = plugin.get("installHint") or f"install {command}, and see that it is on the PATH"
@@ -198,10 +210,10 @@ def run_plugin(user: Entry, cluster: Mapping[str, Any], context: str) -> Credent
         spec["cluster"] = cluster
     info = {"kind": "ExecCredential", "apiVersion": version, "spec": spec}
     own = {str(one["name"]): str(one["value"]) for one in plugin.get("env") or ()}
-    environment = {**os.environ, **own, EXEC_INFO: json.dumps(info)}
+    told = {**environment, **own, EXEC_INFO: json.dumps(info)}
     words = [path, *map(str, plugin.get("args") or ())]
     seconds = TYPING_SECONDS if interactive else PLUGIN_SECONDS
-    return parse_credential(_run(words, environment, interactive, seconds, files, context), user)
+    return parse_credential(_run(words, told, interactive, seconds, files, context), user)
 
 
 def _run(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deployer.agent.addresses import CLOUD_PAGES_URL, build_pages_url, is_same, split_page
-from deployer.config.project import EMBEDDED, Project
+from deployer.config.project import EMBEDDED, Project, check_address
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
 from deployer.launch.server import connect, embedded_url
@@ -171,7 +171,9 @@ def _newest(config: Project) -> Choice:
 def _from_address(text: str, config: Project) -> Choice:
     """Read the address of a sweep's page, such as `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
     records = Records.load()
-    found = split_page(text, _list_pages(config, records))
+    pages = _list_pages(config, records)
+    check_address(text, "SWEEP", "paste the address of its page")
+    found = split_page(text, pages)
     if found is None:
         raise ConfigError(
             "SWEEP",
@@ -179,6 +181,7 @@ def _from_address(text: str, config: Project) -> Choice:
             f"it looks like {CLOUD_PAGES_URL}/ENTITY/PROJECT/sweeps/SWEEP_ID",
         )
     base_url, words = found
+    is_known = any(is_same(base_url, url) for url, _ in pages)
     path = "/".join(words)
     away = (r for r in records.of(path) if r.backend_on or r.data)
     record = next(away, None)
@@ -187,7 +190,7 @@ def _from_address(text: str, config: Project) -> Choice:
     elif not config.explicit_wandb:
         own = embedded_url()
         known = EMBEDDED if own and is_same(base_url, own) else base_url
-        config = config.for_server(known, "the sweep's address")
+        config = config.for_server(known, "the sweep's address", named=is_known)
     return Choice(config, *words)
 
 

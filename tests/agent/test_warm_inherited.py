@@ -65,6 +65,59 @@ def test_each_run_has_its_own_folder_and_random_numbers(tmp_path: Path) -> None:
     assert (starts.folder / "warm.log").read_text().splitlines() == ["left", "finalized"]
 
 
+# Each line is the same in every cold run, or never the same.
+CHOSEN = """
+import copy, random
+import numpy
+
+random.seed(42)
+copied = copy.copy(random.Random(5))
+restored = random.Random()
+restored.setstate(random.Random(6).getstate())
+large = numpy.random.default_rng(0x2A8F53D6A8F9E1B4C7D05F60718)
+parent = numpy.random.default_rng()
+"""
+DRAW = """
+import given, random
+print(random.random(), given.copied.random(), given.restored.random(), given.large.random())
+print(given.parent.spawn(1)[0].random())
+"""
+
+
+def test_what_a_package_seeds_stays_and_what_it_does_not_differs(tmp_path: Path) -> None:
+    with start_parent(tmp_path, packages={"given": CHOSEN}) as starts:
+        (starts.project / "script.py").write_text(DRAW)
+        cold = starts.run(("script.py",), starts.cold)[1].splitlines()
+        warm = [starts.run_script(DRAW)[0].splitlines() for _ in range(2)]
+        assert starts.start == "warm"
+    assert [one[0] for one in warm] == [cold[0]] * 2
+    assert len({cold[1], *(one[1] for one in warm)}) == 3
+
+
+LEFT = """
+import atexit, os, weakref
+
+class Thing:
+    pass
+
+kept = Thing()
+close = weakref.finalize(kept, print, "closed")
+os.environ.pop("REMOVED", None)
+own = atexit.register
+def register(*args, **kwargs):
+    return own(*args, **kwargs)
+atexit.register = register
+"""
+
+
+def test_what_a_package_sets_up_stays_in_a_run(tmp_path: Path) -> None:
+    script = "import atexit, given, os; print(atexit.register is given.register, "
+    script += "'REMOVED' in os.environ); given.close()"
+    with start_parent(tmp_path, packages={"given": LEFT}, environment={"REMOVED": "1"}) as starts:
+        assert starts.run_script(script) == ("True False\nclosed\n", "")
+        assert starts.start == "warm"
+
+
 def test_a_run_that_starts_over_leaves_no_folder(tmp_path: Path) -> None:
     with start_parent(tmp_path, packages={"given": GIVEN}) as starts:
         (starts.project / "script.py").write_text(
@@ -89,10 +142,36 @@ def test_a_run_that_starts_over_leaves_no_folder(tmp_path: Path) -> None:
         ("import subprocess as s; kept = s.Popen(['true'])", "preloading has started a process"),
         (
             "import multiprocessing; kept = multiprocessing.Lock()",
-            "preloading has made a lock between processes",
+            "preloading has made memory that processes share",
         ),
+        (
+            "import mmap; kept = mmap.mmap(-1, 64)",
+            "preloading has made memory that processes share",
+        ),
+        (
+            "import tempfile; kept = tempfile.NamedTemporaryFile(delete=False); kept.close()",
+            "preloading has made /",
+        ),
+        (
+            "import pathlib, tempfile; own = tempfile.TemporaryDirectory()\n"
+            "PATH = pathlib.Path(own.name)",
+            "preloading keeps the name of a temporary folder in given.PATH",
+        ),
+        (
+            "import os, tempfile; own = tempfile.TemporaryDirectory()\n"
+            "os.environ['OWN'] = own.name",
+            "preloading keeps the name of a temporary folder in OWN",
+        ),
+        (
+            "import os; os.environ.setdefault('WANDB_NAME', 'none')",
+            "preloading sets WANDB_NAME, which is the run's own",
+        ),
+        ("raise SystemExit(3)", "given cannot be preloaded: SystemExit(3)"),
     ],
-    ids=["file", "socket", "folder", "temporary file", "process", "lock"],
+    ids=[
+        *("file", "socket", "folder", "temporary file", "process", "lock", "memory"),
+        *("file to keep", "path", "variable", "own variable", "exit"),
+    ],
 )
 def test_what_runs_would_share_keeps_them_cold(
     source: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -89,7 +89,12 @@ class Starts:
         return (self.folder / "start").read_text()
 
 
-def build_starts(tmp_path: Path, script: str = "", packages: tuple[str, ...] = ()) -> Starts:
+def build_starts(
+    tmp_path: Path,
+    script: str = "",
+    packages: tuple[str, ...] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Starts:
     """Return what starts runs; the parent preloads what `script` imports, and `packages`."""
     folder, project = tmp_path / "agents" / "a1", tmp_path / "project"
     folder.mkdir(parents=True)
@@ -100,6 +105,7 @@ def build_starts(tmp_path: Path, script: str = "", packages: tuple[str, ...] = (
     )
     before = {
         **os.environ,
+        **(environment or {}),
         "WANDB_API_KEY": "k" * 40,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(tmp_path / "site-packages"),
@@ -118,7 +124,10 @@ def build_starts(tmp_path: Path, script: str = "", packages: tuple[str, ...] = (
 
 @contextmanager
 def start_parent(
-    tmp_path: Path, script: str = "", packages: Mapping[str, str] | None = None
+    tmp_path: Path,
+    script: str = "",
+    packages: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Starts]:
     """Install packages that the parent preloads, as if `warm:` named them; yield when it serves."""
     here = Path.cwd()
@@ -126,7 +135,7 @@ def start_parent(
         folder = tmp_path / "site-packages" / name
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text(source)
-    made = build_starts(tmp_path, script, tuple(packages or {}))
+    made = build_starts(tmp_path, script, tuple(packages or {}), environment)
     made.begin()
     yield made
     made.end()

@@ -269,3 +269,32 @@ def test_project_is_derived_from_the_program_as_wandb_does(tmp_path: Path) -> No
     assert derive_project("train.py", repository) == "repo"
     assert derive_project("b/train.py", repository / "a") == "repo-a_b"
     assert derive_project("/elsewhere/train.py", repository) == "repo"
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[::1", "https://a]b", "https://", f"https://{'a' * 70}.invalid", "http://a\nb"]
+)
+def test_what_is_no_address_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError, match="is not an address"):
+        load(tmp_path, WANDB_BASE_URL=url)
+
+
+def test_an_address_with_a_login_is_refused_unseen(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no login in it") as caught:
+        load(tmp_path, WANDB_BASE_URL="https://ann:secret@w.example")
+    assert "secret" not in str(caught.value) + caught.value.hint
+
+
+def test_a_server_that_a_page_alone_names_gets_no_login_of_another(tmp_path: Path) -> None:
+    own = load(tmp_path, WANDB_BASE_URL="https://w.example", WANDB_API_KEY=KEY)
+    page = own.for_server("http://other.example", "the sweep's address", named=False)
+    assert (page.key, page.has_login) == ("", False)
+    assert own.for_server("http://other.example", "a record").key == KEY
+    assert own.for_server("https://w.example", "the sweep's address", named=False).key == KEY
+    token = load(tmp_path, WANDB_IDENTITY_TOKEN_FILE="token")
+    assert token.has_login
+    assert not token.for_server("http://other.example", "a page", named=False).has_login
+    (tmp_path / ".netrc").write_text(f"default login user password {KEY}\n")
+    assert not load(tmp_path).for_server("http://other.example", "a page", named=False).has_login
+    write_netrc(tmp_path, "other.example")
+    assert load(tmp_path).for_server("http://other.example", "a page", named=False).key == KEY

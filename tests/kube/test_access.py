@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 import ssl
 import threading
@@ -53,7 +54,7 @@ def read(
 def read_text(folder: Path, text: str) -> Access:
     file = folder / "kubeconfig"
     file.write_text(text)
-    return load_access(None, None, {"KUBECONFIG": str(file)})
+    return load_access(None, None, {**os.environ, "KUBECONFIG": str(file)})
 
 
 def build_plugin(command: str) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def attach() -> None:
         os.close(handle)
 
     def look(event: str, arguments: "Tuple[Any, ...]") -> None:
-        if event not in ("open", "os.rename") or len(seen) >= MOST_FILES:
-            return
-        try:
+        try:  # as Python ends, the names of this module are gone
+            if event not in ("open", "os.rename") or len(seen) >= MOST_FILES:
+                return
             path = arguments[event == "os.rename"]
             if event == "os.rename" or (arguments[2] & os.O_ACCMODE and not isinstance(path, int)):
                 note(os.path.realpath(os.fsdecode(path)))

@@ -18,7 +18,7 @@ from typing import Any, Callable, Collection, Dict, List, NoReturn, Optional, Se
 
 from .core_wait import PORT_FILE_MODULE, look_sooner
 from .ending import Ending
-from .inherited import Inherited
+from .inherited import OWN_PREFIXES, Inherited
 from .program import COLD, StartOver, Task, become, build_program, name_process
 
 SOCKET = "warm.sock"
@@ -31,8 +31,6 @@ LATE = {
         *("wandb.sdk.launch.inputs.internal", "wandb.apis.public", "yaml", "requests"),
     )
 }
-# Of one run alone, and read by none of these packages at its import.
-OWN_PREFIXES = ("WANDB_", "DEPLOYER_")
 PACKAGES = ("site-packages", "dist-packages")
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 ASK_SECONDS = 5.0  # a stand-in that is stopped must not hold up the others
@@ -52,7 +50,7 @@ def prepare_run(folder: str, packages: Sequence[str], ending: Ending) -> Callabl
         with open(os.path.join(folder, COLD), "w", encoding="utf-8") as file:
             file.write(reason)
         end_parent()
-    changes = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    changes = inherited.list_changes()
     look_sooner()
     ours = __name__.partition(".")[0]
     for name in [*sys.modules]:  # the project may have modules with our names
@@ -84,7 +82,7 @@ def preload(packages: Sequence[str]) -> str:
     for package in packages:
         try:
             __import__(package)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return f"{package} cannot be preloaded: {error!r}"
         for name in LATE.get(package, ()):
             with contextlib.suppress(ImportError):
@@ -144,7 +142,7 @@ class Server:
         self.woken, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.on_child = signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> Task:
         """Fork runs until stdin ends and no run is left; returns the task, in a run alone."""
@@ -220,7 +218,7 @@ class Server:
     def leave(self, connection: socket.socket, streams: Sequence[int]) -> None:
         """Give up, in a forked run, what is the parent's, and take over the standard streams."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, self.on_child)
         for other in (connection, self.listening, *self.connections.values()):
             other.close()
         for number, stream in enumerate(streams):

@@ -1,8 +1,8 @@
 """Keeps what packages make while they are preloaded apart from the runs that are forked.
 
-A run calls no exit handler and no finalizer of its parent, deletes none of its temporary folders
-and draws none of its random numbers. `Inherited.renew` gives each run its own; if runs would share
-something that cannot be renewed, `Inherited.find_obstacle` names it and they start cold.
+A run calls no exit handler of its parent, deletes none of its temporary folders and draws none of
+its random numbers. `Inherited.renew` gives each run its own; if runs would share something that
+cannot be renewed, `Inherited.find_obstacle` names it and they start cold.
 """
 
 import atexit
@@ -10,29 +10,32 @@ import contextlib
 import gc
 import os
 import random
+import secrets
 import shutil
 import sys
 import tempfile
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 # Their exit handlers act on what the run itself has made by its end: it would hang or lose messages
 # without them.
 OWN_HANDLERS = ("logging", "multiprocessing", "torch", "weakref")
-FRESH_BITS = 64  # numpy draws 128 bits of entropy for a generator without a seed; seeds are shorter
-BETWEEN_PROCESSES = "multiprocessing.synchronize"
+OWN_PREFIXES = ("WANDB_", "DEPLOYER_")  # of variables of one run alone
 
 
 class Inherited:
     """What preloading has made in this process."""
 
     def __init__(self) -> None:
-        self._files = list_files()
+        self._files, self._memory = list_files(), list_shared_memory()
+        self._environment = dict(os.environ)
         self._handlers: List[Any] = []
         self._paths: List[str] = []
         self._randoms: Dict[int, Tuple[Any, bool]] = {}
+        self._entropies: Set[int] = set()
         self._bits: List[Any] = []
         self._folders: List[Any] = []
+        self._chosen: Any = None  # the state of `random` that a package has chosen
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -40,18 +43,27 @@ class Inherited:
         watched: List[Tuple[Any, str, Callable[..., None]]] = [
             (atexit, "register", lambda _, handler, *__: self._handlers.append(handler)),
             (tempfile, "mkdtemp", lambda path, *_: self._paths.append(path)),
-            (tempfile, "mkstemp", lambda made, *_: self._paths.append(made[1])),
+            (tempfile, "_mkstemp_inner", lambda made, *_: self._paths.append(made[1])),
+            (secrets, "randbits", lambda entropy, *_: self._entropies.add(entropy)),
             (random.Random, "seed", self._note_seed),
+            (random.Random, "setstate", lambda _, one, *__: self._note_seed(_, one, True)),
+            (random, "seed", lambda _, seed=None, *__: self._note_seed(_, random, seed)),
         ]
-        originals = [getattr(owner, name) for owner, name, _ in watched]
-        for (owner, name, note), original in zip(watched, originals):
-            setattr(owner, name, build_recorder(original, note))
+        recorders = []
+        for owner, name, note in watched:
+            original = getattr(owner, name)
+            recorder = build_recorder(original, note)
+            recorders.append((owner, name, original, recorder))
+            setattr(owner, name, recorder)
         try:
             yield
         finally:
-            for (owner, name, _), original in zip(watched, originals):
-                setattr(owner, name, original)
-        self._bits = find_bit_generators()
+            for owner, name, original, recorder in recorders:
+                if getattr(owner, name) is recorder:  # else a package has put its own there
+                    setattr(owner, name, original)
+        self._bits = find_bit_generators(self._entropies)
+        is_unseeded = self._randoms.pop(id(random), (random, True))[1]
+        self._chosen = None if is_unseeded else random.getstate()
 
     def _note_seed(self, _: object, one: Any, seed: object = None, *__: object) -> None:
         self._randoms[id(one)] = (one, seed is None)
@@ -61,18 +73,25 @@ class Inherited:
         opened = [path for number, path in list_files().items() if number not in self._files]
         if opened:
             return f"preloading has left {opened[0]} open"
-        renewed = {folder.name for folder in list_folders()}
+        if list_shared_memory() - self._memory:
+            return "preloading has made memory that processes share"
+        renewed = [folder.name for folder in list_folders()]
         left = [path for path in self._paths if path not in renewed and os.path.exists(path)]
         if left:
             return f"preloading has made {left[0]}"
+        for place in filter(None, map(find_mention, renewed)):
+            return f"preloading keeps the name of a temporary folder in {place}"
         with contextlib.suppress(ChildProcessError):
             os.waitpid(-1, os.WNOHANG)
             return "preloading has started a process"
-        util: Any = sys.modules.get("multiprocessing.util")
-        forked = list(util._afterfork_registry.values()) if util else []
-        if any(type(one).__module__ == BETWEEN_PROCESSES for one in forked):
-            return "preloading has made a lock between processes"
-        return ""
+        changed = [name for name in self.list_changes() if name.startswith(OWN_PREFIXES)]
+        return f"preloading sets {changed[0]}, which is the run's own" if changed else ""
+
+    def list_changes(self) -> Dict[str, Optional[str]]:
+        """Return the variables that imports have set, and None for those that they have removed."""
+        names = {*self._environment, *os.environ}
+        now = {name: os.environ.get(name) for name in sorted(names)}
+        return {name: one for name, one in now.items() if one != self._environment.get(name)}
 
     def renew(self) -> None:
         """Give the run that this process has become its own; the parent's stays the parent's."""
@@ -81,14 +100,17 @@ class Inherited:
                 atexit.unregister(handler)
         self._folders = list_folders()
         for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
-            finalizer.detach()
+            finalizer.atexit = False  # the script may still call it
         for folder in self._folders:
+            folder._finalizer.detach()
             renew_folder(folder)
         for one, is_unseeded in self._randoms.values():
             if is_unseeded:
                 one.seed()
+        if self._chosen is not None:  # Python seeds it anew in each fork
+            random.setstate(self._chosen)
         for bits in self._bits:
-            bits.state = type(bits)().state
+            type(bits).__init__(bits)
 
     def delete_folders(self) -> None:
         """Delete the run's own temporary folders, before it ends without its exit handlers."""
@@ -116,11 +138,34 @@ def list_files() -> Dict[int, str]:
     return found
 
 
+def list_shared_memory() -> Set[str]:
+    """Return the addresses of memory that a fork would share with its parent, and may write to.
+
+    Locks between processes are in such memory, too.
+    """
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        rows = [line.split(maxsplit=2) for line in file]
+    return {row[0] for row in rows if row[1][1] == "w" and row[1][3] == "s"}
+
+
 def list_folders() -> List[Any]:
     """Return the temporary folders that are deleted when this process ends."""
     finalizers = list(weakref.finalize._registry)  # type: ignore[attr-defined]
     objects = [(one.peek() or [None])[0] for one in finalizers]
     return [one for one in objects if isinstance(one, tempfile.TemporaryDirectory)]
+
+
+def find_mention(path: str) -> str:
+    """Return the variable of a module, or of the environment, that holds a path; empty for none."""
+    for name, text in os.environ.items():
+        if path in text:
+            return name
+    for module, loaded in list(sys.modules.items()):
+        if type(loaded) is type(sys):
+            for name, value in list(vars(loaded).items()):
+                if isinstance(value, (str, os.PathLike)) and path in str(value):
+                    return f"{module}.{name}"
+    return ""
 
 
 def renew_folder(folder: Any) -> None:
@@ -138,17 +183,15 @@ def renew_folder(folder: Any) -> None:
         (shutil.copytree if os.path.isdir(made) else shutil.copy2)(made, copy)
 
 
-def find_bit_generators() -> List[Any]:
-    """Return numpy's generators that the system has seeded, not a package with a number."""
+def find_bit_generators(entropies: Set[int]) -> List[Any]:
+    """Return numpy's generators that the system has seeded, not a package with a number.
+
+    `entropies` are the numbers that the system gave.
+    """
     module: Any = sys.modules.get("numpy.random.bit_generator")
     if not module:
         return []
     kind = module.BitGenerator
     found: List[Any] = [one for one in gc.get_objects() if issubclass(type(one), kind)]
-    return [one for one in found if is_fresh(getattr(one, "_seed_seq", None))]
-
-
-def is_fresh(seeds: Any) -> bool:
-    """Return True if the system has chosen the seed of a generator."""
-    entropy = getattr(seeds, "entropy", None)
-    return isinstance(entropy, int) and entropy.bit_length() > FRESH_BITS
+    seeds = [getattr(getattr(one, "_seed_seq", None), "entropy", None) for one in found]
+    return [one for one, seed in zip(found, seeds) if isinstance(seed, int) and seed in entropies]

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Dict, Sequence, Union, cast
+from typing import Any, Callable, Dict, Optional, Sequence, Union, cast
 
 from .inherited import Inherited
 
@@ -45,8 +45,11 @@ class Task:
         self.ignored = ignored - {signal.SIGPIPE, signal.SIGXFSZ}  # which Python ignores itself
 
 
-def become(task: Task, parent: int, changes: Dict[str, str]) -> None:
-    """Take over what a run inherits from its stand-in; `changes` are variables set by imports."""
+def become(task: Task, parent: int, changes: Dict[str, Optional[str]]) -> None:
+    """Take over what a run inherits from its stand-in; `changes` are variables set by imports.
+
+    None stands for one that they have removed.
+    """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
@@ -58,7 +61,8 @@ def become(task: Task, parent: int, changes: Dict[str, str]) -> None:
     for number in task.ignored:
         signal.signal(number, signal.SIG_IGN)
     os.environ.clear()
-    os.environ.update({**task.environment, **changes})
+    wanted = {**task.environment, **changes}
+    os.environ.update({name: one for name, one in wanted.items() if one is not None})
     refresh(sys.modules)
     prologue: Any = sys.modules["sitecustomize"]
     prologue.begin()

@@ -28,6 +28,11 @@ def examine_server(executor: Executor) -> Iterator[Finding]:
     One in a cluster is examined with the cluster.
     """
     project = executor.project
+    try:
+        project.check_login()
+    except ConfigError as error:
+        yield wrong("key", error.place, error.findings[0].message, error.hint)
+        return
     if project.embedded:
         if find_host(project, executor) is None:
             yield _examine_own_backend()

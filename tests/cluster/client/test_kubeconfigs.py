@@ -107,12 +107,7 @@ class Desk:
 
     def ask(self, files: str, context: str | None = None) -> Kube:
         """Return our client with these kubeconfigs."""
-        path = os.environ["PATH"]
-        os.environ["PATH"] = self.environment["PATH"]
-        try:
-            return Kube(load_access(context, None, {"KUBECONFIG": files}))
-        finally:
-            os.environ["PATH"] = path
+        return Kube(load_access(context, None, {**self.environment, "KUBECONFIG": files}))
 
 
 def in_minutes(minutes: float) -> str:
@@ -275,7 +270,6 @@ def test_a_token_is_renewed_at_its_end_and_not_before(
     desk.write_program("aws", {"token": desk.token, "expirationTimestamp": in_minutes(1 / 30)})
     monkeypatch.setattr("deployer.kube.login.RENEWAL_SECONDS", 1.0)
     kube = desk.ask(str(desk.write("eks")))
-    monkeypatch.setenv("PATH", desk.environment["PATH"])
     user = name_user(kube)
     assert desk.count_runs("aws") == 1
     time.sleep(2.5)
@@ -289,7 +283,6 @@ def test_what_is_refused_is_asked_for_once_more(
 ) -> None:
     """A token without an end that is over, and a certificate that takes its place."""
     monkeypatch.setattr("deployer.kube.login.RENEWAL_SECONDS", 0.0)
-    monkeypatch.setenv("PATH", desk.environment["PATH"])
     tsh = json.loads((desk.folder / "bin" / "tsh.json").read_text())["status"]
     desk.write_program("aws", {"token": "over"})
     kube = desk.ask(str(desk.write("eks")))
