@@ -81,7 +81,8 @@ class Memory:
 class Belongings:
     """What another owner has in a place: of sweeps, created at `created_at` or later.
 
-    `created_at` is in seconds since the epoch.
+    `created_at` is in seconds since the epoch. `by_session`: the owner is the caller under the name
+    of an earlier session.
     """
 
     owner: str
@@ -90,6 +91,7 @@ class Belongings:
     sweeps: tuple[str, ...]
     created_at: float
     namespace: str = ""
+    by_session: bool = False
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,9 @@ class FileLogin:
             pair = f"{user.get('username')}:{user.get('password')}"
             authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
         certificate, key = (read_data(user, f"client-{name}") for name in ("certificate", "key"))
+        if certificate and not key:
+            said = "client-key-data or client-key must be specified beside a client certificate"
+            raise ConfigError(str(user.file), said, "kubectl config view")
         self._found = Credentials(authorization, certificate, key)
         self._read_at = time.monotonic()
 

@@ -207,6 +207,11 @@ def test_an_owner_is_the_same_tomorrow(user: str, name: str) -> None:
     assert drop_session(user) == name
 
 
+def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="client-key must be specified"):
+        read(tmp_path, {"client-certificate": str(tmp_path / "ca.crt")})
+
+
 def test_a_plugin_of_an_older_interface_is_refused(tmp_path: Path) -> None:
     plugin = build_plugin("true")
     plugin["exec"]["apiVersion"] = "client.authentication.k8s.io/v1alpha1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Any
 
 from deployer.cli.output.render import emit, say
@@ -75,10 +76,12 @@ def describe_others(
         what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
         where = f" in namespace {one.namespace}" if one.namespace else ""
         named = ", ".join(one.sweeps)
-        yield (
-            f"not yours: {what} of {one.owner}{where}, up to {age} old: {named} "
-            f"(see them: {_build_look(one, on)})"
-        )
+        whose, hint = "not yours", f"see them: {_build_look(one, on)}"
+        if one.by_session:
+            whose = "yours in an earlier session"
+            look = f"deployer agents list --all --on {on} --owner {quote(one.owner)}"
+            hint = f"any command acts for that session with its --owner: {look}"
+        yield f"{whose}: {what} of {one.owner}{where}, up to {age} old: {named} ({hint})"
 
 
 def _build_look(belongings: Belongings, on: str) -> str:

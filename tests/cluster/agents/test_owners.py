@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import secrets
 import sys
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from deployer.cli.output.agent_views import describe_others
 from deployer.config.owner import build_owner
+from deployer.executors.kubernetes.agents.others import list_belongings
+from deployer.kube.access import load_access
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import (
@@ -359,3 +363,30 @@ def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
     seen = alice.type(see.replace("deployer", f"{sys.executable} -m deployer"))
     assert user in seen.stdout
     assert list_names(kube, path)
+
+
+def test_what_an_earlier_session_has_is_named_and_stays(cluster: Cluster, namespace: str) -> None:
+    """As on EKS, whose names for people had the session's name, which was another one each day."""
+    role = "arn:aws:sts::111122223333:assumed-role/trainers"
+    access = load_access(None, namespace, {"KUBECONFIG": str(cluster.kubeconfig)})
+    earlier = Kube(access, owner=f"{role}/botocore-session-1764374400")
+    named = Kube(access, owner=f"{role}/ann")
+    for kube, name in ((earlier, "earlier"), (named, "named")):
+        kube.create_once(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {
+                    "name": name,
+                    "labels": {**build_labels("code"), SWEEP_LABEL: "s1"},
+                    "annotations": {SWEEP_PATH_ANNOTATION: "e/p/s1"},
+                },
+            }
+        )
+    now = Kube(access, owner=role)
+    found = {one.owner: one for one in list_belongings(now)}
+    assert [one.by_session for one in found.values()] == [True, False]
+    [said] = describe_others([found[f"{role}/botocore-session-1764374400"]], time.time())
+    assert said.startswith("yours in an earlier session: 0 agents and 1 object of arn:aws")
+    assert f"--owner {role}/botocore-session-1764374400" in said
+    assert [one.owner for one in list_belongings(earlier)] == [f"{role}/ann"]

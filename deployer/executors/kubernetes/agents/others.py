@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
+from deployer.config.owner import drop_session
 from deployer.errors import KubeError
 from deployer.executors.base import Belongings
 from deployer.executors.kubernetes.agents.agent_objects import identify, path_of
@@ -32,7 +34,10 @@ def list_belongings(kube: Kube, sweep_path: str | None = None) -> Sequence[Belon
             name, namespace = owner.name if owner else NO_OWNER, item["metadata"]["namespace"]
             found[name, namespace].append(item)
     belongings = [_describe(*key, items) for key, items in found.items()]
-    return sorted(belongings, key=lambda one: one.created_at)
+    marked = [
+        replace(one, by_session=drop_session(one.owner) == kube.owner.name) for one in belongings
+    ]
+    return sorted(marked, key=lambda one: one.created_at)
 
 
 def _is_of_sweep(item: Manifest) -> bool:
