@@ -129,6 +129,7 @@ def test_a_page_follows_its_sweep_without_loading_again(
 def test_chosen_runs_are_compared(client: Client, open_page: OpenPage) -> None:
     sweep = make_sweep(client, 5)
     page = open_page(f"/sweeps/{sweep}")
+    wait_for_rows(page, 6)
     page.focus(".runs tbody input >> nth=0")
     page.keyboard.press("Space")
     page.keyboard.press("ArrowDown")

@@ -149,7 +149,8 @@ class Cluster:
         """Return the audit log in order: verb, user, objectRef, requestObject (writes only), …"""
         with open(self.folder.path / "log/audit.jsonl") as log:
             events = [json.loads(line) for line in log]
-        return [event for event in events if user in (None, event["user"]["username"])]
+        # Whoever was refused has no name.
+        return [event for event in events if user in (None, event["user"].get("username"))]
 
 
 def start_cluster(

@@ -25,7 +25,7 @@ from deployer.executors.kubernetes.data.volumes import ensure_nfs, open_volume
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, VOLUME
 from deployer.kube.names import DATA, LOADER, build_selector
-from tests.cluster.bed import SECTION, open_client
+from tests.cluster.bed import SECTION, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import load_rules, make_tenant
@@ -180,7 +180,7 @@ def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
     shell.deployer("down", "--all")
     assert len(kube.list_objects(CLAIM, build_selector(component=DATA))) == 1
     shell.deployer("data", "delete", "--yes")
-    assert kube.list_objects(CLAIM) == []
+    wait_for(lambda: not kube.list_objects(CLAIM), "the claim's end, after that of its last pod")
 
 
 def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]) -> None:
