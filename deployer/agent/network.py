@@ -55,7 +55,8 @@ def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> str:
     port = parts.port or DEFAULT_PORTS.get(parts.scheme)
     if is_loopback(host) or _is_listed(host, port, _get(environment, "no_proxy")):
         return ""
-    return _get(environment, f"{parts.scheme}_proxy") or _get(environment, "all_proxy")
+    proxy = _get(environment, f"{parts.scheme}_proxy") or _get(environment, "all_proxy")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def is_loopback(host: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import socket
 import ssl
 import tempfile
@@ -45,6 +46,7 @@ from deployer.waiting import TIMEOUTS_SECONDS
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAMESPACE_FILE = ACCOUNT / "namespace"
 CONNECTIONS = 16  # more threads gain nothing end to end
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 PROXY_KINDS = ("http", "https", "socks5")  # that kubectl takes
 IMPERSONATION = "impersonate-"
 
@@ -74,17 +76,18 @@ class Connection:
         self.context: ssl.SSLContext | None = None
         settings: Any = client.Configuration()
         settings.host = target.server
+        settings.proxy = None  # the environment's, of which ours is the one that kubectl takes
         self.client: Any = client.ApiClient(settings)
         self.client.user_agent = f"deployer/{__version__}"
         if impersonated:
             self.client.set_default_header("Impersonate-User", impersonated)
 
-    def prepare(self) -> None:
-        """Use the credentials of now, before a request. Raises ConfigError."""
+    def prepare(self) -> Credentials:
+        """Use the credentials of now, before a request; return them. Raises ConfigError."""
         found = self._login.get()
         with self._lock:
             if found == self._used:
-                return
+                return found
             if self._used is None or (found.certificate, found.key) != (
                 self._used.certificate,
                 self._used.key,
@@ -93,10 +96,11 @@ class Connection:
                 self.client.rest_client.pool_manager = _build_pool(self.target, self.context)
             self._set_header("Authorization", found.authorization)
             self._used = found
+            return found
 
-    def refuse(self) -> bool:
-        """Note that the server did not know us; return True if other credentials are there now."""
-        return self._login.refuse()
+    def refuse(self, used: Credentials) -> bool:
+        """Note that the server did not take these; return True if there are others now."""
+        return self._login.refuse(used)
 
     def _set_header(self, name: str, value: str) -> None:
         if value:
@@ -165,7 +169,9 @@ def load_access(
     cluster = content.find("cluster", name, chosen.get("cluster"))
     user = content.find("user", name, chosen.get("user"))
     target = _read_target(cluster, environment)
-    login = build_login(user, _describe_cluster(cluster, target), name, environment)
+    # As kubectl, which sends no credentials that anybody on the way could read.
+    shown = user if target.server.startswith("https://") else Entry({}, user.file)
+    login = build_login(shown, _describe_cluster(cluster, target), name, environment)
     connection = Connection(target, login, _read_impersonated(files, user))
     connection.prepare()
     found_namespace = namespace or chosen.get("namespace") or "default"
@@ -173,9 +179,7 @@ def load_access(
 
 
 def _read_target(cluster: Entry, environment: Mapping[str, str]) -> Target:
-    server = cluster.get("server").rstrip("/")
-    if not server:
-        raise ConfigError(str(cluster.file), "a cluster has no server", SHOW_KUBECONFIG)
+    server = _read_server(cluster)
     proxy = cluster.get("proxy-url")
     if proxy and (scheme := urlsplit(proxy).scheme) not in PROXY_KINDS:
         said = f'unsupported scheme "{scheme}" of proxy-url, must be http, https, or socks5'
@@ -189,6 +193,27 @@ def _read_target(cluster: Entry, environment: Mapping[str, str]) -> Target:
     )
 
 
+def _read_server(cluster: Entry) -> str:
+    """Return a cluster's address; one without a scheme has TLS if it has an authority."""
+    server = cluster.get("server").rstrip("/")
+    if server and "://" not in server:
+        is_secure = any(cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
+        server = f"{'https' if is_secure else 'http'}://{server}"
+    scheme, _, rest = server.partition("://")
+    server = f"{scheme.lower()}://{rest}"
+    try:
+        parts = urlsplit(server)
+        is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ConfigError(str(cluster.file), "a cluster has no server's address", SHOW_KUBECONFIG)
+    if parts.username is not None:
+        said = "a server's address has no login in it"
+        raise ConfigError(str(cluster.file), said, "name a user, with a token or a certificate")
+    return server
+
+
 def _without_all_proxy(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return an environment as kubectl sees it: Go does not know ALL_PROXY."""
     return {name: one for name, one in environment.items() if name.lower() != "all_proxy"}
@@ -196,7 +221,8 @@ def _without_all_proxy(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 def _describe_cluster(cluster: Entry, target: Target) -> Mapping[str, Any]:
     """Return what a credential plugin is told of a cluster (client.authentication.k8s.io)."""
-    extensions = cluster.values.get("extensions") or ()
+    listed = cluster.values.get("extensions") or ()
+    extensions = [one for one in listed if isinstance(one, dict)]
     own = (one for one in extensions if one.get("name") == "client.authentication.k8s.io/exec")
     told = {
         "server": target.server,
@@ -339,9 +365,14 @@ def _build_context(target: Target, credentials: Credentials) -> ssl.SSLContext |
         return None
     try:
         if target.ca:
-            context = ssl.create_default_context(cadata=target.ca.decode())
+            blocks = PEM.findall(target.ca.decode(errors="replace"))  # comments may be in any code
+            if not blocks:
+                raise ValueError("certificate-authority holds no certificate")
+            context = ssl.create_default_context(cadata="\n".join(blocks))
             # Python 3.13 refuses authorities without key identifiers; kubectl takes them.
             context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
+            # And any of the file's certificates vouches for a server, also an intermediate one.
+            context.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0)
         else:
             context = build_context()
         if not target.verified:
@@ -360,4 +391,4 @@ def _load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None
         os.chmod(file.name, 0o600)
         file.write(credentials.certificate.rstrip() + b"\n" + credentials.key)
         file.flush()
-        context.load_cert_chain(file.name)
+        context.load_cert_chain(file.name, password="")  # or OpenSSL asks at the terminal

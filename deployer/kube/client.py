@@ -344,11 +344,11 @@ class Kube:
         """Send a request with the credentials of now, and once more if they were over."""
         connection = self._access.connection
         try:
-            connection.prepare()
+            used = connection.prepare()
             try:
                 return send()
             except ApiException as error:
-                if error.status != UNAUTHORIZED or not connection.refuse():
+                if error.status != UNAUTHORIZED or not connection.refuse(used):
                     raise
             connection.prepare()
             return send()

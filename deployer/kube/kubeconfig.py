@@ -6,6 +6,7 @@ is the judge in `tests/outside/test_kubeconfigs.py`.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,7 +28,20 @@ LISTS = {
     "users": ("user", "NamedAuthInfo"),
     "contexts": ("context", "NamedContext"),
 }
-NAMES = ("cluster", "user", "namespace")  # in a context
+# What each entry may have, and of which kind: client-go v0.37, tools/clientcmd/api/v1/types.go.
+TEXTS = {
+    "clusters": (
+        *("server", "tls-server-name", "proxy-url"),
+        *("certificate-authority", "certificate-authority-data"),
+    ),
+    "users": (
+        *("token", "tokenFile", "username", "password", "as"),
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+    ),
+    "contexts": ("cluster", "user", "namespace"),
+}
+EXCLUSIVE = ("certificate-authority", "client-certificate", "client-key")  # or with `-data`
+PLUGIN_TEXTS = ("apiVersion", "command", "installHint", "interactiveMode")
 
 
 @dataclass(frozen=True)
@@ -107,11 +121,14 @@ def load_kubeconfig(environment: Mapping[str, str]) -> Kubeconfig:
 
 def _read(path: Path) -> Mapping[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
+        # JSON may have tabs, which YAML may not; of several documents kubectl reads the first.
+        is_json = text.lstrip().startswith("{")
+        content = json.loads(text) if is_json else next(yaml.safe_load_all(text), None)
     except OSError as error:
         said = f"cannot be read: {error.strerror}"
         raise ConfigError(str(path), said, SHOW_KUBECONFIG) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(str(path), "is not YAML that can be read", SHOW_KUBECONFIG) from error
     if content is not None and not isinstance(content, dict):
         raise _refuse(path, content, "Config", "v1.Config")
@@ -134,9 +151,45 @@ def _list_entries(
         if values is not None and not isinstance(values, dict):
             wanted = f"v1.{kind.removeprefix('Named')}"
             raise _refuse(path, values, f"{kind}.{name}.{singular}", wanted)
-        for text in NAMES if name == "contexts" else ():
-            _read_text(path, values or {}, text, f"Context.{name}.{singular}.{text}")
+        _check_values(path, values or {}, name, key)
         yield key, values or {}
+
+
+def _check_values(path: Path, values: Mapping[str, Any], name: str, key: str) -> None:
+    """Refuse values of another kind than client-go takes. Raises ConfigError."""
+    kind = LISTS[name][1].removeprefix("Named")
+    place = f"{kind}.{name}.{LISTS[name][0]}"
+    for text in TEXTS[name]:
+        _read_text(path, values, text, f"{place}.{text}")
+    insecure = values.get("insecure-skip-tls-verify")
+    if not isinstance(insecure, bool | None):
+        raise _refuse(path, insecure, f"{place}.insecure-skip-tls-verify", "bool")
+    if insecure and any(values.get(f"certificate-authority{end}") for end in ("", "-data")):
+        said = "specifying a root certificates file with the insecure flag is not allowed"
+        raise ConfigError(str(path), said, SHOW_KUBECONFIG)
+    for one in EXCLUSIVE:
+        if values.get(one) and values.get(f"{one}-data"):
+            said = f"{one}-data and {one} are both specified for {key}"
+            raise ConfigError(str(path), said, "leave one of them out")
+    for one in ("exec", "auth-provider"):
+        if not isinstance(values.get(one), dict | None):
+            raise _refuse(path, values[one], f"{place}.{one}", "api.ExecConfig")
+    _check_plugin(path, values.get("exec") or {}, f"ExecConfig.{place.partition('.')[2]}.exec")
+
+
+def _check_plugin(path: Path, plugin: Mapping[str, Any], place: str) -> None:
+    for text in PLUGIN_TEXTS:
+        _read_text(path, plugin, text, f"{place}.{text}")
+    for text, wanted in (("args", str), ("env", dict)):
+        listed = plugin.get(text)
+        if not isinstance(listed, list | None):
+            raise _refuse(path, listed, f"{place}.{text}", "[]string")
+        for one in listed or ():
+            if not isinstance(one, wanted):
+                raise _refuse(path, one, f"{place}.{text}", "string")
+    for one in plugin.get("env") or ():
+        for text in ("name", "value"):
+            _read_text(path, one, text, f"ExecEnvVar.{place.partition('.')[2]}.env.{text}")
 
 
 def _read_text(path: Path, values: Mapping[str, Any], name: str, field: str) -> str:

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -63,8 +64,8 @@ class Login(Protocol):
     def get(self) -> Credentials:
         """Return the credentials to use now. Raises ConfigError."""
 
-    def refuse(self) -> bool:
-        """Note that the server did not take them; return True if there are newer ones."""
+    def refuse(self, used: Credentials) -> bool:
+        """Note that the server did not take these; return True if there are others now."""
 
 
 class TokenLogin:
@@ -76,8 +77,8 @@ class TokenLogin:
     def get(self) -> Credentials:
         return Credentials(f"Bearer {self._get_token()}")
 
-    def refuse(self) -> bool:
-        return False
+    def refuse(self, used: Credentials) -> bool:
+        return self.get() != used
 
 
 class FileLogin:
@@ -93,14 +94,27 @@ class FileLogin:
             self._read_again()
         return self._found
 
-    def refuse(self) -> bool:
-        before = self._found
-        self._read_again()
-        return self._found != before
+    def refuse(self, used: Credentials) -> bool:
+        if self._found == used:
+            self._read_again()
+        return self._found != used
 
     def _read_again(self) -> None:
+        """Read the files; what cannot be read any more stays as it was."""
+        try:
+            self._found = self._read()
+        except ConfigError:
+            if not self._read_at:
+                raise
+        self._read_at = time.monotonic()
+
+    def _read(self) -> Credentials:
         user = self._user
-        token = user.get("token") or _read(user, "tokenFile").decode(errors="replace").strip()
+        token = user.get("token")
+        if user.get("tokenFile"):
+            token = _read(user, "tokenFile").decode(errors="replace").strip()
+            if not token:
+                raise ConfigError(str(user.file), "tokenFile is empty", "kubectl config view")
         authorization = f"Bearer {token}" if token else ""
         if not token and user.get("username"):
             pair = f"{user.get('username')}:{user.get('password')}"
@@ -109,8 +123,7 @@ class FileLogin:
         if certificate and not key:
             said = "client-key-data or client-key must be specified beside a client certificate"
             raise ConfigError(str(user.file), said, "kubectl config view")
-        self._found = Credentials(authorization, certificate, key)
-        self._read_at = time.monotonic()
+        return Credentials(authorization, certificate, key)
 
 
 class PluginLogin:
@@ -140,13 +153,11 @@ class PluginLogin:
             assert self._found
             return self._found
 
-    def refuse(self) -> bool:
-        with self._lock:
-            if not self._may_run():
-                return False
-            before = self._found
-            self._run()
-            return self._found != before
+    def refuse(self, used: Credentials) -> bool:
+        with self._lock:  # another thread may have renewed them meanwhile
+            if self._found == used and self._may_run():
+                self._run()
+            return self._found != used
 
     def _may_run(self) -> bool:
         return time.monotonic() - self._ran_at > RENEWAL_SECONDS
@@ -162,9 +173,9 @@ def build_login(
     """Return how a kubeconfig's user logs in. Raises ConfigError."""
     if provider := (user.values.get("auth-provider") or {}):
         name = str(provider.get("name", ""))
-        said = f"auth-provider {name} is no longer part of Kubernetes (since 1.26)"
+        said = f"auth-provider {name} is not supported"
         raise ConfigError(str(user.file), said, PROVIDERS.get(name, "use an `exec:` plugin"))
-    own = ("token", "tokenFile", "username")
+    own = ("token", "tokenFile", "username", "client-certificate", "client-certificate-data")
     if user.values.get("exec") and not any(user.get(name) for name in own):
         return PluginLogin(user, cluster, context, environment)
     login = FileLogin(user)
@@ -212,9 +223,9 @@ def run_plugin(
     if plugin.get("provideClusterInfo"):
         spec["cluster"] = cluster
     info = {"kind": "ExecCredential", "apiVersion": version, "spec": spec}
-    own = {str(one["name"]): str(one["value"]) for one in plugin.get("env") or ()}
+    own = {one.get("name") or "": one.get("value") or "" for one in plugin.get("env") or ()}
     told = {**environment, **own, EXEC_INFO: json.dumps(info)}
-    words = [path, *map(str, plugin.get("args") or ())]
+    words = [path, *(plugin.get("args") or ())]
     seconds = TYPING_SECONDS if interactive else PLUGIN_SECONDS
     return parse_credential(_run(words, told, interactive, seconds, files, context), user)
 
@@ -229,44 +240,44 @@ def _run(
 ) -> str:
     """Run a program and show what it says meanwhile; return what it prints."""
     name, said = Path(words[0]).name, []
-    process = subprocess.Popen(
-        words,
-        env=environment,
-        stdin=None if interactive else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-    )
-
-    def show() -> None:
-        assert process.stderr
-        for line in process.stderr:
-            said.append(line.rstrip())
-            LOG.info(f"{name}: {line.rstrip()}")
-
-    reader = threading.Thread(target=show, daemon=True)
-    reader.start()
-    late = threading.Timer(seconds, _kill, (process,))
-    late.start()
-    try:
-        with waiting_for(f"credentials from {name}"):
-            assert process.stdout
-            printed = process.stdout.read()
-            code = process.wait()
-    finally:
-        was_late = not late.is_alive()
-        late.cancel()
-        reader.join(1.0)
     hint = f"kubectl get pods --context {context}"
-    if was_late and code < 0:
-        text = f"{name} gave no credentials in {seconds:.0f} s and was ended"
-        raise ConfigError(files, text, f"log in first: {hint}")
-    if code:
-        last = f": {said[-1]}" if said else ""
-        text = f"{name} gave no credentials (exit code {code}){last}"
-        raise ConfigError(files, text, LOG_IN.get(name, f"{hint} says why"))
-    return printed
+    # A file, since a program that it leaves behind may keep a pipe open for ever.
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
+        try:
+            process = subprocess.Popen(
+                words,
+                env=environment,
+                stdin=None if interactive else subprocess.DEVNULL,
+                stdout=printed,
+                stderr=None if interactive else subprocess.PIPE,  # questions, on a terminal
+                text=True,
+                errors="replace",
+            )
+        except (OSError, ValueError) as error:
+            text = f"{name}, which gives the credentials, cannot be run: {error}"
+            raise ConfigError(files, text, hint) from error
+
+        def show() -> None:
+            for line in process.stderr or ():
+                said.append(line.rstrip())
+                LOG.info(f"{name}: {line.rstrip()}")
+
+        reader = threading.Thread(target=show, daemon=True)
+        reader.start()
+        try:
+            with waiting_for(f"credentials from {name}"):
+                code = process.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            _kill(process)
+            text = f"{name} gave no credentials in {seconds:.0f} s and was ended"
+            raise ConfigError(files, text, f"log in first: {hint}") from error
+        reader.join(1.0)
+        if code:
+            last = f": {said[-1]}" if said else ""
+            text = f"{name} gave no credentials (exit code {code}){last}"
+            raise ConfigError(files, text, LOG_IN.get(name, f"{hint} says why"))
+        printed.seek(0)
+        return printed.read()
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
@@ -311,7 +322,7 @@ def read_data(entry: Entry, name: str) -> bytes:
     """Return what an entry has as base64 data, else in a file; empty for neither."""
     if data := entry.get(f"{name}-data"):
         try:
-            return base64.b64decode(data, validate=False)
+            return base64.b64decode("".join(data.split()), validate=True)
         except ValueError as error:
             said = f"{name}-data is not base64"
             raise ConfigError(str(entry.file), said, "kubectl config view --raw") from error

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,8 @@ from typing import Any
 import pytest
 import trustme
 import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
 from deployer.agent.server.transport import build_context
@@ -24,6 +28,7 @@ from deployer.kube.access import Access, load_access
 from deployer.kube.client import Kube
 from deployer.kube.failures import translate_error
 from deployer.kube.kinds import POD
+from deployer.kube.login import Credentials
 
 NEVER = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 LONG_AGO = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)
@@ -71,15 +76,6 @@ def test_a_token_file_may_end_its_line(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
     access = read(tmp_path, {"tokenFile": str(tmp_path / "token")})
     assert access.client.default_headers["Authorization"] == "Bearer abc"
-
-
-def test_a_token_that_cannot_be_sent_is_not_called_an_answer(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        kube = Kube(read(tmp_path, {"token": "secret-a\nsecret-b"}, server))
-        with pytest.raises(KubeError, match="the client cannot send it") as caught:
-            kube.list_objects(POD)
-    assert "secret" not in f"{caught.value} {caught.value.hint}"
 
 
 @pytest.mark.parametrize("key", ["as-groups", "as-uid", "as-user-extra"])
@@ -226,3 +222,133 @@ def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     plugin.chmod(0o755)
     with pytest.raises(ConfigError, match="plugin gave no credentials in 0 s and was ended"):
         read(tmp_path, build_plugin("./plugin"))
+
+
+def test_a_token_that_cannot_be_sent_is_not_called_an_answer(tmp_path: Path) -> None:
+    with serve_tls(AUTHORITY.issue_cert("127.0.0.1")) as server:
+        kube = Kube(read(tmp_path, {"token": "secret-a\nsecret-b"}, server))
+        with pytest.raises(KubeError, match="the client cannot send it") as caught:
+            kube.list_objects(POD)
+    assert "secret" not in f"{caught.value} {caught.value.hint}"
+
+
+def get_authorization(access: Access) -> str | None:
+    return access.client.default_headers.get("Authorization")
+
+
+def test_nothing_is_sent_that_anybody_on_the_way_could_read(tmp_path: Path) -> None:
+    assert get_authorization(read(tmp_path, {"token": "t"}, "http://k8s.example")) is None
+    assert get_authorization(read(tmp_path, {"token": "t"}, "HTTPS://k8s.example")) == "Bearer t"
+    access = read(tmp_path, {"token": "t"}, "k8s.example")  # with an authority
+    assert (access.server, get_authorization(access)) == ("https://k8s.example", "Bearer t")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "said"),
+    [
+        ({"insecure-skip-tls-verify": "false"}, {}, "string into Go struct field .* of type bool"),
+        ({"insecure-skip-tls-verify": True}, {}, "with the insecure flag is not allowed"),
+        ({"certificate-authority-data": "QQ=="}, {}, "are both specified for c"),
+        ({"certificate-authority": None, "certificate-authority-data": "!!!!"}, {}, "not base64"),
+        ({"certificate-authority": "text"}, {}, "certificate-authority holds no certificate"),
+        ({"server": "https://k8s.example:99999"}, {}, "no server's address"),
+        ({"server": "https://[::1"}, {}, "no server's address"),
+        ({"server": "https://ann:pw@k8s.example"}, {}, "has no login in it"),
+        ({"proxy-url": "ftp://p"}, {}, 'unsupported scheme "ftp"'),
+        ({}, {"token": 12345}, "cannot unmarshal number into Go struct field AuthInfo.users.user"),
+        ({}, {"tokenFile": "empty"}, "tokenFile is empty"),
+        ({}, {"exec": "foo"}, "cannot unmarshal string into Go struct field AuthInfo.users.user"),
+        ({}, {"exec": {"args": "--foo"}}, "cannot unmarshal string"),
+        ({}, {"exec": {"args": [1]}}, "cannot unmarshal number"),
+        ({}, {"auth-provider": {"name": "oidc"}}, "auth-provider oidc is not supported"),
+    ],
+)
+def test_what_kubectl_refuses_is_refused(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("no certificate")
+    AUTHORITY.cert_pem.write_to_path(tmp_path / "ca.crt")
+    own = {"server": "https://k8s.example", "certificate-authority": "ca.crt", **cluster}
+    with pytest.raises(ConfigError, match=said) as caught:
+        read(tmp_path, {"token": "t"} | user, clusters=[{"name": "c", "cluster": own}])
+    assert "pw" not in str(caught.value)
+
+
+def test_a_token_file_counts_before_a_token_and_lasts_as_long_as_it_can(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("newer")
+    access = read(tmp_path, {"token": "older", "tokenFile": "token"})
+    assert get_authorization(access) == "Bearer newer"
+    for broken in (lambda: file.write_text(""), file.unlink):
+        broken()
+        assert not access.connection.refuse(Credentials("Bearer newer"))
+        assert get_authorization(access) == "Bearer newer"
+    file.write_text("newest")
+    assert access.connection.refuse(Credentials("Bearer newer"))
+    # Whoever was refused with older credentials than these tries again.
+    assert access.connection.refuse(Credentials("Bearer newer"))
+
+
+def write_plugin(folder: Path, text: str) -> dict[str, Any]:
+    plugin = folder / "plugin"
+    plugin.write_text(text)
+    plugin.chmod(0o755)
+    return build_plugin("./plugin")
+
+
+ANSWER = """echo '{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t"}}'"""
+
+
+def test_a_plugin_is_not_run_for_who_has_a_certificate(tmp_path: Path) -> None:
+    plugin = write_plugin(tmp_path, f"#!/bin/sh\ntouch {tmp_path}/ran\n{ANSWER}\n")
+    leaf = AUTHORITY.issue_cert("nobody.invalid")
+    leaf.cert_chain_pems[0].write_to_path(tmp_path / "me.crt")
+    leaf.private_key_pem.write_to_path(tmp_path / "me.key")
+    pair = {"client-certificate": "me.crt", "client-key": "me.key"}
+    assert get_authorization(read(tmp_path, plugin | pair)) is None
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_plugin_may_leave_a_process_behind(tmp_path: Path) -> None:
+    plugin = write_plugin(tmp_path, f"#!/bin/sh\n{ANSWER}\nsleep 5 &\n")
+    plugin["exec"]["env"] = [{"name": "A"}]
+    begun = time.monotonic()
+    assert get_authorization(read(tmp_path, plugin)) == "Bearer t"
+    assert time.monotonic() - begun < 4
+
+
+def test_a_plugin_that_is_no_program_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="plugin, which gives the credentials, cannot be run"):
+        read(tmp_path, write_plugin(tmp_path, "no program"))
+
+
+def test_an_encrypted_key_is_refused_and_not_asked_for(tmp_path: Path) -> None:
+    key = rsa.generate_private_key(65537, 2048)
+    locked = serialization.BestAvailableEncryption(b"secret")
+    kinds = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+    (tmp_path / "me.key").write_bytes(key.private_bytes(*kinds, locked))
+    AUTHORITY.cert_pem.write_to_path(tmp_path / "me.crt")
+    with pytest.raises(ConfigError, match="a certificate cannot be used"):
+        read(tmp_path, {"client-certificate": "me.crt", "client-key": "me.key"})
+
+
+def test_an_authority_may_have_comments_and_a_proxy_no_scheme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"# F\u0151tan\u00fas\u00edtv\u00e1ny\n{AUTHORITY.cert_pem.bytes().decode()}"
+    (tmp_path / "own.crt").write_text(text)
+    own = {"server": "https://k8s.example", "certificate-authority": "own.crt"}
+    monkeypatch.setenv("HTTPS_PROXY", "127.0.0.1:28128")
+    access = read(tmp_path, {"token": "t"}, clusters=[{"name": "c", "cluster": own}])
+    assert access.connection.target.proxy == "http://127.0.0.1:28128"
+
+
+def test_json_may_have_tabs_and_yaml_more_documents(tmp_path: Path) -> None:
+    entries = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://k8s.example"}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c"}}],
+        "current-context": "here",
+    }
+    assert read_text(tmp_path, json.dumps(entries, indent="\t")).context == "here"
+    assert read_text(tmp_path, f"{yaml.safe_dump(entries)}---\n").context == "here"
