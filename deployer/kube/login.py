@@ -52,7 +52,7 @@ PROVIDERS = {
 class Credentials:
     """What is sent: an Authorization header, a certificate with its key (PEM), or neither."""
 
-    authorization: str = ""
+    authorization: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
     key: bytes = field(default=b"", repr=False)
     expires_at: float | None = None
