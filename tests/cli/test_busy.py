@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -40,8 +42,17 @@ def test_after_a_silence_is_shown_what_lasts_how_long() -> None:
 def test_a_pipe_gets_a_line_for_what_has_changed_and_one_a_minute(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = iter((0.0, 0.0, 1.0, 2.0, 30.0, 70.0))
-    monkeypatch.setattr("deployer.cli.running.live_view.time.monotonic", lambda: next(seconds))
+    seconds, own, real = (
+        iter((0.0, 0.0, 1.0, 2.0, 30.0, 70.0)),
+        threading.get_ident(),
+        time.monotonic,
+    )
+
+    def read_clock() -> float:
+        """Return the next second, but to threads that an earlier test has left."""
+        return next(seconds) if threading.get_ident() == own else real()
+
+    monkeypatch.setattr("deployer.cli.running.live_view.time.monotonic", read_clock)
     sweep = Sweep(SweepPath("e", "p", "s"), "", "", "RUNNING", {"method": "grid"}, 0, 3, None)
     looks = [
         summarise_status(replace(sweep, state=state), (), (), 0, 3, 100.0)
