@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.agent.exit_codes import AgentLog, Ending, judge_ending
+from deployer.agent.exit_codes import MISCONFIGURED, AgentLog, Ending, judge_ending
+from deployer.agent.server.client import HOPELESS
 from deployer.agent.server.preflight import Answer, TryAgain, judge_preflight
 
 EXIT_COMMAND = "2026-11-20 10:00:00,000 - wandb.wandb_agent - INFO - Agent received command: exit"
@@ -97,3 +98,8 @@ def test_an_error_of_a_sick_database_is_waited_for() -> None:
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "PAUSED"])
 def test_an_agent_starts_on_a_sweep_that_goes_on(state: str) -> None:
     assert judge_preflight(Answer(200, viewer=True, sweep_state=state)) is None
+
+
+def test_a_request_that_can_never_be_sent_is_not_waited_for() -> None:
+    ending = judge_preflight(Answer(HOPELESS, error="the certificate is not trusted"))
+    assert ending == Ending(MISCONFIGURED, "the certificate is not trusted")

@@ -10,6 +10,7 @@ import pytest
 from deployer.agent.addresses import (
     CLOUD_PAGES_URL,
     CLOUD_URL,
+    FIRST_FORGE_SDK,
     address_for,
     build_pages_url,
     canonical,
@@ -17,6 +18,7 @@ from deployer.agent.addresses import (
     normalise,
     split_page,
 )
+from deployer.agent.prologue import deployer_sdk
 from deployer.config.project import Flags
 from tests.contract.sdks import python_with
 from tests.outside.recording import ask_sdk, list_differences, list_kept, read_kept
@@ -40,6 +42,11 @@ def test_an_sdk_reaches_the_cloud_by_a_name_that_it_knows(version: str) -> None:
     assert address_for(CLOUD_URL, version) == read_kept(version)["default_base_url"]
     assert address_for("https://api.wandb.ai", version) == "https://api.wandb.ai"
     assert address_for("https://corp.example", version) == "https://corp.example"
+
+
+def test_runs_and_agents_agree_on_the_first_sdk_that_knows_the_new_name() -> None:
+    """A run's prologue stands alone, and so has a copy."""
+    assert deployer_sdk.FIRST_FORGE_SDK == FIRST_FORGE_SDK
 
 
 def test_pages_are_where_the_sdk_prints_them() -> None:
