@@ -59,7 +59,7 @@ COMPILED := .venv/.compiled
 BESIDE := @$(MAKE) --no-print-directory --jobs --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-full bench docs format clean \
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-outside test-full bench docs format clean \
 	lint quick-tests tests-with-torch tests-with-google other-tests cluster-programs chromium root
 
 help: ## list the targets
@@ -124,7 +124,7 @@ root:
 		echo "hint: sudo make $(MAKECMDGOALS), or without a cluster: make test"; exit 1; }
 
 cluster-programs: $(SETUP)
-	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes etcd coredns
+	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes containerd etcd coredns
 
 test-kubernetes: root $(COMPILED) cluster-programs ## a real cluster; needs root, builds its programs once
 	@$(TESTS) --limit 1200 --each 300 $(IN_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
@@ -141,6 +141,10 @@ chromium:
 
 test-wandb: $(SETUP) ## our claims on a W&B server, with your key: make test-wandb URL=https://...
 	@$(BIN)/python -m tests.any_wandb $(URL)
+
+test-outside: $(COMPILED) ## what W&B, clusters and clouds say today, and which of it is older than six months
+	@$(BIN)/pytest -q -n 2 --dist loadfile -m "not full" tests/outside
+	@$(BIN)/python -m tests.outside
 
 test-full: root $(COMPILED) chromium ## all other tests: variants, repeated faults, older SDKs; 1 to 2 hours; needs root
 	@$(BIN)/python -m tests.cluster.control_plane.binaries

@@ -132,7 +132,7 @@ class Kube:
         return self._clock.ahead_seconds
 
     def read_version(self) -> str:
-        """Return the server's version, such as v1.34.10."""
+        """Return the server's version, such as v1.37.2."""
         return str(self._read("/version").get("gitVersion", ""))
 
     def find_version(self, group: str) -> str | None:

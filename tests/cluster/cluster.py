@@ -135,7 +135,7 @@ class Cluster:
         `folders` are copied into it: {"/opt": a folder with bin/python} makes a foreign image.
         """
         for node in self.nodes:
-            import_image(node, find_runtime(), names, folders or {})
+            import_image(node, self.programs["ctr"], find_runtime(), names, folders or {})
 
     def lose_node(self, name: str) -> None:
         """Cut the power of a real node, or of a simulator (`kwok-NAME`)."""

@@ -67,7 +67,12 @@ def kubernetes(version: str = "kubernetes") -> Module:
     return Module(version, programs, versioned=True)
 
 
+CONTAINERD = ("containerd", "containerd-shim-runc-v2", "ctr")
 OTHERS = (
+    Module(
+        "containerd",
+        {name: f"github.com/containerd/containerd/v2/cmd/{name}" for name in CONTAINERD},
+    ),
     Module("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Module("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     Module("kueue", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}, sources="config/components"),

@@ -1,9 +1,10 @@
 # PID 1 of a real node, in mount, PID and network namespaces of its own: one SIGKILL ends it all.
-# $1 = the node's folder, $2 = the container runtime, $3 = the kubelet, the rest = its flags.
+# $1 = the node's folder, $2 = runc and the rest, $3 = containerd's folder, $4 = the kubelet, the rest
+# = its flags.
 set -eu
-node=$1 runtime=$2 kubelet=$3
-shift 3
-export PATH=$runtime/usr/bin:$runtime/usr/sbin:$PATH
+node=$1 runtime=$2 containerd=$3 kubelet=$4
+shift 4
+export PATH=$containerd:$runtime/usr/bin:$runtime/usr/sbin:$PATH
 mount -t tmpfs none /run
 mount -t tmpfs none /var/lib
 mount --bind "$node/log" /var/log

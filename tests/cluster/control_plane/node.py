@@ -81,7 +81,7 @@ def start_node(
 ) -> None:
     """Start a node as the process `NAME`; it registers itself after about a second."""
     cgroup = f"{folder.path.name}-{node.name}"
-    _write_settings(node, runtime, pki, cgroup)
+    _write_settings(node, programs["ctr"], runtime, pki, cgroup)
     build_image(node.folder / "image.tar", runtime / "bin/busybox", [PAUSE_IMAGE, *images])
     make_cgroups(cgroup)
     kubeconfig = node.folder / "kubeconfig"
@@ -92,7 +92,8 @@ def start_node(
         [
             *node.inside,
             *spaces,
-            *("sh", INIT, node.folder, runtime, programs["kubelet"]),
+            *("sh", INIT, node.folder, runtime, programs["containerd"].parent),
+            programs["kubelet"],
             f"--kubeconfig={kubeconfig}",
             f"--config={node.folder}/kubelet.json",
             f"--root-dir={node.folder}/kubelet",
@@ -121,14 +122,14 @@ def _cgroup_folders(name: str) -> list[Path]:
     return [path / name for path in hierarchies if path.name != "unified"]
 
 
-def _write_settings(node: Node, runtime: Path, pki: Pki, cgroup: str) -> None:
+def _write_settings(node: Node, ctr: Path, runtime: Path, pki: Pki, cgroup: str) -> None:
     path = node.folder
     (path / "containerd.toml").write_text(build_containerd_settings(path, runtime))
     network = build_pod_network(path, node.link)
     (path / "cni/10-pods.conflist").write_text(json.dumps(network, indent=1))
     kubelet = build_kubelet_settings(path, pki.authority_file, cgroup, node.link)
     (path / "kubelet.json").write_text(json.dumps(kubelet, indent=1))
-    spec = json.loads(subprocess.check_output([runtime / "usr/bin/ctr", "oci", "spec"]))
+    spec = json.loads(subprocess.check_output([ctr, "oci", "spec"]))
     del spec["process"]["rlimits"]  # else runc tries to raise the limit of open files
     for source, target in (*zip(SHARED, SHARED, strict=True), (Path(sys.prefix), ENVIRONMENT)):
         mount = {"type": "bind", "source": str(source.resolve()), "options": ["rbind", "ro"]}
@@ -137,12 +138,12 @@ def _write_settings(node: Node, runtime: Path, pki: Pki, cgroup: str) -> None:
 
 
 def import_image(
-    node: Node, runtime: Path, names: Sequence[str], folders: Mapping[str, Path]
+    node: Node, ctr: Path, runtime: Path, names: Sequence[str], folders: Mapping[str, Path]
 ) -> None:
     """Make the tiny image, with these folders in it, known to a running node under these names."""
-    ctr = (f"{runtime}/usr/bin/ctr", f"--address={node.folder}/containerd.sock")
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "image.tar"
         build_image(archive, runtime / "bin/busybox", names, folders)
-        command = (*ctr, "--namespace=k8s.io", "images", "import", str(archive))
+        address = f"--address={node.folder}/containerd.sock"
+        command = (ctr, address, "--namespace=k8s.io", "images", "import", archive)
         subprocess.run(command, check=True, capture_output=True)

@@ -12,30 +12,36 @@ PAUSE_IMAGE = "localhost/pause:dev"
 
 
 def build_containerd_settings(node: Path, runtime: Path) -> str:
-    """Return containerd's TOML; `base-spec.json` adds the shared folders to every container."""
+    """Return containerd 2's TOML; `base-spec.json` adds the shared folders to every container."""
     return f"""
-version = 2
+version = 3
+disabled_plugins = [
+  "io.containerd.internal.v1.opt",   # makes /opt/containerd on the machine
+  "io.containerd.nri.v1.nri",
+]
 root = "{node}/containerd"
 state = "/run/containerd-state"
 oom_score = 0
 [grpc]
   address = "{node}/containerd.sock"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
+[plugins."io.containerd.cri.v1.images"]
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = "{PAUSE_IMAGE}"
+  [plugins."io.containerd.cri.v1.images".registry]
+    config_path = "{node}/registries"   # containerd reads it at every pull
+[plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true      # works without CAP_SYS_RESOURCE, as in most containers
   disable_apparmor = true
-  [plugins."io.containerd.grpc.v1.cri".registry]
-    config_path = "{node}/registries"   # containerd reads it at every pull
-  [plugins."io.containerd.grpc.v1.cri".containerd]
+  [plugins."io.containerd.cri.v1.runtime".containerd]
     default_runtime_name = "runc"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       base_runtime_spec = "{node}/base-spec.json"
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
         SystemdCgroup = false
         BinaryName = "{runtime}/usr/sbin/runc"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{runtime}/usr/lib/cni"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["{runtime}/usr/lib/cni"]
     conf_dir = "{node}/cni"
 """
 

@@ -1,5 +1,5 @@
-"""Programs from Debian's packages, unpacked but not installed: the container runtime of the real
-node, and in `tests/images/tools.py` what builds and keeps images.
+"""Programs from Debian's packages, unpacked but not installed: what runs the real node's
+containers, and in `tests/images/tools.py` what builds and keeps images.
 """
 
 from __future__ import annotations
@@ -16,16 +16,13 @@ from tests.cache import CACHE
 
 # The second line is nft for kube-proxy, with the libraries that a small machine may lack.
 PACKAGES = (
-    *("containerd", "runc", "containernetworking-plugins", "busybox-static"),
+    *("runc", "containernetworking-plugins", "busybox-static"),
     *("nftables", "libnftables1", "libnftnl11", "libmnl0", "libjansson4", "libxtables12"),
 )
 
 
 def find_runtime() -> Path:
-    """Return the folder with `usr/bin/containerd` and the rest; download it when it is missing.
-
-    The versions are those of the distribution: containerd must be 1.6 or newer.
-    """
+    """Return the folder with `usr/sbin/runc` and the rest; download it when it is missing."""
     return find_packages("runtime", PACKAGES)
 
 
