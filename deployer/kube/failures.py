@@ -71,6 +71,8 @@ TROUBLES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
 )
 # The request was sent, and its effect is unknown unless it only read.
 UNANSWERED = (http.ReadTimeoutError, http.ProtocolError)
+# What `kubectl auth can-i` calls what was tried, where it is another word.
+VERBS = {"read": "get", "read the log of": "get", "forward a port of": "create"}
 READS = ("get", "read", "list", "watch")
 CATCHABLE = tuple(kind for kinds, _, _ in TROUBLES for kind in kinds)
 
@@ -107,7 +109,7 @@ class Attempt:
     def hint(self, template: str) -> str:
         """Fill in a hint: a command that can be typed as it is."""
         return template.format(
-            verb=self.verb.replace("read", "get"),
+            verb=VERBS.get(self.verb, self.verb),
             plural=f"{self.kind.plural}.{self.kind.group}".rstrip("."),
             namespace=f" -n {self.namespace}" if self.namespace else " -A",
             name=self.namespace,
@@ -153,7 +155,8 @@ def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:
     answer = _read_status(error.body)
     if status == HTTPStatus.NOT_FOUND and NO_SUCH_PATH in answer.get("message", NO_SUCH_PATH):
         return build_missing_kind(attempt)
-    sentence = str(answer.get("message") or f"the server answers {status} {error.reason}")
+    said = str(answer.get("message") or "").rstrip(": ")  # a refusal may give no reason
+    sentence = said or f"the server answers {status} {error.reason}"
     hint = next((h for words, h in REFUSALS if words in sentence), HINTS.get(status, HEALTH))
     return KubeError(
         f"{attempt.words}: {sentence}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ def make_tenant(
         cluster.create(manifest, namespace)
     file = cluster.folder.path / f"{user}.kubeconfig"
     return cluster.pki.write_kubeconfig(file, cluster.server, user, namespace=namespace)
+
+
+def replace_role(cluster: Cluster, namespace: str, rules: Rules) -> None:
+    """Give a tenant other rights."""
+    patch = json.dumps([{"op": "replace", "path": "/rules", "value": rules}])
+    cluster.kubectl("patch", "role", "tenant", "-n", namespace, "--type=json", "-p", patch)
 
 
 def make_account(cluster: Cluster, namespace: str, name: str, folder: Path) -> Path:

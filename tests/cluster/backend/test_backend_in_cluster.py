@@ -287,7 +287,7 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
     assert done.stderr.splitlines()[-2:] == [
         f"error: rights in {namespace}: you may not "
         "list statefulsets.apps, create statefulsets.apps, patch statefulsets.apps, "
-        "create services, patch services, get pods/portforward: "
+        "create services, patch services, get pods/portforward, create pods/portforward: "
         "the embedded backend cannot be made there",
         "hint: ask an administrator: deployer rights backend | kubectl apply "
         f"-n {namespace} --context test -f -; or somebody who has them types: "

@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.diagnose.rights import REACH_BACKEND, check_rights
 from deployer.kube.kinds import POD
 from deployer.kube.port_forward import Forward
-from tests.cluster.bed import open_client
+from tests.cluster.bed import open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod, python
-from tests.cluster.tenants import make_tenant
+from tests.cluster.tenants import load_rules, make_tenant, replace_role
 
 ECHO = """
 import http.server
@@ -85,3 +87,27 @@ def test_who_may_not_forward_sees_the_connection_end(cluster: Cluster, namespace
     cluster.wait_for("pod/echo", "condition=Ready", namespace)
     with Forward(kube, "echo", 8080) as forward, pytest.raises((urllib.error.URLError, OSError)):
         post(forward.url, b"hello")
+
+
+def test_a_tunnel_needs_the_right_to_get_and_to_create_it(cluster: Cluster, namespace: str) -> None:
+    """Kubernetes 1.35 and later ask for both (kubernetes#134577)."""
+    rules = [*load_rules(), *load_rules("backend")]
+    kube = open_client(make_tenant(cluster, namespace, rules=rules), namespace)
+    cluster.create(build_echo(""), namespace)
+    cluster.wait_for("pod/echo", "condition=Ready", namespace)
+    check_rights(kube, REACH_BACKEND)
+    with Forward(kube, "echo", 8080) as forward:
+        assert post(forward.url, b"hello") == b"hello"
+    others = [one for one in rules if one["resources"] != ["pods/portforward"]]
+    alone = {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get"]}
+    replace_role(cluster, namespace, [*others, alone])
+    wait_for(lambda: not kube.is_allowed("create", POD, "portforward"), "the Role")
+    with pytest.raises(KubeError) as caught:
+        kube.open_tunnel("echo", 8080)
+    # The server does not say which right is missing.
+    assert caught.value.message.endswith(': pods "echo" is forbidden')
+    assert caught.value.status == 403
+    command = f"kubectl auth can-i create pods/portforward -n {namespace} --context {kube.context}"
+    assert caught.value.hint == command
+    with pytest.raises(KubeError, match="you may not create pods/portforward: "):
+        check_rights(kube, REACH_BACKEND)

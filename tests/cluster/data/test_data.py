@@ -232,5 +232,7 @@ def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> No
     assert "inline: true" in caught.value.hint
     with pytest.raises(KubeError) as caught:
         open_data(kube, {"path": "/data", "nfs": {**nfs, "inline": True}})
-    assert "you may not patch jobs.batch, get pods/portforward" in caught.value.message
+    assert (
+        "you may not patch jobs.batch, get pods/portforward, create pods/" in caught.value.message
+    )
     assert "deployer rights data | kubectl apply" in caught.value.hint

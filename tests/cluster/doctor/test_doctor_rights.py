@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.diagnose.case import Case
@@ -20,7 +18,7 @@ from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.doctor.broken import claim, config_map
 from tests.cluster.doctor.doctor_bench import Bench, bench, build, merge, wait_until_counted
-from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.tenants import load_rules, make_tenant, replace_role
 
 __all__ = ["bench"]
 
@@ -118,8 +116,3 @@ def test_each_right_of_a_tenant_is_missed_by_name(
     wait_for(
         lambda: [one.severity for one in examine_rights(replace(case))] == [Severity.OK], "the Role"
     )
-
-
-def replace_role(cluster: Cluster, namespace: str, rules: list[dict[str, Any]]) -> None:
-    patch = json.dumps([{"op": "replace", "path": "/rules", "value": rules}])
-    cluster.kubectl("patch", "role", "tenant", "-n", namespace, "--type=json", "-p", patch)

@@ -62,6 +62,8 @@ class Purpose:
     severity: Severity = Severity.ERROR
 
 
+# Since Kubernetes 1.35 a tunnel is created, too: its WebSocket begins with a GET.
+FORWARD: tuple[Right, ...] = tuple((POD, "portforward", verb) for verb in ("get", "create"))
 RUN_AGENTS = Purpose(
     (
         *((JOB, "", verb) for verb in ("create", "list", "deletecollection")),
@@ -78,14 +80,14 @@ MAKE_BACKEND = Purpose(
         *((SERVICE, "", verb) for verb in ("create", "patch")),
         *((SECRET, "", verb) for verb in ("get", "create")),
         *((one, "", "create") for one in (CLAIM, CONFIG_MAP)),
-        (POD, "portforward", "get"),
+        *FORWARD,
     ),
     Role.BACKEND,
     "the embedded backend cannot be made there",
     "or somebody who has them types: deployer backend up --on {on}; or use --wandb ADDRESS",
 )
 REACH_BACKEND = Purpose(
-    ((POD, "portforward", "get"),),
+    FORWARD,
     Role.BACKEND,
     "the embedded backend cannot be reached",
     "or name a W&B server: --wandb ADDRESS",
@@ -95,7 +97,7 @@ RUN_LOADER = Purpose(
         *((JOB, "", verb) for verb in ("create", "list", "patch", "delete")),
         *((POD, "", verb) for verb in ("get", "list")),
         (CONFIG_MAP, "", "create"),
-        (POD, "portforward", "get"),
+        *FORWARD,
     ),
     Role.DATA,
     "data sets cannot be brought",
