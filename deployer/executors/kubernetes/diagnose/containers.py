@@ -135,7 +135,8 @@ def _explain_image(reason: str, message: str, image: str, facts: Facts) -> Findi
     return rule.found(
         image=image,
         registry=registry,
-        secret=next(iter((*gone, *names)), "NAME"),
+        # Beside one that is there, since others may use it.
+        secret=next(iter((*gone, *(f"{name}-pull" for name in names))), "NAME"),
         secrets=", ".join(names),
         namespace=facts.namespace,
     )

@@ -37,7 +37,8 @@ def examine_image(case: Case) -> Iterator[Finding]:
     if image is None or case.section.image_pull_policy == "Never":
         return  # what nodes have they need not pull
     repository, tag = parse_image(image)
-    logins, useless = [], []
+    logins: list[Credentials] = []
+    useless: list[Finding] = []
     for name in case.section.image_pull_secrets:
         try:
             secret = case.kube.get(SECRET, name)
@@ -50,10 +51,13 @@ def examine_image(case: Case) -> Iterator[Finding]:
         trouble = judge_secret(case, name, secret)
         useless += [trouble] if trouble else []
         logins += [read_login(secret, repository)] if secret and not trouble else []
-    plain = case.image.plain_http
     ca = find_ca(case.image, case.environment)
-    registry = Registry(repository, logins[0] if logins else Credentials(), ca, plain)
-    found = _ask(case, registry, tag, f"image {image}")
+    # A kubelet tries each, too.
+    for login in [*filter(None, logins)] or [Credentials()]:
+        registry = Registry(repository, login, ca, case.image.plain_http)
+        found = _ask(case, registry, login, tag)
+        if found.code != "pull-secret":
+            break
     yield from weigh(found, useless)
     if found.severity is Severity.OK:
         yield from compare_gpus(case, lambda: read_labels(registry, tag))
@@ -83,7 +87,7 @@ def weigh(found: Finding, useless: Sequence[Finding]) -> Iterator[Finding]:
 
     A kubelet asks without them, as `found` was: they are wrong only where a login is wanted.
     """
-    if found.code == "pull-secret" and found.severity is Severity.WARNING and useless:
+    if found.code == "pull-secret" and useless:
         yield from useless
         return
     for one in useless:
@@ -118,15 +122,15 @@ def judge_type(case: Case, secret: Manifest) -> Finding | None:
     if kind in PULL_TYPES:
         return None
     name = secret["metadata"]["name"]
-    # Its type cannot be changed, and something else may read it: another one is made.
-    new = f"{name}-pull"
-    remedy = f"{_make_secret(case, new)}; {edit('kubernetes', f'image_pull_secrets: [{new}]')}"
     said = f"is of type {kind}, which nodes ignore: a pull secret's is {PULL_TYPES[0]}"
-    return warning("pull-secret", f"Secret {name}", said, remedy)
+    return warning("pull-secret", f"Secret {name}", said, _make_another(case, name))
 
 
 def read_login(secret: Manifest, repository: Repository) -> Credentials:
-    """Return a pull secret's login for a registry; none if it has none; pure."""
+    """Return a pull secret's login for a registry; none if it has none that is read here; pure.
+
+    The kubelet reads more: other names of the registry, and tokens in the place of a password.
+    """
     try:
         content = json.loads(base64.b64decode((secret.get("data") or {})[FIELD]))
         key = DOCKER_HUB_KEY if repository.host == DOCKER_HUB else repository.host
@@ -135,16 +139,18 @@ def read_login(secret: Manifest, repository: Repository) -> Credentials:
     except (KeyError, ValueError, TypeError):
         return Credentials()
     source = f"Secret {secret['metadata']['name']}"
-    return Credentials(pair.get("username") or user, pair.get("password") or password, source)
+    user, password = pair.get("username") or user, pair.get("password") or password
+    return Credentials(user, password, source) if user and password else Credentials()
 
 
-def _ask(case: Case, registry: Registry, tag: str, subject: str) -> Finding:
+def _ask(case: Case, registry: Registry, login: Credentials, tag: str) -> Finding:
+    subject = f"image {case.section.image}"
     try:
         if registry.get_digest(tag):
             return right("image", subject, "its registry has it")
         near = find_nearest(tag, registry.list_tags())
     except ImageError as error:
-        return _judge_refusal(case, registry.repository, subject, error)
+        return _judge_refusal(case, registry.repository, login, error)
     if near:
         image = edit("kubernetes", f"image: {registry.repository}:{near}")
         return warning("image", subject, f"the registry has no tag {tag}; there is {near}", image)
@@ -153,23 +159,28 @@ def _ask(case: Case, registry: Registry, tag: str, subject: str) -> Finding:
     )
 
 
-def _judge_refusal(case: Case, where: Repository, subject: str, error: ImageError) -> Finding:
+def _judge_refusal(case: Case, where: Repository, login: Credentials, error: ImageError) -> Finding:
     """Say what a registry's refusal means for nodes, which may have a login of their own."""
-    secrets = case.section.image_pull_secrets
+    secrets, subject = case.section.image_pull_secrets, f"image {case.section.image}"
     if error.status == 404:
         return warning("image", subject, f"its registry has no repository {where.path}", error.hint)
     if error.status not in NO_LOGIN:
         return unknown("image", subject, f"is not asked for from here: {error.message}", error.hint)
+    if login:
+        another = _make_another(case, login.source.rpartition(" ")[2])
+        return warning("pull-secret", subject, f"the login of {login.source} is refused", another)
     if secrets:
-        renew = f"{_make_secret(case, secrets[0])} --dry-run=client -o yaml | kubectl apply -f -"
-        return warning(
-            "pull-secret", subject, f"the login of Secret {secrets[0]} is refused", renew
-        )
+        said = f"its registry wants a login, and none in Secret {', '.join(secrets)} is read here"
+        return unknown("pull-secret", subject, f"{said}: nodes may find one")
     said = "its registry wants a login, and deployer.yaml names no pull secret"
     remedy = edit("kubernetes", "image_pull_secrets: [NAME]")
-    if where.is_google:
-        return unknown("pull-secret", subject, f"{said}; Google's nodes have their own", remedy)
-    return warning("pull-secret", subject, said, remedy)
+    return unknown("pull-secret", subject, f"{said}: nodes may have one of their own", remedy)
+
+
+def _make_another(case: Case, name: str) -> str:
+    """Return the remedy that makes a pull secret beside one that others may use as it is."""
+    new = f"{name}-pull"
+    return f"{_make_secret(case, new)}; {edit('kubernetes', f'image_pull_secrets: [{new}]')}"
 
 
 def _make_secret(case: Case, name: str) -> str:
