@@ -159,6 +159,8 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubernetes: {queue: cpus} in deployer.yaml"
     ]
     assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["ok: takes Jobs; 2 wait in it | "]
+    # Kueue puts Jobs without a queue into the one that is called so.
+    assert said(None, queue("default"), queue("gpus")) == ["ok: takes Jobs; 0 wait in it | "]
 
 
 @pytest.mark.parametrize("priority", [None, "urgent"])

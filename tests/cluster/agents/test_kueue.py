@@ -172,6 +172,46 @@ def test_a_priority_class_that_is_missing_is_told(bed: Bed) -> None:
     end_agents(bed.executor, str(path))
 
 
+def test_a_job_without_a_queue_waits_in_the_queue_default(kueue: Cluster, bed: Bed) -> None:
+    [_, _, local] = build_queues(bed.namespace, QUOTA)
+    local["metadata"]["name"] = "default"
+    kueue.kubectl("apply", "-f", "-", stdin=json.dumps(local))
+    bed = bed.with_section(cpu="400m")
+    path = bed.create_sweep([0.1, 0.2, 0.3], seconds=4)
+    bed.start(path, 3)
+    place = "it is number 1 of 1 in queue default"
+    bed.wait_for(lambda: place in str(list_reasons(bed, path)), place)
+    bench = Bench(kueue, bed.folder, open_shell(bed).environment)
+    bench.write(build(bed.namespace))
+    [queue] = [one for one in bench.examine() if one.code == "queue"]
+    assert (queue.subject, queue.severity) == ("queue default", Severity.OK)
+    bed.wait_for(lambda: bed.results(path).coverage.finished == 3, "all three runs")
+    end_agents(bed.executor, str(path))
+
+
+def test_a_queue_that_sends_jobs_to_other_clusters_is_named(kueue: Cluster, bed: Bed) -> None:
+    """MultiKueue: pods would be where we do not see them."""
+    group = "kueue.x-k8s.io"
+    config = {"apiGroup": group, "kind": "MultiKueueConfig", "name": bed.namespace}
+    for kind, spec in (
+        ("MultiKueueConfig", {"clusters": ["worker-1"]}),
+        ("AdmissionCheck", {"controllerName": f"{group}/multikueue", "parameters": config}),
+    ):
+        metadata = {"name": bed.namespace}
+        made = {"apiVersion": f"{group}/v1beta2", "kind": kind, "metadata": metadata, "spec": spec}
+        kueue.kubectl("apply", "-f", "-", stdin=json.dumps(made))
+    checks = {"admissionChecks": [{"name": bed.namespace}]}
+    change_cluster_queue(bed, admissionChecksStrategy=checks)
+    path = bed.create_sweep([0.1])
+    bed.start(path, 1)
+    said = f"queue {bed.namespace}-user-queue sends Jobs to other clusters (MultiKueue)"
+    bed.wait_for(lambda: said in str(list_reasons(bed, path)), said)
+    [agent] = bed.executor.list_agents(str(path))
+    assert agent.pending
+    assert agent.pending.is_permanent
+    end_agents(bed.executor, str(path))
+
+
 @pytest.mark.full
 def test_a_run_whose_pod_does_not_come_back_in_time_goes_on_later(bed: Bed) -> None:
     """Kueue evicts a workload whose pod waits for a node, and queues it again."""

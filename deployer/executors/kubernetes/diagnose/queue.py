@@ -12,7 +12,7 @@ from deployer.executors.kubernetes.diagnose.facts import Facts, Queue
 from deployer.executors.kubernetes.diagnose.placement import find_nearest
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.findings import Finding, Severity, edit, right, unknown, warning
-from deployer.kube.names import QUEUE_PRIORITY_LABEL
+from deployer.kube.names import DEFAULT_QUEUE, MULTI_KUEUE, QUEUE_PRIORITY_LABEL
 from deployer.kube.objects import find_condition
 from deployer.kube.quantities import read_quantity
 
@@ -30,6 +30,11 @@ NEVER = re.compile(
         )
     )
 )
+# Since 0.19 Kueue may say by the condition's reason what it is (apis/kueue/v1beta2): what passes,
+# and where no waiting helps. Its other reasons and those before 0.19 leave it to the message.
+PASSING_REASONS = ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady")
+NEVER_REASONS = ("ExceedsMaxQuota", "NoMatchingFlavor")
+UNCLEAR_REASONS = ("TopologyPlacementFailed", "Misconfigured", "Suspended", "AdmissionGated")
 # What else passes, by its pkg/scheduler/scheduler.go and, the last one, by its
 # pkg/controller/core/workload_controller.go (0.9 to 0.19).
 PASSING = (
@@ -69,6 +74,16 @@ def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Finding:
     if priority and queue.priorities is None:
         return rules.PRIORITY_UNKNOWN.found(**values, priority=priority)
     return explain_priority(priority, queue.priorities) or rules.NOT_SEEN.found(**values)
+
+
+def is_elsewhere(job: Manifest) -> bool:
+    """Return True if Kueue runs a Job in another cluster: here it has no pods, suspended or not."""
+    return bool(job.get("spec", {}).get("managedBy") == MULTI_KUEUE)
+
+
+def explain_other_cluster(queue: str) -> Finding:
+    """Say that a queue's Jobs run where we do not see them."""
+    return rules.MULTI_KUEUE.found(queue=queue)
 
 
 def explain_local_queue(
@@ -141,7 +156,8 @@ def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
     A permanent condition of Kueue's own is an error; what we infer is a warning.
     """
     found = {one["metadata"]["name"]: one for one in queues}
-    name, names = case.section.queue, tuple(sorted(found))
+    names = tuple(sorted(found))
+    name = case.section.queue or (DEFAULT_QUEUE if DEFAULT_QUEUE in found else None)
     if name is None:
         if names:
             said = f"this namespace has {', '.join(names)}, and the agents are in none"
@@ -184,15 +200,23 @@ def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Findi
     }
     if workload["spec"].get("active") is False:
         return rules.GIVEN_UP.found(**values)
+    status = workload.get("status") or {}
+    if status.get("clusterName") or status.get("nominatedClusterNames"):
+        return explain_other_cluster(queue.name)
     waiting = find_condition(workload, "QuotaReserved", "False") or {}
-    message = waiting.get("message") or ""
-    passing = _is_passing(message, workload)
-    if not passing and (never := _explain_never(message, queue.name)):
-        return never
+    message, reason = waiting.get("message") or "", waiting.get("reason")
+    passing = reason in PASSING_REASONS
+    if reason in NEVER_REASONS:
+        never = rules.match_first(LACKS, message, queue=queue.name, fix=_advise(message))
+        return never or rules.NEVER_ADMITTED.found(**values, words=message)
+    if reason not in (*PASSING_REASONS, *UNCLEAR_REASONS):
+        passing = _is_passing(message, workload)
+        if not passing and (never := _explain_never(message, queue.name)):
+            return never
     if find_condition(workload, "QuotaReserved"):
         checks = [
             one["name"]
-            for one in (workload.get("status") or {}).get("admissionChecks") or ()
+            for one in status.get("admissionChecks") or ()
             if one.get("state") != "Ready"
         ]
         rule = rules.ADMISSION_CHECKS if checks else rules.QUEUE_HAS_ROOM
@@ -226,9 +250,12 @@ def _explain_never(message: str, queue: str) -> Finding | None:
     """
     if NEVER.sub("", message).strip(" ,;"):
         return None
+    return rules.match_first(LACKS, message, queue=queue, fix=_advise(message))
+
+
+def _advise(message: str) -> str:
     small = re.search(rules.QUEUE_SMALL.pattern, message)
-    fix = _advise_amount(small["resource"], small["most"]) if small else ""
-    return rules.match_first(LACKS, message, queue=queue, fix=fix)
+    return _advise_amount(small["resource"], small["most"]) if small else ""
 
 
 def _advise_amount(resource: str, most: str) -> str:
