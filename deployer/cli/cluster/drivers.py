@@ -83,7 +83,7 @@ def install(
         if kinds:
             install_drivers(kube, kinds, selector)
         report = ensure_drivers(kube, wait_seconds=WAIT_SECONDS)
-    if not any(node.allocatable for node in report.nodes) and not kinds:
+    if not any(node.allocatable for node in report.nodes) and not (kinds or report.served):
         ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
         said = "no GPU is known of here, and none was brought"
         raise KubeError(said, ASK if report.refused else ahead)
@@ -115,10 +115,12 @@ def _describe_driver(node: NodeGpus) -> str:
 
 
 def _list_troubles(survey: Survey) -> list[str]:
-    from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
+    from deployer.executors.kubernetes.gpu_drivers.shortage import describe_dra, describe_gap
 
-    gaps = [describe_gap(node) for node in survey.nodes if survey.complete]
     obstacles = [f"node {node.name} {node.obstacle}" for node in survey.nodes if node.obstacle]
+    if served := describe_dra(survey.served):
+        return [served, *obstacles]
+    gaps = [describe_gap(node) for node in survey.nodes if survey.complete]
     none = ["no node has a GPU now"] if survey.complete and not survey.nodes else []
     return [*filter(None, gaps), *obstacles, *none]
 

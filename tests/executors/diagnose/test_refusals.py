@@ -112,7 +112,7 @@ CASES = [
     ),
     ("something new", Cause.REFUSED, PERMANENT, "the server refuses its pod: something new"),
 ]
-# What each check of Pod Security says of a pod (`check_*.go`, as in 1.24 to 1.34), and the edit.
+# What each check of Pod Security says of a pod (`check_*.go`, as in 1.24 to 1.37), and the edit.
 VIOLATIONS = {
     "host namespaces (hostIPC=true)": "kubernetes: {host_ipc: false} in deployer.yaml",
     "host namespaces (hostNetwork=true, hostPID=true)": (

@@ -41,6 +41,7 @@ from deployer.executors.kubernetes.diagnose.rights import (
     examine_rights,
 )
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
+from deployer.executors.kubernetes.gpu_drivers.shortage import describe_served
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey
 from deployer.findings import Finding, Severity, edit, right, unknown, warning, wrong
 from deployer.images.bayes_modules import list_modules
@@ -225,7 +226,7 @@ def read_pod(case: Case, job: Manifest) -> Manifest:
 
 def judge_nodes(case: Case, pod: Manifest, survey: Survey) -> Finding:
     """Say why no node takes an agent's pod, or whether there is room for all; pure."""
-    nodes = Nodes(survey.all_nodes, survey.nodes, case.grows, survey.held)
+    nodes = Nodes(survey.all_nodes, survey.nodes, case.grows, survey.held, survey.served)
     found = explain_placement(nodes, pod)
     if found is None:
         return _judge_free(case, pod, survey)
@@ -241,6 +242,8 @@ def _judge_free(case: Case, pod: Manifest, survey: Survey) -> Finding:
     if not wanted:
         return right("nodes", "nodes", "one can take the agents")
     name, count = next(iter(wanted.items()))
+    if by := (survey.served or {}).get(name):
+        return unknown("nodes", "GPUs", describe_served(name, by))
     fitting = [one for one in survey.nodes if is_selected(one.name, one.labels, pod["spec"])]
     found = [r for one in fitting if not one.obstacle for r in one.resources if r.name == name]
     free, total = sum(r.free for r in found), sum(r.allocatable or 0 for r in found)

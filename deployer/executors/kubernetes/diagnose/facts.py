@@ -30,13 +30,15 @@ class Event:
 class Nodes:
     """All nodes, and what their GPUs are used for; `autoscaled` where others may come.
 
-    `held` is what stays taken on each node, by resource; None where it was not looked at.
+    `held` is what stays taken on each node, by resource; None where it was not looked at. `served`
+    is what comes by Dynamic Resource Allocation, by resource; None where that is not known.
     """
 
     all: tuple[Manifest, ...]
     gpus: tuple[NodeGpus, ...]
     autoscaled: bool = False
     held: Mapping[str, Mapping[str, float]] | None = None
+    served: Mapping[str, str] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

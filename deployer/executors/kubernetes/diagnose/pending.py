@@ -18,7 +18,7 @@ from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.autoscaling import (
     OF_PLACING,
-    SOURCES,
+    WITHOUT_WARNING,
     explain_autoscaling,
     is_refused_for_good,
 )
@@ -29,7 +29,12 @@ from deployer.executors.kubernetes.diagnose.containers import (
 )
 from deployer.executors.kubernetes.diagnose.facts import Event, Facts, Nodes, read_events
 from deployer.executors.kubernetes.diagnose.placement import explain_message, explain_placement
-from deployer.executors.kubernetes.diagnose.queue import explain_suspension, is_suspended
+from deployer.executors.kubernetes.diagnose.queue import (
+    explain_other_cluster,
+    explain_suspension,
+    is_elsewhere,
+    is_suspended,
+)
 from deployer.executors.kubernetes.diagnose.references import (
     Reference,
     explain_missing,
@@ -42,6 +47,7 @@ from deployer.executors.kubernetes.diagnose.view import View
 from deployer.findings import Finding
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, EVENT, NODE, STORAGE_CLASS, VOLUME, Kind, Manifest
+from deployer.kube.names import QUEUE_LABEL
 from deployer.kube.objects import ENDED_PHASES, created_at, find_condition
 from deployer.waiting import Confirmation
 
@@ -154,7 +160,7 @@ class PendingPods:
         pods = [pod for job, pod in waiting if pod and not is_suspended(job)]
         unscheduled = [pod for pod in pods if _is_unscheduled(pod)]
         if unscheduled:
-            selectors += [f"type=Normal,source={source}" for source in SOURCES]
+            selectors += [f"type=Normal,reason={reason}" for reason in WITHOUT_WARNING]
         if any(map(_list_claims, unscheduled)):
             selectors.append(f"type=Normal,involvedObject.kind={CLAIM.kind}")
         return read_events(event for one in selectors for event in self._list_events(one))
@@ -184,6 +190,8 @@ class PendingPods:
 
 def explain(facts: Facts) -> Finding | None:
     """Return why an agent's pod does not run; None if no obstacle is known; pure."""
+    if is_elsewhere(facts.job):
+        return explain_other_cluster(facts.job["metadata"]["labels"].get(QUEUE_LABEL, ""))
     if is_suspended(facts.job):
         return explain_suspension(facts)
     pod, path = facts.pod, path_of(facts.job)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.executors.kubernetes.diagnose import rules
@@ -57,9 +57,21 @@ class _Room:
 
 
 def explain_placement(nodes: Nodes, pod: Manifest) -> Finding | None:
-    """Say why no node takes a pod; None where nodes do not tell, such as for CPUs in use."""
-    spec, wanted = pod["spec"], _count_wanted(pod)
-    gpus = any(map(is_gpu_resource, wanted))
+    """Say why no node takes a pod; None where nodes do not tell, such as for CPUs in use.
+
+    What comes by Dynamic Resource Allocation is in no node.
+    """
+    wanted = _count_wanted(pod)
+    if any(name in (nodes.served or ()) for name in wanted):
+        return None
+    found = _compare(nodes, pod, wanted)
+    hidden = nodes.served is None and any(map(is_gpu_resource, wanted))
+    return replace(found, transient=None) if found and found.is_permanent and hidden else found
+
+
+def _compare(nodes: Nodes, pod: Manifest, wanted: Mapping[str, float]) -> Finding | None:
+    """Narrow the nodes down to those that have what is wanted."""
+    spec, gpus = pod["spec"], any(map(is_gpu_resource, wanted))
     rooms = _list_rooms(nodes, gpus)
     if not rooms:
         return (rules.NO_GPU_NODE if gpus else rules.NO_NODE).found()
@@ -109,6 +121,7 @@ def explain_message(refusal: Refusal | None, pod: Manifest, nodes: Nodes | None)
         Barrier.CORDONED: rules.ALL_CORDONED,
         Barrier.NODE_LOST: rules.ALL_NOT_READY,
         Barrier.PRESSURE: rules.ALL_PRESSED,
+        Barrier.DEVICES: rules.DEVICES_TAKEN,
     }.get(nearest.barrier)
     if rule:
         return rule.found(**values)

@@ -1,7 +1,7 @@
 """Why the API server refuses a pod, from its own sentences; pure.
 
 Every plugin refuses with reason Forbidden: only the message distinguishes a quota from a policy.
-The messages are those of the admission plugins of Kubernetes 1.24 to 1.34:
+The messages are those of the admission plugins of Kubernetes 1.24 to 1.37:
 `tests/executors/diagnose/test_refusals.py` has a sentence of each.
 """
 

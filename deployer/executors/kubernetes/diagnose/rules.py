@@ -92,6 +92,9 @@ _OR_NONE = f"{_TOO_LITTLE}, or none at all: you may not list nodes"
 _OR_LESS = f"{_TOO_LITTLE}, or too little in all: you may not list nodes"
 GPUS_TAKEN = transient(Cause.GPUS_BUSY, _TOO_LITTLE)
 GPUS_HIDDEN = unclear(Cause.GPUS_BUSY, _OR_NONE, DESCRIBE_NODES)
+DEVICES_TAKEN = unclear(
+    Cause.GPUS_BUSY, "$count of $nodes nodes have no device left for it (DRA)", DESCRIBE_NODES
+)
 NODES_FULL = transient(Cause.NODES_FULL, _TOO_LITTLE)
 NODES_HIDDEN = unclear(Cause.NODES_FULL, _OR_LESS, DESCRIBE_NODES)
 PREEMPTS = transient(Cause.NODES_FULL, "it waits until others have left node $node for it")
@@ -348,7 +351,7 @@ NO_PULL_SECRET = permanent(
 LOGIN_REFUSED = permanent(
     Cause.IMAGE_REFUSED,
     "$registry refuses the login of Secret $secrets for image $image",
-    f"kubectl delete secret $secret -n $namespace; {_LOGIN}",
+    f"{_LOGIN}, and {edit('kubernetes', 'image_pull_secrets: [$secret]')}",
 )
 NO_LOGIN = permanent(
     Cause.IMAGE_REFUSED,
@@ -378,7 +381,7 @@ NODES_AT_MOST = transient(
     "the autoscaler has reached its maximum: $words",
     "wait until others end, or ask for a larger maximum of the node group",
     r"(?i)max node group size reached|max cluster \S+ limit reached|max limit reached|"
-    r"exceeds? limits? for nodepool",
+    r"exceeds? limits? for nodepool|limits have been exhausted for nodepool",
 )
 BACKOFF = transient(
     Cause.STOCKOUT,
@@ -395,7 +398,9 @@ SOLD_OUT = transient(
     "the cloud has no such node now: $words",
     "another zone, another GPU, or on-demand instead of spot nodes",
     "(?i)out of resources|STOCKOUT|RESOURCE_POOL_EXHAUSTED|insufficient.?capacity|"
-    "ZoneResourcePoolExhausted|AllocationFailed|SkuNotAvailable",
+    "ZoneResourcePoolExhausted|AllocationFailed|SkuNotAvailable|"
+    # Karpenter: offers that were sold out come back after three minutes.
+    "required offering|reserved offering",
 )
 CLOUD_QUOTA = unclear(
     Cause.CLOUD_QUOTA,
@@ -452,6 +457,16 @@ GIVEN_UP = permanent(
     "Kueue has given it up",
     "kubectl patch workload $workload -n $namespace --type merge "
     """-p '{"spec": {"active": true}}'""",
+)
+NEVER_ADMITTED = permanent(
+    Cause.QUEUE_QUOTA,
+    "queue $queue can never admit it: $words",
+    "kubectl describe workload $workload -n $namespace",
+)
+MULTI_KUEUE = permanent(
+    Cause.QUEUE_MISSING,
+    "queue $queue sends Jobs to other clusters (MultiKueue), where deployer does not see them",
+    edit("kubernetes", "queue: NAME") + ", one of this cluster",
 )
 QUEUE_SMALL = permanent(
     Cause.QUEUE_QUOTA,

@@ -3,7 +3,7 @@
 It is the only place where a tenant who may not list nodes learns of them. Each node is counted
 under the first thing that keeps the pod off it, in the order of the scheduler's plugins
 (pkg/scheduler/framework/plugins; `FitError.Error` in pkg/scheduler/framework/types.go writes the
-sentence). The words are those of Kubernetes 1.24 to 1.34.
+sentence). The words are those of Kubernetes 1.24 to 1.37.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Barrier(IntEnum):
     TAINT = 4
     SELECTOR = 5
     INSUFFICIENT = 6
-    CLAIM_ELSEWHERE = 7
-    CLAIM_UNBOUND = 8
+    DEVICES = 7
+    CLAIM_ELSEWHERE = 8
+    CLAIM_UNBOUND = 9
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ TAINT = re.compile(r"had (?:untolerated )?taint(?:\(s\)| \{(?P<taint>[^}]*)\})")
 # Before 1.20 `didn't match node selector`.
 SELECTOR = re.compile(r"didn't match (?:Pod's node affinity(?:/selector)?|node selector)")
 INSUFFICIENT = re.compile(r"(?:Insufficient (?P<resource>\S+)|(?P<pods>Too many pods))")
+# Dynamic Resource Allocation, which serves GPUs from 1.36 on.
+DEVICES = re.compile(r"cannot allocate all claims")
 ELSEWHERE = re.compile(r"had volume node affinity conflict|didn't match PersistentVolume's node")
 UNBOUND = re.compile(
     r"unbound immediate PersistentVolumeClaims|didn't find available persistent volumes"
@@ -93,6 +96,7 @@ def _parse_part(part: str, nodes: int) -> Obstacle:
         return Obstacle(count, Barrier.INSUFFICIENT, detail.strip(",."), words)
     for pattern, barrier in (
         (SELECTOR, Barrier.SELECTOR),
+        (DEVICES, Barrier.DEVICES),
         (ELSEWHERE, Barrier.CLAIM_ELSEWHERE),
         (UNBOUND, Barrier.CLAIM_UNBOUND),
         (CORDONED, Barrier.CORDONED),

@@ -17,12 +17,12 @@ from deployer.executors.kubernetes.diagnose.references import Reference
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_gpus
 from deployer.kube.client import Kube
 from deployer.kube.kinds import NODE, SECRET, Kind, Manifest
-from deployer.kube.names import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from deployer.kube.names import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
 LIFE_SECONDS = 4.0
 REFUSED_SECONDS = 60.0
 SURVEY_SHARE = 20  # of the time goes to looks at all nodes, whose pods are many in large clusters
-KUEUE_VERSION = "v1beta1"  # taken to be there where it may not be asked for
+KUEUE_VERSION = "v1beta2"  # taken to be there where it may not be asked for
 HIDDEN: Manifest = {}  # an object that may not be read
 EVER = float("-inf")
 
@@ -77,19 +77,21 @@ class View:
     def read_nodes(self, grows: bool) -> Nodes | None:
         """Return all nodes, if they may be listed; `grows` is True if others may be added."""
         found = self.survey()
-        return Nodes(found.all_nodes, found.nodes, grows, found.held) if found else None
+        if found is None:
+            return None
+        return Nodes(found.all_nodes, found.nodes, grows, found.held, found.served)
 
     def find_queue(self, job: Manifest) -> Queue | None:
         """Return the queue of a Job; None for one that is in none."""
         labels = job["metadata"].get("labels") or {}
-        name = labels.get(QUEUE_LABEL)
+        queues = self.list_all(self.find_kueue("LocalQueue"))
+        found = {one["metadata"]["name"]: one for one in queues or ()}
+        name = labels.get(QUEUE_LABEL) or (DEFAULT_QUEUE if DEFAULT_QUEUE in found else None)
         if not name:
             return None
-        queues = self.list_all(self.find_kueue("LocalQueue"))
         workloads = self.list_all(self.find_kueue("Workload"))
         if queues is None or workloads is None:
             return Queue(name, known=False)
-        found = {one["metadata"]["name"]: one for one in queues}
         classes = self.list_priorities() if labels.get(QUEUE_PRIORITY_LABEL) else None
         return Queue(name, found.get(name), tuple(workloads), tuple(found), classes)
 

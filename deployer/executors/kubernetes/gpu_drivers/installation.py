@@ -21,8 +21,12 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import (
     load_manifest,
 )
 from deployer.executors.kubernetes.gpu_drivers.nodes import CORDONED, NodeGpus
-from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
-from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster, survey_nodes
+from deployer.executors.kubernetes.gpu_drivers.shortage import describe_dra, describe_gap
+from deployer.executors.kubernetes.gpu_drivers.survey import (
+    list_served,
+    survey_cluster,
+    survey_nodes,
+)
 from deployer.kube.client import Kube
 from deployer.kube.kinds import DAEMON_SET, POD, Manifest
 from deployer.kube.names import NO_OWNER, build_selector, read_owner
@@ -44,13 +48,15 @@ OURS = build_selector()
 class DriverReport:
     """What was installed, the nodes as they are now, and sentences about what is not as it should.
 
-    `refused` if we may not see the nodes, or not install what they lack.
+    `refused` if we may not see the nodes, or not install what they lack; `served` if GPUs come by
+    Dynamic Resource Allocation.
     """
 
     installed: tuple[str, ...] = ()
     nodes: tuple[NodeGpus, ...] = ()
     notes: tuple[str, ...] = ()
     refused: bool = False
+    served: bool = False
 
 
 def may_install(kube: Kube) -> bool:
@@ -88,7 +94,12 @@ def install_drivers(
 
 
 def check_device_plugin(kube: Kube) -> None:
-    """Refuse a device plugin where another one counts GPUs, or brings it soon; raises KubeError."""
+    """Refuse a device plugin where GPUs are counted without it, or soon will be, or come by DRA.
+
+    Raises KubeError.
+    """
+    if served := describe_dra(list_served(kube)):
+        raise KubeError(f"{served}, and a device plugin would give each GPU out twice", HINT)
     own = kube.in_namespace(SYSTEM).list_objects(
         DAEMON_SET, build_selector(component=PLUGIN_COMPONENT)
     )
@@ -122,6 +133,9 @@ def ensure_drivers(
         note = f"GPU drivers cannot be checked: nodes may not be listed; if pods get no GPU, {ASK}"
         LOG.info(note)
         return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
+    if served := describe_dra(survey.served):
+        LOG.info(served)
+        return DriverReport(nodes=survey.nodes, notes=(served,), served=True)
     kinds = sorted(filter(None, {_find_kind(node) for node in survey.nodes}))
     if kinds and not may_install(kube):
         names = ", ".join(node.name for node in survey.nodes if _find_kind(node))

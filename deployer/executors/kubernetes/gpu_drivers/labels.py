@@ -28,6 +28,20 @@ PCI_LABELS = tuple(
     for device in ("10de", "0300_10de", "0302_10de")
 )
 
+# Who else says that a node has a GPU: AKS (learn.microsoft.com/azure/aks/use-nvidia-gpu), Karpenter
+# on EKS (karpenter-provider-aws, pkg/apis/v1/labels.go) and EKS Auto Mode; of NVIDIA's where the
+# value is this.
+CLOUD_LABELS = (
+    "kubernetes.azure.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-manufacturer",
+    "eks.amazonaws.com/instance-gpu-manufacturer",
+)
+NVIDIA = "nvidia"
+
+# Dynamic Resource Allocation: what a DeviceClass is asked for by, if it says no other name
+# (k8s.io/api/resource/v1, ResourceDeviceClassPrefix).
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+
 GPU = "nvidia.com/gpu"
 SHARED_GPU = "nvidia.com/gpu.shared"
 MIG_PREFIX = "nvidia.com/mig-"
@@ -66,6 +80,8 @@ def is_gpu_resource(name: str) -> bool:
 def has_gpu_label(labels: Mapping[str, str]) -> bool:
     """Tell whether a node says that it has an NVIDIA GPU."""
     if ACCELERATOR_LABEL in labels or GPU_PRODUCT_LABEL in labels:
+        return True
+    if any(labels.get(name) == NVIDIA for name in CLOUD_LABELS):
         return True
     return any(labels.get(name) == "true" for name in (GPU_PRESENT_LABEL, *PCI_LABELS))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from deployer.executors.kubernetes.diagnose import rules
+from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
 from deployer.findings import Finding
 
@@ -27,6 +29,17 @@ def find_gap(node: NodeGpus) -> Finding | None:
     # A plugin is sent to nodes on which somebody brings the driver.
     waits = found.is_permanent and node.plugin != "missing"
     return replace(found, transient=None) if waits else found
+
+
+def describe_served(resource: str, device_class: str) -> str:
+    """Say that a resource comes by Dynamic Resource Allocation."""
+    return f"{resource} comes by DRA (DeviceClass {device_class}): nodes do not count it"
+
+
+def describe_dra(served: Mapping[str, str] | None) -> str:
+    """Say the same of the GPUs that a cluster serves so; empty if it serves none."""
+    found = ((name, by) for name, by in (served or {}).items() if is_gpu_resource(name))
+    return "; ".join(describe_served(name, by) for name, by in sorted(found))
 
 
 def describe_gap(node: NodeGpus) -> str:

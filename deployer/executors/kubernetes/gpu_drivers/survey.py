@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 
 from deployer.errors import KubeError
+from deployer.executors.kubernetes.gpu_drivers.labels import DEVICE_CLASS_PREFIX
 from deployer.executors.kubernetes.gpu_drivers.nodes import (
     NodeGpus,
     has_gpus,
@@ -14,7 +16,7 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import (
     summarise_own_pods,
 )
 from deployer.kube.client import Kube
-from deployer.kube.kinds import JOB, NODE, POD, QUOTA, Kind, Manifest
+from deployer.kube.kinds import DEVICE_CLASS, JOB, NODE, POD, QUOTA, Kind, Manifest
 from deployer.kube.objects import sum_requests
 
 # The server leaves out pods that hold nothing.
@@ -27,7 +29,8 @@ class Survey:
 
     `complete` is false where nodes may not be listed. `limits` are sentences: what may not be
     seen, and why; `quotas` are those of the namespace that are about GPUs. `held` is what stays
-    taken on each node, by resource; None where pods were not looked at.
+    taken on each node, by resource; None where pods were not looked at. `served` is what comes by
+    Dynamic Resource Allocation, as `list_served` says it.
     """
 
     nodes: tuple[NodeGpus, ...]
@@ -36,6 +39,7 @@ class Survey:
     quotas: tuple[str, ...] = ()
     all_nodes: tuple[Manifest, ...] = ()
     held: Mapping[str, Mapping[str, float]] | None = None
+    served: Mapping[str, str] | None = None
 
 
 def survey_nodes(kube: Kube) -> tuple[NodeGpus, ...]:
@@ -58,13 +62,13 @@ def survey_cluster(kube: Kube) -> Survey:
 
 def survey_gpus(kube: Kube, nodes: Sequence[Manifest]) -> Survey:
     """Look at who uses the GPUs of nodes. Raises KubeError."""
-    gpu_nodes = [node for node in nodes if has_gpus(node)]
+    gpu_nodes, served = [node for node in nodes if has_gpus(node)], list_served(kube)
     if not gpu_nodes:
-        return Survey((), all_nodes=tuple(nodes))
+        return Survey((), all_nodes=tuple(nodes), served=served)
     pods, refusal = _try_list(kube.in_namespace(""), POD, HOLDING)
     if not refusal:
         found = summarise_nodes(gpu_nodes, pods)
-        return Survey(found, all_nodes=tuple(nodes), held=count_held(pods))
+        return Survey(found, all_nodes=tuple(nodes), held=count_held(pods), served=served)
     pods, _ = _try_list(kube, POD, HOLDING)
     said = f"pods of other namespaces may not be listed: in use counts {kube.namespace} alone"
     return Survey(
@@ -72,7 +76,28 @@ def survey_gpus(kube: Kube, nodes: Sequence[Manifest]) -> Survey:
         limits=(said,),
         quotas=_list_quotas(kube),
         all_nodes=tuple(nodes),
+        served=served,
     )
+
+
+def list_served(kube: Kube) -> dict[str, str] | None:
+    """Return the resources that come by Dynamic Resource Allocation, with their DeviceClass.
+
+    Nodes do not count them. None where DeviceClasses may not be listed. Raises KubeError.
+    """
+    try:
+        classes = kube.list_objects(DEVICE_CLASS)
+    except KubeError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return {}
+        if not error.forbidden:
+            raise
+        # Servers before 1.34 refuse what they do not have, too.
+        there = kube.find_version(DEVICE_CLASS.group)
+        return None if DEVICE_CLASS.api_version == f"{DEVICE_CLASS.group}/{there}" else {}
+    names = {one["metadata"]["name"]: one["spec"].get("extendedResourceName") for one in classes}
+    own = {f"{DEVICE_CLASS_PREFIX}{name}": name for name in names}
+    return own | {resource: name for name, resource in names.items() if resource}
 
 
 def count_held(pods: Iterable[Manifest]) -> dict[str, Counter[str]]:

@@ -1,0 +1,148 @@
+"""What clusters and clouds say and send today, and what we make of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+
+from deployer.config.causes import Cause
+from deployer.config.sections.image_reference import parse_image
+from deployer.executors.kubernetes.diagnose.facts import Facts, Nodes, Queue
+from deployer.executors.kubernetes.diagnose.image import read_login
+from deployer.executors.kubernetes.diagnose.pending import WITHOUT_WARNING, explain
+from deployer.executors.kubernetes.diagnose.placement import find_taint, is_selected
+from deployer.executors.kubernetes.diagnose.queue import explain_queue
+from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN, load_manifest
+from deployer.executors.kubernetes.gpu_drivers.nodes import has_gpus, summarise_nodes
+from deployer.findings import PERMANENT, TRANSIENT
+from tests.docs.pending_table import is_listed
+from tests.executors.diagnose.bench import FULL, GPU, find, say, unscheduled
+from tests.executors.gpu_drivers.objects import build_node
+from tests.outside.files import LIFE_DAYS, list_files, load
+
+KUEUE, GPU_NODES, LOGINS = load("kueue"), load("gpu-nodes"), load("pull-secrets")
+EVENTS = [one for name in ("karpenter", "cluster-autoscaler") for one in load(name)["events"]]
+PASSES = {True: TRANSIENT, False: PERMANENT, None: None}
+
+
+def test_every_file_says_where_it_comes_from_and_when() -> None:
+    files = list(list_files())
+    assert len(files) > 20
+    for one in files:
+        assert one.source, one.name
+        assert one.version, one.name
+        assert not one.is_old(one.date + timedelta(days=LIFE_DAYS)), one.name
+        assert one.is_old(one.date + timedelta(days=LIFE_DAYS + 1)), one.name
+        assert one.date > date(2026, 1, 1), one.name
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda one: one["message"][:70])
+def test_an_autoscaler_is_heard_whatever_its_name(event: dict[str, Any]) -> None:
+    # There is no GPU node yet, which alone would be called permanent.
+    cpu = build_node("cpu", {})
+    said = say(event["reason"], event["message"], event["source"])
+    nodes = None if event["cause"] == Cause.GPUS_BUSY else Nodes((cpu,), ())
+    found = find(unscheduled(FULL), said, nodes=nodes)
+    assert found
+    assert (found.code, found.transient) == (event["cause"], PASSES[event["passes"]])
+    assert is_listed(found)
+    # What is no warning is asked for by its reason.
+    assert event["type"] == "Warning" or event["reason"] in WITHOUT_WARNING
+
+
+@pytest.mark.parametrize(
+    "said", load("karpenter")["refusals"], ids=lambda one: one["message"][-40:]
+)
+def test_what_karpenter_can_never_bring_is_permanent(said: dict[str, Any]) -> None:
+    event = say("FailedScheduling", said["message"], said["source"])
+    found = find(unscheduled("nothing that is known"), event)
+    assert found
+    assert (found.code, found.transient) == (Cause.AUTOSCALER_REFUSED, PERMANENT)
+    ours = say("FailedScheduling", FULL, "default-scheduler")
+    found = find(unscheduled("nothing that is known"), ours)
+    assert found
+    assert found.code is Cause.OTHER
+
+
+@pytest.mark.parametrize("name", GPU_NODES["nodes"])
+def test_a_gpu_node_of_a_cloud_gets_the_device_plugin(name: str) -> None:
+    one = GPU_NODES["nodes"][name]
+    node = build_node(name, one["labels"], taints=one["taints"])
+    assert has_gpus(node)
+    assert [each.plugin for each in summarise_nodes([node], [])] == ["missing"]
+    pod = load_manifest(DEVICE_PLUGIN)["spec"]["template"]["spec"]
+    assert is_selected(name, one["labels"], pod)
+    assert find_taint(one["taints"], pod) is None
+
+
+@pytest.mark.parametrize("name", GPU_NODES["others"])
+def test_another_node_of_a_cloud_gets_none(name: str) -> None:
+    one = GPU_NODES["others"][name]
+    assert not has_gpus(build_node(name, one["labels"]))
+    pod = load_manifest(DEVICE_PLUGIN)["spec"]["template"]["spec"]
+    assert not is_selected(name, one["labels"], pod)
+
+
+@pytest.mark.parametrize("served", [{GPU: "gpu.nvidia.com"}, None], ids=["classes", "hidden"])
+def test_gpus_by_dra_are_not_looked_for_in_nodes(served: dict[str, str] | None) -> None:
+    cpu = build_node("cpu", {})
+    found = find(unscheduled(FULL), nodes=Nodes((cpu,), (), served=served))
+    assert found
+    assert not found.is_permanent
+    assert "device plugin" not in found.line
+    found = find(unscheduled(FULL), nodes=Nodes((cpu,), ()))
+    assert found
+    assert found.is_permanent
+    taken = find(unscheduled(load("scheduler")["messages"]["1.37 GPUs by DRA"]["message"]))
+    assert taken
+    assert taken.code is Cause.GPUS_BUSY
+    assert taken.message == "1 of 2 nodes have no device left for it (DRA)"
+    assert is_listed(taken)
+
+
+def build_workload(reason: str, message: str, **status: Any) -> dict[str, Any]:
+    waiting = {"type": "QuotaReserved", "status": "False", "reason": reason, "message": message}
+    return {
+        "metadata": {"name": "w", "ownerReferences": [{"uid": "u"}]},
+        "spec": {"queueName": "q"},
+        "status": {"conditions": [waiting], **status},
+    }
+
+
+@pytest.mark.parametrize("said", KUEUE["waiting"], ids=lambda one: one["reason"])
+def test_kueues_reason_counts_before_its_message(said: dict[str, Any]) -> None:
+    queue = Queue("q", {"status": {}}, (build_workload(said["reason"], said["message"]),))
+    found = explain_queue({"metadata": {"uid": "u"}}, queue, "ns")
+    assert (found.code, found.transient) == (said["cause"], PASSES[said["passes"]])
+    assert is_listed(found)
+
+
+def test_multikueue_is_named_once_for_a_job_and_its_workload() -> None:
+    """The Job is suspended or not, as Kueue copies it; here it never has a pod."""
+    outside = KUEUE["multi_kueue"]
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    queue = Queue("q", {"status": {}}, (build_workload("Pending", "", **outside["status"]),))
+    by_workload = explain_queue({"metadata": {"uid": "u"}}, queue, "ns")
+    for suspended in (True, False):
+        job = {
+            "metadata": {"name": "a", "labels": labels},
+            "spec": {"managedBy": outside["managedBy"], "suspend": suspended},
+        }
+        assert explain(Facts(job, None, "ns")) == by_workload
+    assert by_workload.is_permanent
+    assert by_workload.message.startswith("queue q sends Jobs to other clusters (MultiKueue)")
+    assert is_listed(by_workload)
+
+
+@pytest.mark.parametrize("name", LOGINS["auths"])
+def test_only_a_plain_login_is_tried_from_here(name: str) -> None:
+    """What else a kubelet takes is not called wrong."""
+    given = LOGINS["auths"][name]
+    content = base64.b64encode(json.dumps({"auths": given["auths"]}).encode()).decode()
+    secret = {"metadata": {"name": "site"}, "data": {".dockerconfigjson": content}}
+    repository, _ = parse_image(f"{LOGINS['registries']['HOST']}/team/trainer:1")
+    assert bool(read_login(secret, repository)) is given.get("plain", False)
