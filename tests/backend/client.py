@@ -38,7 +38,8 @@ mutation UpsertBucket($name: String, $id: String, $project: String, $config: JSO
 """
 RUN = """
 query Run($project: String!, $name: String!) { project(name: $project) { run(name: $name) {
-  id name state exitcode config summaryMetrics historyLineCount logLineCount shouldStop
+  id name displayName jobType tags state exitcode config summaryMetrics
+  historyLineCount logLineCount shouldStop
   history files { edges { node { id name directUrl sizeBytes md5 } } } } } }
 """
 CREATE_FILES = """

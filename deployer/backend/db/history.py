@@ -8,7 +8,7 @@ sweep's run are kept apart, unless they are sent again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -22,11 +22,19 @@ from deployer.backend.db.lines import (
     write_lines,
 )
 from deployer.backend.db.rows import Connection, change, update
-from deployer.backend.db.runs import Run, free_number, insert_run
+from deployer.backend.db.runs import Run, assigned_config, free_number, insert_run
 from deployer.backend.parsing import parse_object, read_object
 
 # As the SDK names them in a summary.
 AGGREGATES: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max, "mean": fmean}
+# What a process says of itself, and what it is without its word.
+SAID: dict[str, str | None] = {
+    **dict.fromkeys(("display_name", "group_name", "job_type", "description", "notes")),
+    **dict.fromkeys(("host", "program", "commit_hash")),
+    "config": "{}",
+    "summary": "{}",
+    "tags": "[]",
+}
 LARGEST = 1e200  # sums of smaller numbers are finite
 
 
@@ -36,6 +44,31 @@ def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -
     early = max(0, run.first_offset - offset)  # of the process before, whose rows were replaced
     write_lines(db, run.id, "history", offset + early - run.first_offset, texts[early:])
     return run
+
+
+def keep_former(run: Run, said: Collection[str]) -> str | None:
+    """Return what the process before said of itself, for when the one that begins is another run.
+
+    `said` are the columns that the new one sends. Of several that log nothing the first counts.
+    """
+    if run.args is None:
+        return None
+    former = json.loads(run.former) if run.former else {one: getattr(run, one) for one in SAID}
+    return json.dumps({**former, "said": sorted(said)})
+
+
+def settle_former(db: Connection, run: Run) -> Run:
+    """Decide at the end of a process that wrote no row whether it was another run.
+
+    It was if it has values of its own; else the run is as the process before it left it.
+    """
+    if run.former is None or run.undecided_lines is None:
+        return run
+    if any(not name.startswith("_") for name in read_object(run.summary) or {}):
+        run = _set_history_apart(db, run)
+    else:
+        run = change(db, run, **{one: json.loads(run.former)[one] for one in SAID})
+    return change(db, run, undecided_lines=None, former=None)
 
 
 def complete_summary(db: Connection, run: Run) -> str:
@@ -70,9 +103,9 @@ def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run
         first -= lines
     else:
         if run.args is not None and not _is_sent_again(db, run, texts[0]):
-            _set_history_apart(db, run)
+            run = _set_history_apart(db, run)
         clear_lines(db, run.id, "history")
-    return change(db, run, undecided_lines=None, first_offset=first)
+    return change(db, run, undecided_lines=None, former=None, first_offset=first)
 
 
 def _follows(db: Connection, run: Run, text: str) -> bool:
@@ -108,10 +141,26 @@ def set_apart(db: Connection, run: Run, now: float) -> Run:
     return made
 
 
-def _set_history_apart(db: Connection, run: Run) -> None:
-    """Keep the rows and the summary of a process that has ended, since another one begins anew."""
+def _set_history_apart(db: Connection, run: Run) -> Run:
+    """Keep a process that has ended as a run of its own, since another one begins anew.
+
+    Each has what it said of itself; return the one that goes on.
+    """
     now = run.heartbeat_at or run.created_at
-    made = change(db, set_apart(db, run, now), summary=run.summary, state="finished")
+    former: dict[str, Any] = json.loads(run.former or "{}")
+    said = former.pop("said", ())
+    made = set_apart(db, run, now)
+    own = {column: value for column, value in former.items() if value is not None}
+    if own.get("display_name") == run.name:
+        own["display_name"] = f"{run.name} ({made.name.rpartition('-')[2]})"
+    made = change(db, made, **own, state="finished")
     update(db, made, started_at=now, heartbeat_at=now, ended_at=now)
     moved = "UPDATE lines SET run_id = ? WHERE run_id = ? AND stream = 'history'"
     db.execute(moved, (made.id, run.id))
+    unsaid = {**SAID, "display_name": run.name, "config": assigned_config(run.assigned_args)}
+    inherited = {
+        column: value
+        for column, value in unsaid.items()
+        if column not in said and getattr(run, column) == former.get(column)
+    }
+    return change(db, run, **inherited)

@@ -33,9 +33,10 @@ class Run(Row):
     this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
     `started_at` is None until the trainer's first `wandb.init`. `vanished_at` is when the agent
     stopped naming it without an exit record. `undecided_lines` is how many lines of history there
-    were when a process began that did not say whether it continues them; `first_offset` is the
-    offset of line 0 in its stream. `apart` is a JSON list of the runs that hold what else was
-    logged under its id: they have its agent and no sweep.
+    were when a process began that did not say whether it continues them, and `former` what the one
+    before had said of itself; `first_offset` is the offset of line 0 in its stream. `apart` is a
+    JSON list of the runs that hold what else was logged under its id: they have its agent and no
+    sweep.
     """
 
     table: ClassVar = "runs"
@@ -75,6 +76,7 @@ class Run(Row):
     created_at: float
     heartbeat_at: float | None
     undecided_lines: int | None
+    former: str | None
     first_offset: int
     apart: str
 
@@ -154,9 +156,14 @@ def insert_assigned(
         sweep_id=sweep.id,
         ordinal=ordinal,
         args=json.dumps(args),
-        config=json.dumps({name: {"value": value} for name, value in args.items()}),
+        config=assigned_config(args),
         **columns,
     )
+
+
+def assigned_config(args: dict[str, Any]) -> str:
+    """Return the configuration of a run that knows what its sweep gave it, and no more."""
+    return json.dumps({name: {"value": value} for name, value in args.items()})
 
 
 def insert_run(db: Connection, now: float, **columns: Any) -> Run:

@@ -54,6 +54,8 @@ MIGRATIONS = (
     ALTER TABLE artifacts DROP COLUMN manifest_md5;
     ALTER TABLE artifacts DROP COLUMN manifest_blob_id;
     """,
+    # What a run was called, and all else that its process said of itself, before another one began.
+    "ALTER TABLE runs ADD COLUMN former TEXT;",
 )
 SCHEMA = OLDEST + len(MIGRATIONS)
 

@@ -99,6 +99,7 @@ CREATE TABLE runs (
     deliveries INTEGER NOT NULL DEFAULT 0,
     reported INTEGER NOT NULL DEFAULT 0,
     undecided_lines INTEGER,
+    former TEXT,
     first_offset INTEGER NOT NULL DEFAULT 0,
     apart TEXT NOT NULL DEFAULT '[]',
     revision INTEGER NOT NULL DEFAULT 0,

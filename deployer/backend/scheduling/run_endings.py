@@ -10,7 +10,7 @@ from deployer.backend.db.attempts import (
     last_attempt,
     settle_attempt,
 )
-from deployer.backend.db.history import complete_summary
+from deployer.backend.db.history import complete_summary, settle_former
 from deployer.backend.db.rows import Connection, change, get, select, update
 from deployer.backend.db.runs import IS_ACTIVE, Run
 from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
@@ -68,6 +68,7 @@ def end_run(
             known = run.started_at is not None and (exit_code is None or bool(run.announced))
             outcome = judge_kills(outcome, kills, stalled, known)
         queued = outcome.queued and sweep.state != DELETED
+    run = run if queued else settle_former(db, run)
     ended = change(
         db,
         run,

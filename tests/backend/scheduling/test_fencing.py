@@ -124,6 +124,59 @@ def test_what_a_second_process_logs_is_kept_apart(client: Client) -> None:
     assert found["agents"]["edges"][0]["node"]["totalRuns"] == 1
 
 
+OWN = {"displayName": "train", "tags": ["t"], "config": '{"phase": {"value": "train"}}'}
+ROWS = [{"_step": 0, "loss": 1.0}, {"_step": 1, "loss": 0.5}]
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "summary", "is_other"),
+    [
+        ({"displayName": "eval"}, [{"_step": 0, "loss": 3.0}], None, True),
+        ({}, [{"_step": 0, "loss": 3.0}], None, True),
+        ({"tags": ["e"]}, [], {"loss": 3.0, "_runtime": 1}, True),
+        ({"displayName": "empty"}, [], {"_runtime": 1}, False),
+        ({"displayName": "next"}, [{"_step": 2, "loss": 0.1}], None, False),
+    ],
+    ids=["named", "unnamed", "summary", "nothing", "continued"],
+)
+def test_of_processes_in_turn_each_is_what_its_own_init_said(
+    client: Client,
+    said: dict[str, object],
+    rows: list[dict[str, float]],
+    summary: dict[str, float] | None,
+    is_other: bool,
+) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    own = make_key(client, sweep, "a")
+    run = own.heartbeat(own.create_agent(sweep))[0]["run_id"]
+    own.init_run(run, **OWN)
+    own.log(run, ROWS)
+    own.finish(run)
+    own.init_run(run, config='{"phase": {"value": "eval"}}', **said)
+    if rows:
+        own.log(run, rows)
+    if summary:
+        own.stream(
+            run, files={"wandb-summary.json": {"offset": 0, "content": [json.dumps(summary)]}}
+        )
+    own.finish(run)
+
+    def look(name: str) -> tuple[str, list[str], str, float, int]:
+        found = client.run(name)
+        phase = json.loads(found["config"])["phase"]["value"]
+        loss = json.loads(found["summaryMetrics"])["loss"]
+        return found["displayName"], found["tags"], phase, loss, found["historyLineCount"]
+
+    if is_other:
+        assert look(f"{run}-2") == ("train", ["t"], "train", 0.5, 2)
+        name = said.get("displayName", run)
+        assert look(run) == (name, said.get("tags", []), "eval", 3.0, len(rows))
+    elif rows:
+        assert look(run) == ("next", ["t"], "eval", 0.1, 3)
+    else:
+        assert look(run) == ("train", ["t"], "train", 0.5, 2)
+
+
 def test_a_process_in_the_place_of_a_killed_one_begins_its_run_anew(bench: Bench) -> None:
     agent = bench.agent(bench.sweep())
     run = bench.take(agent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,8 @@ if parser.parse_args().kind == "ranks":
     run.finish()
 else:
     for fold in range(2):
-        run = wandb.init(reinit=True)
+        own = f"fold-{fold}"
+        run = wandb.init(reinit=True, name=own, job_type=own, tags=[own], config={"fold": fold})
         run.log({"fold_loss": fold})
         run.log({"fold_loss": fold + 10})
         run.finish()
@@ -76,6 +78,13 @@ def test_ranks_and_folds_keep_their_rows_apart(
     assert {run.run_id: run.apart for run in snapshot.runs} == apart
     parts = [Client.of(backend, "processes").run(part) for part in sum(apart.values(), ())]
     assert [part["historyLineCount"] for part in parts] == [4, 2, 2]
+    for fold, part in enumerate(parts[1:]):
+        own, config = f"fold-{fold}", json.loads(part["config"])
+        assert (part["displayName"], part["jobType"], part["tags"]) == (own, own, [own])
+        assert (config["fold"]["value"], config["kind"]["value"]) == (fold, "folds")
+    last = Client.of(backend, "processes").run(folds)
+    assert (last["displayName"], last["jobType"], last["tags"]) == (folds, None, [])
+    assert "fold" not in json.loads(last["config"])
     results = build_results(snapshot.sweep, snapshot.runs)
     assert results.coverage.sentence() == "2/2 configurations finished, 0 duplicates, 0 lost"
     assert {row.note for row in results.rows} == {

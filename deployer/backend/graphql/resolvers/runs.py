@@ -9,7 +9,7 @@ from typing import Any
 from deployer.backend.db.accounts import User
 from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
 from deployer.backend.db.attempts import create_run, reopen_attempt
-from deployer.backend.db.history import set_apart
+from deployer.backend.db.history import keep_former, set_apart
 from deployer.backend.db.lines import Stream, clear_lines, count_lines, last_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
 from deployer.backend.db.rows import Connection, change, delete, find, get, update
@@ -175,7 +175,8 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
         clear_lines(db, row.id, "history")
         return _going(backend, db, change(db, row, summary="{}"))
     lines = count_lines(db, row.id, "history")
-    return change(db, _going(backend, db, row), undecided_lines=lines or None)
+    former = keep_former(row, _read_columns(input)) if lines else None
+    return change(db, _going(backend, db, row), undecided_lines=lines or None, former=former)
 
 
 def _is_rival(backend: Backend, row: Run, input: dict[str, Any]) -> bool:
@@ -218,19 +219,26 @@ def _going(backend: Backend, db: Connection, row: Run) -> Run:
         ended_at=None,
         exit_code=None,
         undecided_lines=None,
+        former=None,
         first_offset=0,
     )
 
 
 def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
+    changes = _read_columns(input)
+    for name in OBJECTS & changes.keys():
+        parse_object(changes[name], f"the run's {name}")
+    return change(db, row, **changes) if changes else row
+
+
+def _read_columns(input: dict[str, Any]) -> dict[str, str]:
+    """Return what a request says of a run, by column."""
     changes = {
         column: input[name] for name, column in PLAIN_COLUMNS.items() if input.get(name) is not None
     }
-    for name in OBJECTS & changes.keys():
-        parse_object(changes[name], f"the run's {name}")
     if input.get("tags") is not None:
         changes["tags"] = json.dumps(input["tags"])
-    return change(db, row, **changes) if changes else row
+    return changes
 
 
 def _own_run(info: Info, db: Connection, text: str) -> Run:
