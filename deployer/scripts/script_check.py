@@ -15,6 +15,7 @@ from deployer.scripts.agent_commands import list_unset, render_commands
 from deployer.scripts.corners import MOST_VALUES, list_corners, list_drawn
 from deployer.scripts.flags import Flag, parse_flag
 from deployer.scripts.log_calls import Logged, check_metric, find_logged
+from deployer.scripts.missing_modules import list_remedies
 from deployer.scripts.rehearsal.process import (
     OWN_FOLDERS,
     PYTHON,
@@ -31,6 +32,7 @@ from deployer.scripts.script_text import (
     find_entry,
     find_line,
     list_project_modules,
+    reads_config,
 )
 from deployer.scripts.unseen import Unseen
 from deployer.sweeps.problem import Problem, doubt
@@ -127,6 +129,8 @@ class _Check:
             answer = self._rehearse()
         except Silent as silent:
             return Report(self._script, tuple(static), str(silent))
+        if reads_config(self._modules):
+            answer["ignored"] = []  # what a parser leaves over arrives there
         verdict = judge(answer, self._case())
         found = [self._place(one) for one in verdict.complaints]
         if "complaints" in answer:
@@ -174,7 +178,13 @@ class _Check:
             path = ("parameters", one.name if one.name in parameters else one.name.split(".")[0])
         else:
             path = self._find_word(one.message) or (("parameters",) if parameters else ())
-        return Problem(path, one.message, one.hint, "error" if sure else "warning")
+        hint = self._find_remedy(one.module) if one.module else one.hint
+        return Problem(path, one.message, hint, "error" if sure else "warning")
+
+    def _find_remedy(self, module: str) -> str:
+        named = next((one for one in self._commands.before if PYTHON.fullmatch(one)), "python")
+        python = shutil.which(named, path=self._shown.get("PATH", os.defpath)) or named
+        return next(iter(list_remedies([module], python, self._around.folder, self._shown)))
 
     def _find_word(self, message: str) -> tuple[str, ...]:
         """Return the word of `command` whose flag a complaint names."""
@@ -204,6 +214,10 @@ class _Check:
                     message = f"{where}: --{name} is on by default, and no agent writes --no-{name}"
                     hint = "default=False in the script, or a flag that takes a value"
                     found[name] = doubt(path, message, hint)
+                if flag["inert"] and value is (not flag["default"]):
+                    said = f"can never be {value}: {not value} is its default, and what it sets"
+                    message = f"{where}: --{name} {said}, so it changes nothing"
+                    found[name] = doubt(path, message, f"default={value} in the script")
                 if isinstance(value, dict) and flag["type"] in ("", "str"):
                     message = f"{where}: --{name} gets a mapping as one text, {str(value)[:40]}"
                     hint = "read it with ast.literal_eval, or from wandb.config"

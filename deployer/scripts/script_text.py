@@ -18,6 +18,9 @@ OFFLINE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 OTHER_PROJECT = re.compile(r"(os\.)?environ\['WANDB_(PROJECT|ENTITY)'\] = ")
+# Other names of W&B and its runs, and what does not follow where a configuration is read.
+RUN = re.compile(r"import wandb as (\w+)|([\w.]+) = \w+\.init\(|\binit\(.*\) as (\w+)")
+UNWRITTEN = r"(?! = |\.(update|setdefaults)\(|\.\w+ = |\[[^]]*\] = )"
 PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
 
 
@@ -99,6 +102,16 @@ def find_line(module: Module, pattern: re.Pattern[str]) -> int:
         if not isinstance(node, ast.If) or "__name__" in ast.unparse(node.test):
             waiting += ast.iter_child_nodes(node)
     return 0
+
+
+def reads_config(modules: Sequence[Module]) -> bool:
+    """Return True if a module reads the values of its run from `wandb.config`."""
+    for text in [ast.unparse(module.tree) for module in modules if module.tree]:
+        names = [re.escape(name) for found in RUN.findall(text) for name in found if name]
+        owner = "|".join([r"wandb|run|experiment|init\(.*\)", *names])
+        if re.search(rf"(?<!\w)({owner})\.config\b{UNWRITTEN}", text):
+            return True
+    return False
 
 
 def _find(base: Path, name: str) -> list[Path]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployer.errors import ConfigError
-from deployer.sweeps.program import list_scripts
+from deployer.sweeps.program import ASSIGNMENT, NO_PROGRAM, list_scripts
 from deployer.sweeps.sweep_file import SweepFile, dump_config, parse_sweep
 
 PLACE = "deployer run"  # in place of a sweep file's name
@@ -61,6 +61,9 @@ sys.exit(code)
 
 def build_command_sweep(words: Sequence[str]) -> SweepFile:
     """Return the sweep that runs a command once; raises ConfigError if no file could hold it."""
+    if words and ASSIGNMENT.match(words[0]):
+        hint = f"deployer run -- env {shlex.join(words)}"
+        raise ConfigError(PLACE, NO_PROGRAM % words[0], hint)
     for word in words:
         try:
             word.encode()

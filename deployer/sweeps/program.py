@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ PARAMETER_MACROS = (
     "${args_override_hydra}",
 )
 FLAG_MACROS = tuple(macro for macro in PARAMETER_MACROS if "json_file" not in macro)
+# Those that write each parameter as a flag of its own.
+ONE_BY_ONE = tuple(m for m in PARAMETER_MACROS if "json" not in m and m != "${args_dict}")
 MACROS = (*DEFAULT_COMMAND[:3], *PARAMETER_MACROS)
 ENVIRONMENT_MACRO = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 INSIDE = re.compile(r"\$\{(\w+)\}")
@@ -37,6 +39,8 @@ LAUNCH_RUNNERS = ("job", "image_uri")
 # Flags of Python that take no word of their own, so that the script follows.
 PLAIN_FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 PYTHON = re.compile(r"(.*/)?python[0-9.]*")
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+NO_PROGRAM = "'%s' sets a variable, as a shell or env does, and is no program"
 
 
 def check_command(config: Mapping[str, Any]) -> Problems:
@@ -62,7 +66,12 @@ def check_command(config: Mapping[str, Any]) -> Problems:
             if str(word).startswith("--") and " --" in str(word):
                 hint = "write each flag as a word of its own: --a=1, --b=2"
                 yield doubt(path, "several flags in one word: the script gets them as one", hint)
-    if command and " " in (first := str(command[0]).strip()) and not first.startswith("$"):
+    first = str(command[0]).strip()
+    if ASSIGNMENT.match(first):
+        words = ", ".join(["'${env}'", *map(repr, first.split())])
+        hint = f"write '${{env}}' before it: [{words}, …]"
+        yield Problem(("command", "[0]"), NO_PROGRAM % first, hint)
+    elif " " in first and not first.startswith("$"):
         message = f"'{first}' is one word, so a program of that name is looked for"
         hint = f"write [{', '.join(first.split())}, …], each word by itself"
         yield doubt(("command", "[0]"), message, hint)
@@ -72,9 +81,32 @@ def check_command(config: Mapping[str, Any]) -> Problems:
     if _varies(config) and not any(macro in command for macro in PARAMETER_MACROS):
         message = "no ${args}: a script that does not read wandb.config runs the same every time"
         yield doubt(("command",), message, "add '${args}' as a word of its own")
+    yield from _check_overrides([*map(str, command)], config)
     if sum(macro in command for macro in FLAG_MACROS) > 1:
         message = "the flags are handed over more than once"
         yield doubt(("command",), message, "keep one of the macros")
+
+
+def _check_overrides(words: Sequence[str], config: Mapping[str, Any]) -> Problems:
+    """Complain about flags behind those of the parameters: a script takes the last of a name."""
+    parameters = config.get("parameters")
+    begin = next((words.index(macro) for macro in ONE_BY_ONE if macro in words), len(words))
+    if not isinstance(parameters, Mapping):
+        return
+    names = {str(name).replace("-", "_"): str(name) for name in parameters}
+    for index in range(begin + 1, len(words)):
+        flag, equals, value = words[index].partition("=")
+        name = names.get(flag.lstrip("-+").replace("-", "_"))
+        if name is None or not (equals or flag.startswith("-")):
+            continue
+        given = parameters[name]
+        constant = isinstance(given, Mapping) and set(given) == {"value"}
+        if constant and equals and value == str(given["value"]):
+            continue
+        said = f"'{words[index]}' comes after the flags of the parameters, so it overrides {name}"
+        hint = f"remove it, or {name} from parameters"
+        complain = doubt if constant else Problem
+        yield complain(("command", f"[{index}]"), said, hint)
 
 
 def _varies(config: Mapping[str, Any]) -> bool:
@@ -150,7 +182,7 @@ def find_missing_scripts(
                 hint = f"let code: {{folder: …}} in deployer.yaml name a folder that has {inside}"
             yield Problem((key,), f"{name} is outside of {folder}, all that pods get", hint)
             continue
-        if path.is_file() or (path / "__main__.py").is_file():
+        if _can_run(path):
             continue
         where = f"at commit {commit}" if commit else f"in {folder}"
         folder_said = "is a folder without __main__.py"
@@ -158,7 +190,15 @@ def find_missing_scripts(
         yield Problem((key,), f"{name}: {what}", _hint_at_file(folder, name, commit))
 
 
+def _can_run(path: Path) -> bool:
+    return path.is_file() or (path / "__main__.py").is_file()
+
+
 def _hint_at_file(folder: Path, name: str, commit: str) -> str:
+    above = next((one for one in folder.absolute().parents if _can_run(one / name)), None)
+    if above and not commit:
+        up, down = os.path.relpath(above, folder), os.path.relpath(folder, above)
+        return f"cd {up}, and the command again, with {down}/ before the name of the sweep file"
     scripts = [str(p.relative_to(folder)) for p in folder.glob("*.py")]
     near = difflib.get_close_matches(name, scripts, n=1)
     if " " in name:

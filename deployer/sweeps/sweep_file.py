@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,9 @@ def load_text(path: str | Path) -> str:
     place = str(path)
     if not place or place == ".":
         raise ConfigError("FILE", "is empty", "name a W&B sweep file: deployer up sweeps/x.yaml")
+    if place.endswith(".py") and Path(place).is_file():
+        hint = f"deployer init {shlex.quote(place)}"
+        raise ConfigError(place, "is a script, not a sweep file", hint)
     try:
         return read_user_text(Path(path))
     except UnicodeDecodeError as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from deployer.__main__ import run as run_command
 from deployer.cli.shell.examples import EXAMPLES
+from deployer.executors.plan import build_plan
 from tests.docs.commands import is_group, list_commands
 
 COMMANDS = {words: one for words, one in list_commands().items() if words and not is_group(one)}
@@ -47,6 +50,14 @@ def test_an_example_is_a_command_line(words: tuple[str, ...], example: str) -> N
     typed = example.split()
     assert tuple(typed[: len(words)]) == words
     COMMANDS[words].make_context(words[-1], typed[len(words) :])
+
+
+def test_examples_name_agents_as_they_are_named() -> None:
+    typed = [one.split() for many in EXAMPLES.values() for one in many]
+    named = [after for words in typed for before, after in pairwise(words) if before == "--agent"]
+    known = {agent.name for agent in build_plan("me/digits/ab12cd34", "", "", 9).agents}
+    assert named
+    assert set(named) <= known
 
 
 def test_help_shows_them(capsys: pytest.CaptureFixture[str]) -> None:

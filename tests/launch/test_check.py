@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deployer.backend.scheduling.config_warnings import LOCAL_CONTROLLER
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.executors.base import Limits, find_backend_url
@@ -16,6 +17,7 @@ from deployer.executors.registry import find_executor
 from deployer.launch.agents.planning import build_draft
 from deployer.launch.checks.check import (
     check,
+    check_program_here,
     check_reach,
     list_place_checks,
     warn_about_port,
@@ -146,6 +148,32 @@ def test_what_cannot_work_is_refused_before_anything_is_contacted(
 ) -> None:
     """There is no cloud, no cluster and no server to be asked."""
     assert said in refuse(tmp_path, text, **wanted)
+
+
+@pytest.mark.parametrize(
+    ("server", "more", "refused"),
+    [
+        ("embedded", "", True),
+        ("embedded", "scheduler: {engine: optuna}\n", False),
+        ("http://w.example", "", False),
+    ],
+)
+def test_a_local_controller_is_refused_where_no_server_of_ours_serves_one(
+    server: str, more: str, refused: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "grid.yaml").write_text(f"{GRID}controller: {{type: local}}\n{more}")
+    project = read_project(tmp_path, Flags(wandb=server), WANDB_API_KEY="k" * 40)
+    config = load_sweep(tmp_path / "grid.yaml").config
+    said = ""
+    try:
+        check_program_here(find_executor(project), config, project.code, "grid.yaml")
+    except ConfigError as error:
+        said = f"{error.message} | {error.hint}"
+    place, _, sentence = said.partition("controller: ")
+    assert (place, sentence.replace(" | ", ": ")) == (
+        ("grid.yaml: ", LOCAL_CONTROLLER) if refused else ("", "")
+    )
 
 
 def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:

@@ -42,9 +42,11 @@ def test_an_interpreter_is_judged_by_what_it_lacks() -> None:
     assert said(wandb="0.21.4") == [
         f"warning: /venv/bin/python has wandb 0.21.4: too old | {install} 'wandb>=0.22.3'"
     ]
-    assert said(missing=("timm", "einops")) == [
+    missing = {f"{install} timm einops": ["timm", "einops"], "install it": ["x"]}
+    assert said(missing=missing) == [
         "warning: /venv/bin/python has no module timm, einops, which the script imports | "
-        f"{install} timm einops"
+        f"{install} timm einops",
+        "warning: /venv/bin/python has no module x, which the script imports | install it",
     ]
 
 

@@ -178,3 +178,79 @@ def test_the_line_that_takes_wandb_offline_is_named(tmp_path: Path) -> None:
         "doubt: program: train.py:2: the script sets a project of its own | "
         "remove it: a run of a sweep belongs to the sweep's project"
     ]
+
+
+KNOWN = "import argparse, wandb\np = argparse.ArgumentParser()\np.add_argument('--out')\n"
+KNOWN += "args, _ = p.parse_known_args()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "ignored"),
+    [
+        ("wandb.init()\nprint(wandb.config.lr)", False),
+        ("run = wandb.init()\nconfig = run.config\nprint(config['lr'])", False),
+        ("with wandb.init() as tracked:\n    print(tracked.config.lr)", False),
+        ("import wandb as wb\nwb.init(config=args)\nargs = wb.config", False),
+        (
+            "class A:\n    def go(self):\n        self.w = wandb.init()\n        f(self.w.config)",
+            False,
+        ),
+        ("config = wandb.init().config", False),
+        ("wandb.init()", True),
+        ("wandb.init(config=vars(args))\nwandb.config.update(args)", True),
+        ("wandb.init()\nwandb.config.lr = 1\nwandb.config['a'] = 2", True),
+        ("model.config.lr", True),
+    ],
+)
+def test_what_a_parser_leaves_over_arrives_by_the_runs_config(
+    code: str, ignored: bool, tmp_path: Path
+) -> None:
+    body = "".join(f"    {line}\n" for line in code.splitlines())
+    said = ask(tmp_path, f"{KNOWN}def main():\n{body}main()\n", RIGHT)
+    doubt = "doubt: parameters.lr: --lr is ignored by train.py: its parser leaves it over"
+    assert [line.partition(" | ")[0] for line in said] == [doubt] * ignored
+
+
+@pytest.mark.parametrize(
+    ("choices", "values", "hint"),
+    [
+        ("[16, 32]", "[16, 64]", "in the script: type=int, as its choices are"),
+        ("[0.5, 1]", "[0.5]", "in the script: type=float, as its choices are"),
+        ("[16, 'auto']", "[16]", "in the script: write its choices as text, such as '16'"),
+        ("[True, False]", "[true]", "in the script: write its choices as text, such as 'True'"),
+        ("['16', 'auto']", "[auot]", "did you mean auto?"),
+    ],
+)
+def test_choices_that_are_no_text_need_a_type(
+    choices: str, values: str, hint: str, tmp_path: Path
+) -> None:
+    script = SCRIPT.replace("type=float", f"choices={choices}")
+    assert {
+        line.partition(" | ")[2] for line in ask(tmp_path, script, f"lr: {{values: {values}}}")
+    } == {hint}
+
+
+@pytest.mark.parametrize(
+    ("flag", "never"),
+    [
+        ("action='store_true', default=True", "False"),
+        ("action='store_false', default=False", "True"),
+        ("action='store_true'", ""),
+        ("action='count', default=1", ""),
+        ("nargs='?', const=True, default=True, type=bool", ""),
+    ],
+)
+def test_a_flag_that_sets_its_default_changes_nothing(
+    flag: str, never: str, tmp_path: Path
+) -> None:
+    script = SCRIPT.replace("'--lr', type=float", f"'--amp', {flag}")
+    command = "[python, train.py, '${args_no_boolean_flags}']"
+    said = ask(tmp_path, script, "amp: {values: [true, false]}", command=command)
+    doubts = [line for line in said if "can never be" in line]
+    if not never:
+        assert doubts == []
+        return
+    start = f"doubt: parameters.amp: train.py:3: --amp can never be {never}: "
+    assert len(doubts) == 1
+    assert doubts[0].startswith(start)
+    assert doubts[0].endswith(f" | default={never} in the script")

@@ -260,7 +260,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "lr: {value: 1}",
         [
             "program: train.py:1: the script's Python has no module nowhere | "
-            "install it: python -m pip install nowhere"
+            "install the package that provides nowhere"
         ],
     ),
     (

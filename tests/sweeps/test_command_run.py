@@ -40,6 +40,14 @@ def test_it_is_one_configuration_that_is_named_after_its_command() -> None:
     assert sweep.config["parameters"] == {PARAMETER: {"value": sweep.name}}
 
 
+def test_a_command_that_begins_with_a_variable_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'A=1' sets a variable") as refused:
+        build_command_sweep(["A=1", "python", "a b.py"])
+    assert refused.value.hint == "deployer run -- env A=1 python 'a b.py'"
+    build_command_sweep(["env", "A=1", "python", "train.py"])
+    build_command_sweep(["./A=1"])
+
+
 def test_bytes_that_are_no_text_are_refused() -> None:
     with pytest.raises(ConfigError, match="is not UTF-8"):
         build_command_sweep(["python", "train.py", "\udcff"])

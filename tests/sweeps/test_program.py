@@ -65,6 +65,30 @@ def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("below", "up"), [("sweeps", ".."), ("a/b", "../..")])
+@pytest.mark.parametrize("name", ["train.py", "src/train.py", "package"])
+def test_a_program_of_a_folder_above_is_started_from_there(
+    name: str, below: str, up: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / below
+    for file in (folder / "trains.py", tmp_path / name):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    if name == "package":
+        (tmp_path / name).unlink()
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__main__.py").touch()
+    said = complaint_about({"program": name, "command": ["python", name]}, folder)
+    assert said.partition(" | ")[2] == (
+        f"cd {up}, and the command again, with {below}/ before the name of the sweep file"
+    )
+
+
+@pytest.mark.parametrize("word", ["env", "${env}", "./A=1", "a-b=c"])
+def test_a_command_may_set_variables_by_env(word: str) -> None:
+    parse_sweep(grid(LR, f"command: ['{word}', A=1, python, train.py, '${{args}}']\n"), "s.yaml")
+
+
 @pytest.mark.parametrize(
     ("command", "found"),
     [
@@ -125,3 +149,41 @@ def test_unusual_commands_that_run_are_not_refused(command: str) -> None:
 
 def test_a_job_of_launch_beside_a_program_is_not_refused() -> None:
     assert parse_sweep(grid(LR, "job: a/b/c:latest\n"), "s.yaml").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "overriding"),
+    [
+        ("'${args}', --epochs=3, --lr=0.01", "--lr=0.01"),
+        ("'${args}', --lr, '0.01'", "--lr"),
+        ("'${args_no_equals}', -lr=3", "-lr=3"),
+        ("'${args_no_hyphens}', lr=3", "lr=3"),
+        ("'${args_append_hydra}', +lr=3", "+lr=3"),
+        ("'${args}', --batch-size=8", "--batch-size=8"),
+    ],
+)
+def test_a_flag_that_overrides_a_swept_parameter_is_refused(words: str, overriding: str) -> None:
+    """Every run would have the same value, and the ranking would show others."""
+    text = grid(f"{LR}\nbatch_size: {{values: [8, 16]}}", f"command: [python, t.py, {words}]\n")
+    [(said, _)] = errors_of(text)
+    assert f": '{overriding}' comes after the flags of the parameters" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--lr=0.01, '${args}'",
+        "'${args}', lr, --learning_rate=3",
+        "'${args_json}', --lr=0.01",
+        "'${args}', --width=4",
+    ],
+)
+def test_other_flags_are_left_alone(words: str) -> None:
+    text = grid(f"{LR}\nwidth: {{value: 4}}", f"command: [python, t.py, {words}]\n")
+    assert parse_sweep(text, "s.yaml").warnings == ()
+
+
+def test_a_flag_that_overrides_a_constant_is_doubtful() -> None:
+    text = grid(f"{LR}\nwidth: {{value: 4}}", "command: [t.py, '${args}', --width=8]\n")
+    (warning,) = parse_sweep(text, "s.yaml").warnings
+    assert warning.startswith("s.yaml:6: command[2]: '--width=8' comes after the flags of the ")

@@ -41,8 +41,8 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("agents", "up"): ("agents up --replicas 4",),
     ("agents", "list"): ("agents list",),
     ("agents", "scale"): ("agents scale 2",),
-    ("agents", "drain"): ("agents drain --agent ab12cd34-1",),
-    ("agents", "logs"): ("agents logs -f", "agents logs ab12cd34 --agent ab12cd34-1"),
+    ("agents", "drain"): ("agents drain --agent ab12cd34-a1",),
+    ("agents", "logs"): ("agents logs -f", "agents logs ab12cd34 --agent ab12cd34-a1"),
     ("agents", "down"): ("agents down",),
     ("data", "put"): (
         "data put ./mnist mnist",

@@ -9,7 +9,7 @@ import ast
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from deployer.executors.checks import Check
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
 from deployer.findings import Finding, right, unknown, warning, wrong
+from deployer.scripts.missing_modules import list_remedies
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"
@@ -52,12 +53,12 @@ TORCH_SECONDS = 60.0  # a cold disk reads its libraries slowly
 
 @dataclass(frozen=True)
 class InstalledPython:
-    """What the Python of the runs says of itself; `missing` modules were asked for."""
+    """What the Python of the runs says of itself; `missing` are hints, each with its modules."""
 
     chosen: Interpreter
     version: tuple[int, ...]
     wandb: str
-    missing: tuple[str, ...] = ()
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Torch:
 
 
 def list_python_checks(
-    chosen: Interpreter, environment: Mapping[str, str], script: Path | None
+    chosen: Interpreter, environment: Mapping[str, str], script: Path | None, folder: Path
 ) -> tuple[Check, ...]:
     """Return what the interpreter of the runs is asked; `script` is their program, if known.
 
@@ -78,7 +79,7 @@ def list_python_checks(
     """
     modules = list_imports(script)
     asker = _Asker(chosen, environment)
-    checks = [Check("python", "python", lambda: examine_python(asker, modules))]
+    checks = [Check("python", "python", lambda: examine_python(asker, modules, folder))]
     if script is None or "torch" in modules:
         checks.append(Check("torch", "torch", lambda: examine_torch(asker, environment)))
     return tuple(checks)
@@ -108,14 +109,15 @@ class _Asker:
             return None
 
 
-def examine_python(asker: _Asker, modules: Sequence[str]) -> Iterator[Finding]:
-    """Ask for its version, wandb and the script's modules."""
+def examine_python(asker: _Asker, modules: Sequence[str], folder: Path) -> Iterator[Finding]:
+    """Ask for its version, wandb and the modules of a script of the project in a folder."""
     said = asker.ask(ASK_PYTHON, modules)
     if said is None:
         yield wrong("python", "python", f"{asker.chosen.path} does not answer", VENV)
         return
     version, wandb, missing = said
-    yield from judge_python(InstalledPython(asker.chosen, tuple(version), wandb, tuple(missing)))
+    remedies = list_remedies(missing, asker.chosen.path, folder, asker.environment)
+    yield from judge_python(InstalledPython(asker.chosen, tuple(version), wandb, remedies))
 
 
 def examine_torch(asker: _Asker, environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -131,11 +133,9 @@ def judge_python(found: InstalledPython) -> Iterator[Finding]:
     """Say what an interpreter lacks; pure."""
     yield _judge_python(found)
     path = found.chosen.path
-    if found.missing:
-        names = ", ".join(found.missing)
-        said = f"{path} has no module {names}, which the script imports"
-        install = f"{path} -m pip install {' '.join(found.missing)}"
-        yield warning("modules", "the script's modules", said, install)
+    for hint, modules in found.missing.items():
+        said = f"{path} has no module {', '.join(modules)}, which the script imports"
+        yield warning("modules", "the script's modules", said, hint)
 
 
 def _judge_python(found: InstalledPython) -> Finding:

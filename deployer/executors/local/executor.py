@@ -109,7 +109,9 @@ class LocalExecutor(KeepsData, SharesGpus):
 
     def _examine_python(self, script: Path | None) -> Sequence[Finding]:
         chosen = choose_interpreter(self.project)
-        return examine_all(list_python_checks(chosen, self.run_environment, script))
+        return examine_all(
+            list_python_checks(chosen, self.run_environment, script, self.project.folder)
+        )
 
     def read_surroundings(self) -> Surroundings:
         """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""

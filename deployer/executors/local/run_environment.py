@@ -16,6 +16,7 @@ from pathlib import Path
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import ConfigError
+from deployer.scripts.missing_modules import format_install
 from deployer.waiting import run_program
 
 PROBE_SECONDS = 30.0
@@ -140,13 +141,10 @@ def _require(package: str, python: str, reason: str, environment: Mapping[str, s
     said = _ask(python, package, environment)
     if said == THERE:
         return
-    pip = f"{python} -m pip install {package}"
-    has_uv = shutil.which("uv", path=environment.get("PATH", os.defpath))
-    without = f"uv pip install --python {python} {package}" if has_uv else ""
-    hints = {PIP: pip, NEITHER: without or f"{python} -m ensurepip && {pip}"}
-    if said in hints:
+    if said in (PIP, NEITHER):
         need = "runs need" if package == "wandb" else "metrics: {from: tensorboard} needs"
-        raise ConfigError(reason, f"{python} has no {package}, which {need}", hints[said])
+        hint = format_install(python, package, environment, said == PIP)
+        raise ConfigError(reason, f"{python} has no {package}, which {need}", hint)
     raise ConfigError(reason, f"{python} {said}", "local: {python: PATH} in deployer.yaml")
 
 

@@ -25,7 +25,9 @@ from deployer.launch.packing.decision import check_packing
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, choose_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
+from deployer.sweeps.problem import Problem, Problems
 from deployer.sweeps.program import check_program, list_scripts
+from deployer.sweeps.validation.scheduler import has_local_scheduler
 from deployer.text import format_bytes, format_seconds
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.server import Inside, Server
@@ -173,14 +175,26 @@ def check_program_here(
 ) -> None:
     """Refuse a program, or a file of sets, that is not as the sweep says in the agents' code.
 
-    Raises ConfigError.
+    Refuse what no server of ours serves, too. Raises ConfigError.
     """
+    for one in find_unserved(executor.project, config):
+        raise ConfigError(f"{place}: {one.path[0]}", one.message, one.hint)
     if executor.has_folder:
         archived = not executor.runs_here
         check_program(config, code.folder, place, code.commit[:SHORT], archived)
         if not executor.runs_here and not code.commit:
             _check_tracked(config, code.folder, place)
         check_sets_file(config, code.folder, place)
+
+
+def find_unserved(project: Project, config: Mapping[str, Any]) -> Problems:
+    """Yield what the embedded backend refuses: a local controller."""
+    named = project.embedded and not has_local_scheduler(config) and config.get("controller")
+    if isinstance(named, Mapping) and named.get("type") == "local":
+        from deployer.backend.scheduling.config_warnings import LOCAL_CONTROLLER  # its engine, too
+
+        said, _, hint = LOCAL_CONTROLLER.partition(": ")
+        yield Problem(("controller",), said, hint)
 
 
 def _check_tracked(config: Mapping[str, Any], folder: Path, place: str) -> None:

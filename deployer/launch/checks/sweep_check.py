@@ -9,6 +9,7 @@ from deployer.config.document.yaml_document import UnreadableYaml
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
+from deployer.launch.checks.check import find_unserved
 from deployer.launch.checks.script import ask_script
 from deployer.launch.request import Request
 from deployer.sweeps.examination import Examination, Finding, examine_sweep, locate
@@ -52,8 +53,10 @@ def _check_script(project: Project, examined: Examination, request: Request) -> 
     executor = find_executor(project)
     folder = project.code.folder
     archived = not executor.runs_here
-    missing = find_missing_scripts(examined.config, folder, archived=archived)
-    if executor.has_folder and (located := [locate(examined.document, one) for one in missing]):
+    refused = list(find_unserved(project, examined.config))
+    if executor.has_folder:
+        refused += find_missing_scripts(examined.config, folder, archived=archived)
+    if located := [locate(examined.document, one) for one in refused]:
         return FileCheck((*located, *examined.findings))
     report = ask_script(executor, request)
     asked = (locate(examined.document, one) for one in report.problems)

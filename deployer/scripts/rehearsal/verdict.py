@@ -18,13 +18,6 @@ MISSING = re.compile(r"No module named '([^']+)'")
 CPU_SIGNAL = -24
 COMMAND_NOT_FOUND = (126, 127)
 MOST_NAMES = 8
-# Of modules that are called otherwise than their packages.
-PACKAGES = {
-    "hydra": "hydra-core",
-    "sklearn": "scikit-learn",
-    "cv2": "opencv-python",
-    "PIL": "Pillow",
-}
 RAISED = "its trial start has raised this; --no-check goes without"
 # Of keys, which no trial start gets.
 KEY = re.compile(r"[A-Z_](KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)\b")
@@ -39,6 +32,7 @@ class Complaint(NamedTuple):
     message: str
     hint: str
     sure: bool
+    module: str = ""  # one that is missing: the caller has the hint
 
 
 class Verdict(NamedTuple):
@@ -92,9 +86,7 @@ def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
     missing = MISSING.search(error)
     if error.startswith("ModuleNotFoundError") and missing and not case.elsewhere:
         message = "%sthe script's Python has no module %s" % (place, missing.group(1))
-        package = missing.group(1).partition(".")[0]
-        hint = "install it: python -m pip install %s" % PACKAGES.get(package, package)
-        return Verdict([Complaint(".program", message, hint, True)], "")
+        return Verdict([Complaint(".program", message, "", True, missing.group(1))], "")
     if error.startswith(("SyntaxError", "IndentationError", "TabError")) and not case.elsewhere:
         message = place + error.partition(": ")[2]
         return Verdict([Complaint(".program", message, "correct the script", True)], "")
@@ -280,6 +272,12 @@ def _hint_at_value(name: str, value: Any, said: str, flag: Mapping[str, Any]) ->
         return "an agent writes a list as one word: have the script read it with json.loads"
     if isinstance(value, dict):
         return "write each of its parameters by its own name, such as %s.NAME" % name
+    if flag["choices"] and kind in ("", "str") and text not in flag["choices"]:
+        kinds = {type(one).__name__ for one in flag["choices"]}
+        if kinds <= {"int", "float"}:
+            return "in the script: type=%s, as its choices are" % min(kinds)
+        if "str" not in kinds or text in map(str, flag["choices"]):
+            return "in the script: write its choices as text, such as %r" % text
     if flag["choices"]:
         near = difflib.get_close_matches(text, [str(one) for one in flag["choices"]], n=1)
         known = ", ".join(str(one) for one in flag["choices"][:MOST_NAMES])

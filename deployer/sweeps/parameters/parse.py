@@ -63,6 +63,10 @@ def fill_distributions(config: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
+def _is_parameter(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and not raw.keys().isdisjoint(KNOWN_KEYS)
+
+
 class _Reader:
     """Collects parameters and problems on the way down; `place` is the current path."""
 
@@ -141,11 +145,16 @@ class _Reader:
 
     def complain_formless(self, place: Place, raw: Mapping[str, Any]) -> None:
         unknown = [key for key in raw if key not in KNOWN_KEYS]
+        deep = [str(key) for key in unknown if _is_parameter(raw[key])]
         if unknown and RAY.match(str(unknown[0])):
             self.complain(place, f"{unknown[0]} is Ray Tune's, which W&B does not read", RANGE)
         elif unknown:
             message = f"W&B does not know {unknown[0]}, and nothing else says which values to take"
-            self.complain(place, message, nearest(unknown[0], KNOWN_KEYS))
+            hint = nearest(unknown[0], KNOWN_KEYS)
+            if deep:
+                hint = f"move {', '.join(deep)} to the left, beside {place[-1]}, and remove that; "
+                hint += f"for a group of parameters, write {NESTED}: between them"
+            self.complain(place, message, hint)
         elif raw:
             named = " or ".join(distributions_with(raw)[:2]) or "normal"
             message = f"{', '.join(raw)} alone does not say which values to take"
@@ -169,6 +178,8 @@ class _Reader:
                 self.complain((*place, key), f"{form} takes no {key}", hint)
             elif key not in KNOWN_KEYS:
                 hint = nearest(key, (*allowed, "distribution"))
+                if _is_parameter(raw[key]):
+                    hint = f"move this line and its values to the left, beside {place[-1]}"
                 self.warn((*place, str(key)), f"W&B does not know {shown(key)} here", hint)
 
     def build(

@@ -292,6 +292,7 @@ def describe_argparse(argparse: Any, parser: Any) -> Iterator[Dict[str, Any]]:
             many=action.nargs not in (None, 0, "?"),
             paired=type(action).__name__ == "BooleanOptionalAction",
             plain_bool=action.type is bool,
+            inert=action.nargs == 0 and action.const is action.default in (True, False),
         )
 
 
@@ -376,6 +377,7 @@ def _flag(
     many: bool = False,
     paired: bool = False,
     plain_bool: bool = False,
+    inert: bool = False,
 ) -> Dict[str, Any]:
     plain = (bool, int, float, str, type(None))
     default = None if default == SUPPRESSED else getattr(default, "value", default)
@@ -394,5 +396,6 @@ def _flag(
         "many": many,
         "paired": paired,
         "plain_bool": plain_bool,
+        "inert": inert,
         "help": help_text.replace("(default: %(default)s)", "").strip(),
     }
