@@ -2,7 +2,9 @@
 
 A process that does not resume names the run by its short id alone. Its first row decides: at a
 later step it continues a resumed run, else it is another run under the same id. Then the rows of a
-sweep's run are kept apart, unless they are sent again.
+sweep's run are kept apart, unless they are sent again. The next attempt at a run that was
+interrupted may go on from a checkpoint of its own, older than the last row: rows before its first
+one stay.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from typing import Any
 from deployer.backend.db.attempts import begin_attempt
 from deployer.backend.db.lines import (
     clear_lines,
-    last_lines,
+    count_before,
+    last_step,
     read_lines,
     read_rows,
     step_in,
@@ -64,10 +67,11 @@ def settle_former(db: Connection, run: Run) -> Run:
     """
     if run.former is None or run.undecided_lines is None:
         return run
+    former = json.loads(run.former)
     if any(not name.startswith("_") for name in read_object(run.summary) or {}):
         run = _set_history_apart(db, run)
     else:
-        run = change(db, run, **{one: json.loads(run.former)[one] for one in SAID})
+        run = change(db, run, **{column: former[column] for column in SAID})
     return change(db, run, undecided_lines=None, former=None)
 
 
@@ -98,20 +102,15 @@ def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run
     if lines is None or not texts or offset not in (0, lines):
         return run
     # Some SDKs begin at the offset that they were told, and others at 0 unless they resume.
-    first = offset
-    if _follows(db, run, texts[0]):
-        first -= lines
-    else:
-        if run.args is not None and not _is_sent_again(db, run, texts[0]):
+    kept, step = lines, step_in(texts[0])
+    if step <= last_step(db, run.id):
+        kept = 0
+        if run.former and not _is_sent_again(db, run, texts[0]):
             run = _set_history_apart(db, run)
-        clear_lines(db, run.id, "history")
-    return change(db, run, undecided_lines=None, former=None, first_offset=first)
-
-
-def _follows(db: Connection, run: Run, text: str) -> bool:
-    """Tell whether a row is at a later step than the last one."""
-    ((_, last),) = last_lines(db, run.id, "history", 1)
-    return step_in(text) > step_in(last)
+        elif run.args is not None and not run.former:
+            kept = count_before(db, run.id, step)
+        clear_lines(db, run.id, "history", since=kept)
+    return change(db, run, undecided_lines=None, former=None, first_offset=offset - kept)
 
 
 def _is_sent_again(db: Connection, run: Run, text: str) -> bool:

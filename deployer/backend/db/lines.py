@@ -31,10 +31,11 @@ def write_lines(
     )
 
 
-def clear_lines(db: Connection, run_id: int, *streams: Stream) -> None:
-    """Delete the lines of a run's streams."""
+def clear_lines(db: Connection, run_id: int, *streams: Stream, since: int = 0) -> None:
+    """Delete the lines of a run's streams, from a number on."""
     for stream in streams:
-        db.execute("DELETE FROM lines WHERE run_id = ? AND stream = ?", (run_id, stream))
+        doomed = "DELETE FROM lines WHERE run_id = ? AND stream = ? AND number >= ?"
+        db.execute(doomed, (run_id, stream, since))
 
 
 def count_lines(db: Connection, run_id: int, stream: Stream) -> int:
@@ -71,6 +72,12 @@ def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[
 def last_step(db: Connection, run_id: int) -> float:
     """Return the step of a run's last row of history, -1 without any."""
     return max((step_in(text) for _, text in last_lines(db, run_id, "history", 1)), default=-1)
+
+
+def count_before(db: Connection, run_id: int, step: float) -> int:
+    """Return the number of the first row of history that is not before a step."""
+    rows = read_lines(db, run_id, "history")
+    return next((number for number, text in rows if step_in(text) >= step), len(rows))
 
 
 def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ Cause = Literal[
     "no run",  # ended with exit code 0 and without `wandb.init`
     "offline",  # ended with exit code 0, and wandb kept its run in a folder
     "other project",  # its script sent the run to a project that is not the sweep's
+    "own sweep",  # its script makes a sweep
     "missing program",  # its command could not be started
     "authentication error",  # its script had no valid API key
     "never started",  # ended in another way without `wandb.init`
@@ -32,8 +33,8 @@ Cause = Literal[
 # What a supervisor can know better than the server, and says before it ends a run.
 ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
 HOPELESS: tuple[Cause, ...] = (
-    *("usage error", "no run", "offline", "other project", "missing program"),
-    "authentication error",
+    *("usage error", "no run", "offline", "other project", "own sweep"),
+    *("missing program", "authentication error"),
 )
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started", *HOPELESS)
 KILLS: tuple[Cause, ...] = ("signal", "OOM")
@@ -57,6 +58,7 @@ BAD_KEY = re.compile(
 OFFLINE = re.compile(r"\boffline-run-\d")
 # db/projects.py, graphql/resolvers/run_change.py: an agent's run is in its sweep's project.
 OTHER_PROJECT = re.compile(r"an agent's key cannot (make projects|start runs of its own)")
+OWN_SWEEP = re.compile(r"an agent's key cannot change sweeps")  # graphql/resolvers/sweeps.py
 # How the SDK ends `wandb.init` if the server is away. A refusal is a CommError with other words.
 NO_SERVER = re.compile(
     r"^wandb\.errors\.(\w+\.)*CommError: .*(timed out|giving up|connection)", re.MULTILINE | re.I
@@ -226,6 +228,8 @@ def _find_hopeless(exit_code: int, output: str) -> Cause | None:
         return "missing program"
     if OTHER_PROJECT.search(output):
         return "other project"
+    if OWN_SWEEP.search(output):
+        return "own sweep"
     return "authentication error" if BAD_KEY.search(output) else None
 
 

@@ -135,10 +135,11 @@ def test_a_refused_resume_leaves_nothing_behind(client: Client) -> None:
     assert client.run("r")["historyLineCount"] == 10
 
 
-@pytest.mark.parametrize(("resumes", "left"), [(True, 2), (False, 0)])
+@pytest.mark.parametrize(("resumes", "left"), [(True, 3), (False, 1)])
 def test_what_is_handed_out_again_begins_anew_unless_it_resumes(
     client: Client, resumes: bool, left: int
 ) -> None:
+    """A process that does not resume is told so by its first row."""
     agent = client.create_agent(client.create_sweep(grid(x=[1])))
     name = client.heartbeat(agent)[0]["run_id"]
     client.init_run(name, config=STARTED)
@@ -146,7 +147,9 @@ def test_what_is_handed_out_again_begins_anew_unless_it_resumes(
     client.stream(name, preempting=True, complete=True, exitcode=255)
     assert client.heartbeat(agent)[0]["run_id"] == name
     known = {"id": client.run(name)["id"]} if resumes else {}
-    assert client.init_run(name, config=STARTED, **known)["historyLineCount"] == left
+    told = client.init_run(name, config=STARTED, **known)["historyLineCount"]
+    client.log(name, [{"_step": 2 if resumes else 0}], offset=told)
+    assert client.run(name)["historyLineCount"] == left
 
 
 def test_a_summary_counts_the_rows_of_all_attempts(client: Client) -> None:

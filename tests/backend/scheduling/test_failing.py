@@ -203,6 +203,7 @@ AWAY = "wandb.errors.errors.CommError: Timed out while retrying: HTTP 503: x"
         (1, LOGIN, "authentication error"),
         (1, NO_KEY, "authentication error"),
         (1, f"{REFUSED}: an agent's key cannot make projects", "other project"),
+        (1, f"{REFUSED}: an agent's key cannot change sweeps", "own sweep"),
         (1, NO_MODULE, "never started"),
         (1, REFUSED, "never started"),
         (139, "", "never started"),

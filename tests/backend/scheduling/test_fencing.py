@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from deployer.backend.db.lines import count_lines
+from deployer.backend.db.lines import read_lines
 from deployer.backend.graphql.schema import GraphQL, Question
 from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS
@@ -177,6 +177,31 @@ def test_of_processes_in_turn_each_is_what_its_own_init_said(
         assert look(run) == ("train", ["t"], "train", 0.5, 2)
 
 
+@pytest.mark.parametrize(
+    ("first", "kept"), [(0, []), (2, [0, 1]), (4, [0, 1, 2, 3]), (7, [0, 1, 2, 3])]
+)
+def test_an_attempt_that_goes_on_from_a_checkpoint_of_its_own_keeps_the_rows_before(
+    client: Client, first: int, kept: list[int]
+) -> None:
+    """A script may keep it anywhere, and need not resume the run in W&B's sense."""
+    sweep = client.create_sweep(grid(x=[1]))
+    own = make_key(client, sweep, "a")
+    agent = own.create_agent(sweep)
+    run = own.heartbeat(agent)[0]["run_id"]
+    own.init_run(run)
+    own.log(run, [{"_step": step, "attempt": 1} for step in range(4)])
+    own.stream(run, preempting=True, complete=True, exitcode=255)
+    assert own.heartbeat(agent)[0]["run_id"] == run
+    own.init_run(run)
+    own.log(run, [{"_step": first, "attempt": 2}])
+    own.log(run, [{"_step": first + 1, "attempt": 2}], offset=1)
+    own.finish(run)
+    rows = [json.loads(row) for row in client.run(run)["history"]]
+    expected = [*((step, 1) for step in kept), (first, 2), (first + 1, 2)]
+    assert [(row["_step"], row["attempt"]) for row in rows] == expected
+    assert len(client.sweep(sweep)["runs"]["edges"]) == 1
+
+
 def test_a_process_in_the_place_of_a_killed_one_begins_its_run_anew(bench: Bench) -> None:
     agent = bench.agent(bench.sweep())
     run = bench.take(agent)
@@ -194,6 +219,8 @@ def test_a_process_in_the_place_of_a_killed_one_begins_its_run_anew(bench: Bench
     bench.seconds += PROCESS_SECONDS + 1
     bench.beat(agent, run)
     assert begin('{"second": 0}') == 200
+    rows = ['{"_step": 0, "second": 0}']
+    bench.send(run, files={"wandb-history.jsonl": {"offset": 0, "content": rows}})
     with backend.store.snapshot() as db:
-        assert count_lines(db, bench.run(run).id, "history") == 0
+        assert [text for _, text in read_lines(db, bench.run(run).id, "history")] == rows
     assert bench.run(run).apart == "[]"

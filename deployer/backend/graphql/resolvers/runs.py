@@ -164,18 +164,18 @@ def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
     """Start a run anew at the first request of a process that does not resume it.
 
-    A process that resumes a run, or renames it later, names it by our id. A run from a sweep begins
-    without history. Any other may be the next part of a resumed run, which `wandb sync` sends, or
-    another run under the same id: the first row of history tells, and until then the old one stays.
+    A process that resumes a run, or renames it later, names it by our id. Any other may go on from
+    a checkpoint of its own, send the next part of a resumed run, as `wandb sync` does, or be a new
+    run under the same id: the first row of history tells, and until then the old one stays.
     """
     if not _tells_its_process(input) and row.state != "pending":
         return row
     clear_lines(db, row.id, "events", "output")
-    if row.args is not None and row.active:
-        clear_lines(db, row.id, "history")
-        return _going(backend, db, change(db, row, summary="{}"))
-    lines = count_lines(db, row.id, "history")
-    former = keep_former(row, _read_columns(input)) if lines else None
+    lines, former = count_lines(db, row.id, "history"), None
+    if row.args is not None and row.active:  # the attempt before was interrupted
+        row = change(db, row, summary="{}")
+    elif lines:
+        former = keep_former(row, _read_columns(input))
     return change(db, _going(backend, db, row), undecided_lines=lines or None, former=former)
 
 
