@@ -38,6 +38,8 @@ from deployer.launch import pipeline
 from deployer.launch import server as launch_server
 from deployer.launch.agents import planning
 from deployer.launch.agents.agent_environment import choose_pace
+from deployer.launch.checks.check import check_program_here
+from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.lock.file import name_lock
@@ -129,17 +131,26 @@ def create_sweep(
     seed: int | None = None,
     retries: int | None = None,
     new: bool = True,
+    check_script: bool = True,
 ) -> str:
-    """Make a sweep from a file and return its path; `new=False` continues an unfinished one."""
+    """Make a sweep from a file and return its path; `new=False` continues an unfinished one.
+
+    Raises ConfigError for what `up` refuses about the file; `check_script` asks the script about
+    its flags.
+    """
     _check_counts(run_cap=run_cap, retries=retries)
+    project, sweep, draws = _read(), load_sweep(file, run_cap), Draws(seed, retries)
+    executor = find_executor(project)
+    check_program_here(executor, sweep.config, project.code, str(file))
+    check_script_first(executor, Request(Path(file), sweep, draws=draws, check_script=check_script))
     return str(
         make_sweep(
             server,
-            load_sweep(file, run_cap),
-            _read(),
+            sweep,
+            project,
             file=Path(file),
             continued=not new,
-            draws=Draws(seed, retries),
+            draws=draws,
             now=time.time(),
         ).path
     )
