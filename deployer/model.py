@@ -85,8 +85,8 @@ class Attempt:
     `cause` says how it ended: finished, delivered (all rows are there, but its process was then
     killed, or nobody saw it end), stopped, interrupted, own failure, signal, OOM, node or lost
     reply; before `wandb.init` also usage error (its command line), no run (exit code 0), missing
-    program, offline, other project, authentication error, no server or never started. None while it
-    lasts.
+    program, offline, other project, own sweep, authentication error, no server or never started.
+    None while it lasts.
     """
 
     number: int

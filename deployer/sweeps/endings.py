@@ -19,6 +19,7 @@ WORDS = {
     "no run": "ended without wandb.init",
     "offline": "its script ran wandb offline",
     "other project": "its script sent the run to another project than the sweep's",
+    "own sweep": "its script makes a sweep of its own",
     "missing program": "its program was not found or cannot be executed",
     "authentication error": "its script had no valid API key",
     "never started": "ended before wandb.init",
@@ -36,6 +37,7 @@ FIXES = {
     "configurations, list the others: deployer sweep import FILE",
     "offline": 'let the script run wandb online: without WANDB_MODE and mode="offline" in its code',
     "other project": "remove WANDB_PROJECT, WANDB_ENTITY and id= from the script's wandb settings",
+    "own sweep": 'eval "$(deployer backend env)", then start the script itself: it has own agents',
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
 }

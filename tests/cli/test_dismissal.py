@@ -45,8 +45,14 @@ def test_no_watcher_starts_an_agent_again_that_was_told_to_leave(project: Projec
     assert "started" not in err
     assert not list_agents("running", "draining", "starting")
 
-    # Nobody has asked for agents since: a watcher starts none and says which command does.
-    assert "4 configurations to run again" in project.run("heal").stderr
+    ends = {name: agent["reason"] for name, agent in list_agents("ended").items()}
+    assert {"a3", "a4"} <= {name for name, reason in ends.items() if "drained" in reason}
+
+    # Nobody wants agents any more: a watcher starts none and says which command does.
+    healed = project.run("heal").stderr
+    assert "4 configurations to run again" in healed
+    assert "1 agent at work" in healed
+    project.run("agents", "down")
     err = project.run("watch", "--plain", code=3).stderr
     assert "started" not in err
     assert "hint: deployer agents up" in err
@@ -66,8 +72,6 @@ def test_no_watcher_starts_an_agent_again_that_was_told_to_leave(project: Projec
     assert [watcher.returncode for watcher in watchers] == [0, 0]
     lines = [line for err in said for line in err.splitlines() if line.startswith("started")]
     assert [line[-2:] for line in lines] == ["a2"], said
-    ends = {name: agent["reason"] for name, agent in list_agents("ended").items()}
-    assert sorted(name for name, reason in ends.items() if "drained" in reason) == ["a3", "a4"]
 
 
 @pytest.mark.slow

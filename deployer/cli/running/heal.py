@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,6 +11,9 @@ from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import RetriesOption, SweepArgument
+from deployer.config.project import Project
+from deployer.executors.registry import find_executor
+from deployer.launch.agents.scaling import read_wanted
 from deployer.launch.code import settle_code
 from deployer.launch.pipeline import add_agents
 from deployer.model import SweepPath
@@ -25,31 +29,36 @@ def heal(
     sweep: SweepArgument = None,
     replicas: Annotated[
         int | None,
-        typer.Option("--replicas", metavar="N", min=1, help="Start agents until there are N."),
+        typer.Option(
+            "--replicas",
+            metavar="N",
+            min=1,
+            help="Start agents until there are N; without it as many as were wanted.",
+        ),
     ] = None,
     retries: RetriesOption = None,
 ) -> None:
-    """Run what is lost or failed again; where the server cannot, by a follow-up sweep.
-
-    Without --replicas it says which command starts the agents.
-    """
+    """Run what is lost or failed again; where the server cannot, by a follow-up sweep."""
     config, server, path = call.connect(sweep, replicas)
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
     say(_describe(path, healing))
     going = bool(healing.count or healing.waiting) or healing.sweep_path != path
-    if going and replicas:
-        config = settle_code(config, str(path))  # the follow-up runs the original's code
-        with showing_busy():
-            launch = add_agents(config, server, healing.sweep_path)
-        say(f"{format_count(len(launch.agents), 'agent')} at work")
-    elif going:
-        said = f"deployer agents up {healing.sweep_path} --replicas N{config.on_option}"
-        say(f"agents that run them: {said}")
     if going:
+        config = settle_code(config, str(path))  # the follow-up runs the original's code
+        number = replicas or _count_wanted(config, path)
+        with showing_busy():
+            launch = add_agents(replace(config, replicas=number), server, healing.sweep_path)
+        say(f"{format_count(len(launch.agents), 'agent')} at work")
         say(f"follow: deployer watch {healing.sweep_path}")
     plain = {"original": str(path), **vars(healing), "sweep_path": str(healing.sweep_path)}
     call.emit(plain)
+
+
+def _count_wanted(config: Project, path: SweepPath) -> int:
+    """Return how many agents the sweep was to have; else what deployer.yaml says."""
+    wanted = read_wanted(find_executor(config), str(path))
+    return (wanted.number if wanted else 0) or config.replicas
 
 
 def _describe(path: SweepPath, healing: Healing) -> str:

@@ -16,8 +16,9 @@ from deployer.cli.shell.options import (
     SweepArgument,
     read_duration,
 )
-from deployer.errors import ConfigError
+from deployer.errors import AgentError, ConfigError, KubeError
 from deployer.executors.registry import find_executor
+from deployer.launch.agents.scaling import read_wanted
 from deployer.launch.remains import describe_agents, telling_remains
 from deployer.launch.starting import Launch
 
@@ -44,7 +45,7 @@ def watch(
 
     Exit codes as for up; 4 if --timeout has passed and the sweep goes on.
     """
-    config, server, path = call.connect(sweep)
+    config, server, path = call.connect(sweep, reading=not _are_agents_wanted(call, sweep))
     launch = Launch(config, find_executor(config), server, path)
     for line in launch.server.page_lines(launch.path):
         say(line)
@@ -62,3 +63,16 @@ def watch(
             timeout_seconds=timeout,
             pending_seconds=pending_timeout,
         )
+
+
+def _are_agents_wanted(call: Call, sweep: str | None) -> bool:
+    """Return True if a watcher has agents to replace, for which a backend that stopped is started.
+
+    So it is where that cannot be read now.
+    """
+    _, executor, path = call.find(sweep)
+    try:
+        wanted = read_wanted(executor, str(path))
+    except (AgentError, KubeError):
+        return True
+    return wanted is not None and wanted.number > 0

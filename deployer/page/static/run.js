@@ -11,7 +11,7 @@ import { ViewState } from "./view-state.js";
 
 // How attempts end that never came to `wandb.init`.
 const EARLY = [
-  "never started", "usage error", "no run", "offline", "other project", "missing program",
+  "never started", "usage error", "no run", "offline", "other project", "own sweep", "missing program",
   "authentication error", "no server",
 ];
 const main = document.getElementById("main");
