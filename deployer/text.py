@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 DURATION_HINT = "write one such as 30s, 90m or 2h"
@@ -22,6 +23,16 @@ EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 def format_count(count: int, noun: str) -> str:
     """Return a count with its noun: `1 agent`, `2 agents`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def name_columns(names: Sequence[str], taken: Sequence[str], prefix: str = "config.") -> list[str]:
+    """Return a column for each name, with a prefix where another column has the name."""
+    columns: list[str] = []
+    for name in names:
+        while name in taken or name in columns:
+            name = prefix + name
+        columns.append(name)
+    return columns
 
 
 def format_usd(usd: float) -> str:

@@ -6,7 +6,7 @@ Repeats have equal parameters apart from a seed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 from deployer.analysis.moments import deviation, mean
 from deployer.analysis.welch import compare_means
 from deployer.sweeps.configurations import configuration_key
+from deployer.sweeps.equal_curves import FEWEST_VALUES, Curve, find_equal_curves
 from deployer.sweeps.metrics import rank_key
-from deployer.sweeps.results import Row
+from deployer.sweeps.results import Results, Row
 
 SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state")
 # A lead that chance alone would bring about more often than this is within the noise.
@@ -78,7 +79,7 @@ class Groups:
 def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = None) -> Groups:
     """Group ranked rows by their parameters apart from `seeds`, left out: what is named like one.
 
-    Rows without a rank are counted in `runs` alone.
+    Rows without a rank, early-stopped ones and copies are counted in `runs` alone.
     """
     names = tuple(dict.fromkeys(name for row in rows for name in row.parameters))
     chosen = tuple(name for name in names if (name in seeds if seeds else is_seed(name)))
@@ -92,6 +93,23 @@ def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = 
         for rank, group in enumerate(made, 1)
     )
     return Groups(groups, chosen, judge_lead(groups, goal))
+
+
+def note_curves(results: Results, curves: Mapping[str, Curve]) -> Results:
+    """Note equal curves of the metric; a short one makes copies only if all repeats have it."""
+    groups: dict[Hashable, dict[Curve, list[str]]] = {}
+    for row in results.rows:
+        if row.rank is not None and row.state == "finished":
+            key = configuration_key(_without(row, [*filter(is_seed, row.parameters)]))
+            curve = curves.get(row.run_id) or (row.run_id,)
+            groups.setdefault(key, {}).setdefault(curve, []).append(row.run_id)
+    copies: dict[str, str] = {}
+    for different in groups.values():
+        for curve, (first, *others) in different.items():
+            if len(set(curve)) >= FEWEST_VALUES or len(different) == 1:
+                copies |= dict.fromkeys(others, first)
+    rows = tuple(replace(row, copy_of=copies.get(row.run_id, "")) for row in results.rows)
+    return replace(results, rows=rows, equal_curves=find_equal_curves(results, curves))
 
 
 def has_repeats(rows: Sequence[Row]) -> bool:
@@ -142,7 +160,7 @@ def _word(difference: float, p_value: float, first: int, second: int) -> Lead:
 
 
 def _build_group(members: Sequence[Row], seeds: Sequence[str]) -> Group:
-    ranked = [row for row in members if row.rank is not None]
+    ranked = [r for r in members if r.rank is not None and r.state == "finished" and not r.copy_of]
     values = tuple(row.value for row in ranked if row.value is not None)
     return Group(
         rank=None,

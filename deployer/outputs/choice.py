@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from deployer.errors import ConfigError, SweepFailed
 from deployer.model import Run
-from deployer.sweeps.results import build_results, is_done
+from deployer.sweeps.results import Results, is_done
 from deployer.wandb_api.model import Snapshot
 
 LONGEST_NAME = 100
@@ -16,14 +16,14 @@ LONGEST_NAME = 100
 ODD = re.compile(r"[^\w.=+,@-]+")
 
 
-def choose_runs(snapshot: Snapshot, best: bool, names: Sequence[str]) -> tuple[Run, ...]:
-    """Return the runs that are named by id or title, or the best one, or all that have finished.
+def choose_runs(snapshot: Snapshot, best: Results | None, names: Sequence[str]) -> tuple[Run, ...]:
+    """Return the best run, or those named by id or title, or all that have finished.
 
     Raises ConfigError for what is no run, SweepFailed where there is none to choose.
     """
     path = snapshot.sweep.path
     if best:
-        winner = build_results(snapshot.sweep, snapshot.runs).best
+        winner = best.best
         if winner is None:
             raise SweepFailed(f"{path} has no best run yet", f"deployer results {path}")
         return tuple(run for run in snapshot.runs if run.run_id == winner.run_id)

@@ -18,13 +18,23 @@ DOING = {"FINISHED": Doing.ENDED, "KILLED": Doing.ENDED, "CRASHED": Doing.SILENT
 
 def list_agents(snapshot: Snapshot) -> list[AgentNow]:
     """Return the agents; a server that keeps no attempts does not tell which runs were whose."""
-    newest = {name: run for run in _by_start(snapshot.runs) if (name := find_agent(run))}
-    finished = Counter(find_agent(run) for run in snapshot.runs if run.state == "finished")
-    active = {find_agent(run): run.run_id for run in snapshot.runs if run.state in ACTIVE_STATES}
+    by_start = _by_start(snapshot.runs)
+    owners = {run.run_id: _find_owner(snapshot.agents, run) for run in by_start}
+    newest = {owners[run.run_id]: run for run in by_start}
+    finished = Counter(owners[run.run_id] for run in by_start if run.state == "finished")
+    active = {owners[run.run_id]: run.run_id for run in by_start if run.state in ACTIVE_STATES}
     return [
-        _describe(agent, newest.get(agent.name), active.get(agent.name), finished[agent.name])
-        for agent in snapshot.agents
+        _describe(one, newest.get(one.agent_id), active.get(one.agent_id), finished[one.agent_id])
+        for one in snapshot.agents
     ]
+
+
+def _find_owner(agents: Sequence[AgentInfo], run: Run) -> str:
+    """Return the id of a run's last agent: of all with its name, the first heard of since then."""
+    begun = int(run.attempts[-1].assigned_at or 0) if run.attempts else 0  # heartbeats are rounded
+    named = sorted((a.heartbeat_at or 0.0, a.agent_id) for a in agents if a.name == find_agent(run))
+    since = [agent_id for heartbeat_at, agent_id in named if heartbeat_at >= begun]
+    return since[0] if since else named[-1][1] if named else ""
 
 
 def find_agent(run: Run | Row) -> str:

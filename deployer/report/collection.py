@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.analysis.cost import Cost, sum_cost
+from deployer.analysis.repeats import note_curves
 from deployer.config.redaction import find_hidden, redact_text
 from deployer.model import Run, SweepPath
 from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
@@ -15,6 +16,7 @@ from deployer.page.sweep_document import SweepSource, build_sweep_document, choo
 from deployer.report.agents import list_agents, list_spans
 from deployer.report.redaction import redact_results, redact_run, redact_sweep
 from deployer.sweeps.endings import find_last_words
+from deployer.sweeps.equal_curves import read_tied_curves
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.rerun import get_whole_snapshot
@@ -66,6 +68,7 @@ def collect(
     """
     snapshot = get_whole_snapshot(server, path)
     results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs))
+    results = note_curves(results, read_tied_curves(server, path, results))
     source = build_source(snapshot, results, now)
     return Material(
         source=source,

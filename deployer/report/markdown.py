@@ -9,7 +9,7 @@ from deployer.report.words import count_causes, describe_cause, describe_lead, l
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import Results, Row
 from deployer.sweeps.wording import MOST_NAMED, describe_configuration, list_varying, word_value
-from deployer.text import format_count, format_runtime, format_value
+from deployer.text import format_count, format_runtime, format_value, name_columns
 
 RANKED = 10
 FAILURES = 10
@@ -68,7 +68,8 @@ def _build_ranking(results: Results) -> str:
     if not ranked:
         return ""
     names = list_varying([row.parameters for row in ranked])[:MOST_NAMED]
-    heads = ["rank", "run", results.metric or "value", *names, "time"]
+    own = ["rank", "run", results.metric or "value"]
+    heads = [*own, *name_columns(names, [*own, "time"]), "time"]
     table = build_table(heads, (_rank(row, names) for row in ranked[:RANKED]))
     more = f" ({RANKED} of {len(ranked)})" if len(ranked) > RANKED else ""
     return f"## Ranking{more}\n\n{table}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from deployer.sweeps.metrics import find_value, metric_value
 from deployer.sweeps.results import Results
 from deployer.text import format_count
 from deployer.wandb_api.model import parse_json
@@ -16,6 +16,7 @@ READ_LINES = 1000  # at the end of a run's output: wandb warns at each row that 
 DROPPED = re.compile(r"Tried to log to step \d+ that is less than the current step \d+")
 SHARED = "deployer_shared_files"  # agent/prologue/deployer_shared.py
 MOST_NAMED = 4
+SAME = {"acc": "accuracy", "err": "error"} | dict.fromkeys(("val", "valid", "eval", "test"), "")
 
 
 def list_doubts(results: Results) -> tuple[str, ...]:
@@ -45,16 +46,28 @@ def note_dropped(results: Results, read_tail: Callable[[str, int], Sequence[str]
 def list_metric_doubts(results: Results) -> tuple[str, ...]:
     """Say how many finished runs cannot be ranked, and what the metric may be called instead."""
     total = results.unlogged + results.not_finite + sum(r.rank is not None for r in results.rows)
-    doubts = []
-    if results.unlogged == total > 0:
+    wrong = list_wrong(results)
+    unlogged, counted = results.unlogged - len(wrong), f"{len(wrong)} of {total} runs"
+    doubts = [f"{results.metric} is {one} in {counted}: log a number" for one in wrong[:1]]
+    if unlogged == total > 0:
         doubts.append(f"no finished run logged {results.metric}: {_say_logged(results)}")
-    elif results.unlogged:
-        said = f"{results.unlogged} of {total} finished runs did not log {results.metric}"
+    elif unlogged:
+        said = f"{unlogged} of {total} finished runs did not log {results.metric}"
         doubts.append(": ".join(filter(None, (said, results.dropped))))
     if results.not_finite:
         said = f"{results.metric} is NaN or infinite in {results.not_finite} of {total}"
         doubts.append(f"{said} finished runs, which are ranked last")
     return tuple(doubts)
+
+
+def list_wrong(results: Results) -> list[str]:
+    """Describe what finished runs logged in place of a number."""
+    done = ("finished", "killed") if results.coverage.stopped_early else ("finished",)
+    missing = [row.summary for row in results.rows if row.state in done and row.value is None]
+    name = str(results.metric)
+    values = [find_value(one, name) for one in missing if metric_value(one, name) is None]
+    found = [value for value in values if value is not None]
+    return [f"{'text' if isinstance(v, str) else 'no number'} ({repr(v)[:40]})" for v in found]
 
 
 def _doubt_exits(results: Results) -> Iterator[str]:
@@ -114,6 +127,17 @@ def _say_logged(results: Results) -> str:
         return results.dropped
     if not results.logged:
         return "the first of them logged no number"
-    near = difflib.get_close_matches(str(results.metric), results.logged, n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
+    near = find_near(results)
+    meant = f"; did you mean {near}?" if near else ""
     return f"the first of them logged {', '.join(results.logged)}{meant}"
+
+
+def find_near(results: Results) -> str:
+    """Return a logged name with the metric's words, apart from such as `val`: its goal is one."""
+    asked = _find_words(str(results.metric))
+    return next((name for name in results.logged if _find_words(name) == asked), "")
+
+
+def _find_words(name: str) -> set[str]:
+    words = {SAME.get(word, word) for word in re.split(r"[\W_]+", name.lower())}
+    return words - {""} or {name}

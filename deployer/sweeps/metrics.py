@@ -16,7 +16,7 @@ def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") 
     `name` may lead inside by dots (`val.loss`). `define_metric(summary=…)` makes the value a
     mapping such as {"min": v}: taken is the aggregate that fits `goal`, then best, then last.
     """
-    return _as_number(_find(summary, name), goal)
+    return _as_number(find_value(summary, name), goal)
 
 
 def rank_key(value: float | None, goal: str = "minimize") -> tuple[int, float]:
@@ -32,13 +32,14 @@ def list_logged(summary: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in names if metric_value(summary, name) is not None)
 
 
-def _find(summary: Any, name: str) -> Any:
+def find_value(summary: Any, name: str) -> Any:
+    """Return what was logged under a name that may lead inside by dots; None if nothing was."""
     if not isinstance(summary, Mapping):
         return None
     if name in summary:
         return summary[name]
     for cut in (i for i, letter in enumerate(name) if letter == "."):
-        found = _find(summary.get(name[:cut]), name[cut + 1 :])
+        found = find_value(summary.get(name[:cut]), name[cut + 1 :])
         if found is not None:
             return found
     return None

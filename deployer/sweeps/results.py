@@ -17,12 +17,13 @@ from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.endings import OWN_FAILURES, describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
-from deployer.text import LONGEST_SECONDS
+from deployer.text import LONGEST_SECONDS, format_count
 
 ACTIVE_STATES = ("running", "pending", "preempting")
 # Will be handed out again, on W&B's servers too.
 WAITING_STATES = ("preempted",)
 FAILED_STATES = ("failed",)
+EARLIER = 'it was logged before wandb.init was called again; resume="allow" continues the run'
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Row:
     `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
     them; `heals` is the run in whose place this one ran, `reused` the sweep that has run it for
     this one. `note` says what `state` does not. `summary` is all that the run has logged last,
-    without the SDK's own values.
+    without the SDK's own values. `copy_of` is a repeat with the same curve of the metric.
     """
 
     rank: int | None
@@ -50,6 +51,7 @@ class Row:
     reused: str = ""
     summary: Mapping[str, Any] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
+    copy_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Coverage:
     vanished, or were never handed out although the sweep has ended; of a sweep that was cancelled
     they are `cancelled`. `healed` ones are finished,
     and an attempt was lost before, which did not fail by itself; `stopped_early` ones count as
-    finished, and so do `reused` ones, which another sweep has finished.
+    finished, and so do `reused` ones, which another sweep has finished. Of random and
+    bayes, which count runs, `repeated` ones have the configuration of another.
     """
 
     expected: int | None
@@ -74,6 +77,7 @@ class Coverage:
     stopped_early: int = 0
     cancelled: int = 0
     reused: int = 0
+    repeated: int = 0
 
     @property
     def complete(self) -> bool:
@@ -82,10 +86,13 @@ class Coverage:
         return rest == 0 and self.finished >= (self.expected or 1)
 
     def sentence(self) -> str:
-        """Return it as one sentence; zeros are left out, but for duplicates and lost."""
+        """Return it as one sentence; zeros are left out, but for lost and, mostly, duplicates."""
         total = f"/{self.expected}" if self.expected is not None else ""
-        parts = [f"{self.finished}{total} configurations finished"]
-        parts += [f"{self.duplicates} duplicates", f"{self.lost} lost"]
+        different = format_count(self.finished - self.repeated, "configuration")
+        counted = f"runs of {different}" if self.repeated else "configurations"
+        parts = [f"{self.finished}{total} {counted} finished"]
+        parts += [f"{self.duplicates} duplicates"] * bool(self.duplicates or not self.repeated)
+        parts += [f"{self.lost} lost"]
         others = (
             ("reused", self.reused),
             ("healed", self.healed),
@@ -105,7 +112,7 @@ class Results:
     `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
     what the first finished run did log, `dropped` wandb's warning if it dropped rows of one without
-    the metric. `equal_curves` are runs of different configurations with the same curve of it.
+    the metric, or EARLIER. `equal_curves` are runs of different configurations with the same curve.
     """
 
     sweep_path: str
@@ -183,7 +190,9 @@ def is_ranked(sweep: Sweep, row: Row) -> bool:
 def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> Coverage:
     """Count configurations by the best that became of each: finished, running, failed, lost."""
     key = _key_of(sweep)
-    finishes = Counter(key(row) for row in rows if is_done(sweep, row.state))
+    done = [row for row in rows if is_done(sweep, row.state)]
+    finishes = Counter(key(row) for row in done)
+    different = {configuration_key(row.parameters) or key(row) for row in done}
     active = {key(r) for r in rows if r.state in ACTIVE_STATES} - finishes.keys()
     returned = {key(r) for r in rows if r.state in WAITING_STATES} - finishes.keys() - active
     settled = finishes.keys() | active | (set() if sweep.ended else returned)
@@ -210,6 +219,7 @@ def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> C
         stopped_early=len({key(row) for row in rows if is_stopped_early(sweep, row.state)}),
         cancelled=missing if cancelled else 0,
         reused=len(reused),
+        repeated=max(0, len(finishes) - len(different)),
     )
 
 

@@ -40,7 +40,7 @@ class ArtifactFile:
 
 @dataclass(frozen=True)
 class RunArtifact:
-    """The newest version of an artifact that a run has logged; `kind` is its W&B type."""
+    """A version of an artifact that a run has logged; `kind` is its W&B type."""
 
     artifact_id: str
     name: str
@@ -50,17 +50,19 @@ class RunArtifact:
 
 
 def list_artifacts(client: Client, path: SweepPath, run_id: str) -> tuple[RunArtifact, ...]:
-    """Return what a run has logged, the newest complete version of each name, by name."""
-    newest: dict[str, dict[str, Any]] = {}
+    """Return what a run has logged, a complete version of each name: `best`, else the newest."""
+    chosen: dict[str, dict[str, Any]] = {}
     variables = {"entity": path.entity, "project": path.project, "run": run_id}
     for node in _pages(client, queries.RUN_ARTIFACTS, variables, ("project", "run", "artifacts")):
         name = str((node.get("artifactSequence") or {}).get("name") or "")
-        version = int(node.get("versionIndex") or 0)
-        if node.get("state") == COMMITTED and (
-            name not in newest or version > int(newest[name].get("versionIndex") or 0)
-        ):
-            newest[name] = node
-    return tuple(_read_artifact(client, name, newest[name]) for name in sorted(newest))
+        if node.get("state") == COMMITTED:
+            chosen[name] = max(chosen.get(name, node), node, key=_rank_version)
+    return tuple(_read_artifact(client, name, chosen[name]) for name in sorted(chosen))
+
+
+def _rank_version(node: Mapping[str, Any]) -> tuple[bool, int]:
+    best = any(one["alias"] == "best" for one in node.get("aliases") or ())
+    return best, int(node.get("versionIndex") or 0)
 
 
 def list_files(

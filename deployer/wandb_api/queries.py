@@ -227,7 +227,8 @@ query RunOutputArtifacts(
       artifacts: outputArtifacts(after: $cursor, first: $first) {
         pageInfo { hasNextPage endCursor }
         edges { node {
-          id state versionIndex metadata artifactSequence { name } artifactType { name }
+          id state versionIndex metadata aliases { alias }
+          artifactSequence { name } artifactType { name }
         } }
       }
     }

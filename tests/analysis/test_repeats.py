@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from deployer.analysis.repeats import Verdict, group_repeats, has_repeats, is_seed
+from deployer.analysis.repeats import (
+    Verdict,
+    group_repeats,
+    has_repeats,
+    is_seed,
+    note_curves,
+)
 from deployer.analysis.welch import compare_means
-from deployer.sweeps.results import Row
+from deployer.model import Sweep, SweepPath
+from deployer.sweeps.results import Row, build_results
 from tests.analysis.rows import make_row, rank
 
 
@@ -70,6 +78,35 @@ def test_whether_there_are_repeats_is_told_without_grouping() -> None:
     assert has_repeats([*alone, make_row(3, 1.0, {"lr": 0.1, "seed": 3})])
     listed = [make_row(n, 1.0, {"layers": [n]}) for n in range(2)]
     assert has_repeats(listed)  # perhaps
+
+
+def note(rows: list[Row], curves: dict[int, tuple[float, ...]]) -> list[str]:
+    """Return of which run each is a copy, by curves of their numbers."""
+    config = {"method": "grid", "metric": {"name": "loss"}}
+    sweep = Sweep(SweepPath("e", "p", "s"), "n", "t", "FINISHED", config, 0, None, None)
+    named = {f"run{number:05}": curve for number, curve in curves.items()}
+    found = note_curves(replace(build_results(sweep, []), rows=tuple(rank(rows))), named)
+    assert group_repeats(found.rows, "minimize").groups[0].runs == len(rows)
+    return [row.copy_of for row in found.rows]
+
+
+def test_runs_with_equal_curves_are_one_measurement() -> None:
+    rows = [make_row(n, 1.0, {"lr": 0.1, "seed": n}) for n in range(3)]
+    long, short = (3.0, 2.0, 1.0), (1.0,)
+    assert note(rows, {0: long, 1: long, 2: (2.0, 2.5, 1.0)}) == ["", "run00000", ""]
+    assert note(rows, dict.fromkeys(range(3), short)) == ["", "run00000", "run00000"]
+    assert note(rows, {0: short, 1: short, 2: (2.0, 1.0)}) == [""] * 3  # perhaps by chance
+    assert note(rows, {}) == [""] * 3
+    copied = [replace(row, copy_of="run00000" if n else "") for n, row in enumerate(rank(rows))]
+    [group] = group_repeats(copied, "minimize").groups
+    assert (group.count, group.runs, group.deviation) == (1, 3, None)
+
+
+def test_runs_that_were_stopped_early_are_not_averaged() -> None:
+    rows = rank([make_row(n, float(n), {"lr": 0.1}) for n in range(3)])
+    stopped = [replace(row, state="killed") if row.rank == 3 else row for row in rows]
+    [group] = group_repeats(stopped, "minimize").groups
+    assert (group.mean, group.count, group.runs) == (0.5, 2, 3)
 
 
 def test_seeds_may_be_named() -> None:

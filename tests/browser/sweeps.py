@@ -17,7 +17,7 @@ NASTY = "<script>document.title='hacked'</script><img src=x onerror=alert(1)>"
 
 
 def make_sweep(client: Client, count: int, **more: Any) -> str:
-    """Make a sweep of `count` ended runs whose loss depends on lr alone, and one that runs."""
+    """Make a sweep of `count` ended runs whose loss depends on lr and a seed, and one that runs."""
     config = {
         "name": "learning rate",
         "program": "train.py",
@@ -52,7 +52,8 @@ def run_once(client: Client, agent: str, number: int) -> str:
     """Take a run, log ten epochs of it, and end it; every seventh one fails."""
     command = start_run(client, agent)
     lr = command["args"].get("lr", {}).get("value", 0.01)
-    level = (math.log10(lr) + 2) ** 2
+    seed = command["args"].get("seed", {}).get("value", 0)
+    level = (math.log10(lr) + 2) ** 2 + seed / 1000
     rows = [
         {"_step": 10 * n, "_runtime": 2.0 * n, "epoch": n, "loss": level + 3 / (n + 1)}
         for n in range(10)

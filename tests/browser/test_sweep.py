@@ -146,7 +146,9 @@ def test_chosen_runs_are_compared(client: Client, open_page: OpenPage) -> None:
 
 
 def test_a_table_and_a_chart_are_saved(client: Client, open_page: OpenPage, tmp_path: Path) -> None:
-    sweep = make_sweep(client, 3)
+    names = ("lr", "rank", "title", "epoch")
+    parameters = {name: {"values": [0.01, 0.02]} for name in names}
+    sweep = make_sweep(client, 3, parameters=parameters)
     page = open_page(f"/sweeps/{sweep}")
     wait_for_rows(page, 4)
     with page.expect_download() as csv:
@@ -154,6 +156,7 @@ def test_a_table_and_a_chart_are_saved(client: Client, open_page: OpenPage, tmp_
     csv.value.save_as(tmp_path / "runs.csv")
     heads, *rows = (tmp_path / "runs.csv").read_text().splitlines()
     assert heads.startswith("rank,run_id,title,state,loss,")
+    assert ",config.epoch,lr,config.rank,config.title,summary.epoch," in heads
     assert ",duration_seconds," in heads
     assert len(rows) == 4
     for label, below in (("Best so far", 0), ("Curves", 1), ("Parallel coordinates", 0)):

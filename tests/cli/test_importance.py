@@ -60,6 +60,6 @@ def test_command_reads_a_sweep_and_another_metric(project: Project, backend: Ser
     assert plain["parameters"][0]["correlation"] == 1.0
     said = project.run("importance", path, **backend.environment).stdout
     assert said.splitlines()[-1] == plain["sentence"]
-    for name, words in (("other", "is NaN or infinite in 12"), ("lost", "did you mean loss?")):
+    for name, words in (("other", "is NaN or infinite in 12"), ("val_loss", "did you mean loss?")):
         done = project.run("importance", path, "--metric", name, code=3, **backend.environment)
         assert words in done.stderr

@@ -138,6 +138,13 @@ def test_the_ranking_notes_what_a_state_does_not_say() -> None:
     assert "NOTE" not in build_runs(results().rows, "loss", ["lr"]).columns
 
 
+def test_runs_of_a_sweep_without_a_metric_show_what_they_logged() -> None:
+    rows = [replace(row, summary={"acc": 2, "note": "x", "_step": 1}) for row in results().rows]
+    table = build_runs(rows, "", ["lr"])
+    assert table.columns == ["RUN", "STATE", "acc", "lr", "TIME", *table.columns[5:]]
+    assert [row[2] for row in table.rows] == [2] * len(rows)
+
+
 def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:
     found = results("3 configurations failed before any finished")
     assert results_to_plain(found)["stop_reason"] == found.stop_reason

@@ -230,6 +230,7 @@ def test_commands_that_ask_a_server(shown: Shown, backend: ServedBackend) -> Non
     for state in ("pause", "resume", "stop"):
         shown.run(f"sweep {state}", path)
     shown.run("heal", path)
+    shown.run("agents down", path)  # those that it has started
     shown.run("sweep cancel", path)
     client.finish(running, 1)
     shown.run("watch", path, code=3)

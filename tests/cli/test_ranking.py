@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deployer.analysis.repeats import group_repeats
+from deployer.cli.results.outcome import build_summary_lines
 from deployer.cli.results.ranking import (
     View,
     build_groups,
@@ -37,6 +38,7 @@ RUNS = [
     for lr, seed, loss in [(1, 1, 0.1), (1, 2, 0.3), (2, 1, 0.8), (2, 2, 0.9)]
 ]
 RESULTS = build_results(SWEEP, RUNS)
+GROUPED = View(grouped=True)
 
 
 def test_a_terminal_gets_states_in_colours_and_none_with_no_color() -> None:
@@ -79,6 +81,30 @@ def test_a_table_for_programs_has_no_secrets() -> None:
         assert "hunter" not in str(found)
         assert "REDACTED" in str(found)
     assert len(results_to_plain(results, View(grouped=True))["groups"]) == 2
+
+
+def test_each_column_has_a_name_of_its_own() -> None:
+    values = dict.fromkeys(("rank", "title", "run_ids", "RANK", "time", "loss", "config.rank"), 1)
+    config = {**CONFIG, "parameters": {name: {"values": [1, 2]} for name in values}}
+    runs = [replace(run, config=dict.fromkeys(values, n)) for n, run in enumerate(RUNS)]
+    results = build_results(replace(SWEEP, config=config), runs)
+    for output, view in (("csv", View()), ("table", View()), ("csv", GROUPED), ("table", GROUPED)):
+        columns = build_ranking(results, output, view).columns
+        assert len({*columns}) == len(columns)
+    columns = build_runs_csv(results.rows, "loss").columns
+    assert columns[7:11] == ["loss", "config.rank", "config.title", "run_ids"]
+    assert columns[-3:] == ["config.loss", "config.config.rank", "summary.loss"]
+    named_so = build_runs_csv(results.rows, "state").columns
+    assert len({*named_so}) == len(named_so)
+
+
+def test_what_the_means_leave_out_is_said() -> None:
+    rows = tuple(replace(row, copy_of="r" * (n == 1)) for n, row in enumerate(RESULTS.rows))
+    results = replace(RESULTS, rows=rows, coverage=replace(RESULTS.coverage, stopped_early=2))
+    said = "left out of the means: 2 runs stopped early, 1 run with the curve of a repeat"
+    assert said in build_summary_lines(results, "page", GROUPED)
+    assert said not in build_summary_lines(results, "page")
+    assert not [x for x in build_summary_lines(RESULTS, "page", GROUPED) if x.startswith("left")]
 
 
 def test_groups_have_mean_spread_and_count(capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,6 +105,43 @@ def test_rows_that_wandb_has_dropped_are_named_and_verify_ends_alike(
     assert OFFLINE.search(run_behind(project, {**named, "WANDB_MODE": "offline"}))
 
 
+def test_a_metric_that_was_logged_before_another_wandb_init_is_found(
+    project: Project, backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(backend, "twice")
+    sweep = sdk.create_sweep({**grid(x=[1]), "metric": {"name": "val_loss"}})
+    (command,) = sdk.heartbeat(sdk.create_agent(sweep))
+    run, path = command["run_id"], f"{sdk.entity}/twice/{sweep}"
+    for name in ("val_loss", "test_acc"):
+        sdk.init_run(run, config=json.dumps(command["args"]))
+        sdk.log(run, [{"_step": 0, name: 0.5}])
+        sdk.finish(run)
+    said = "no finished run logged val_loss: it was logged before wandb.init was called again; "
+    said += f'resume="allow" continues the run (see {run}-2)'
+    for words in (["results", path], ["results", "get", path, "--best"], ["watch", path]):
+        done = project.run(*words, code=3, **backend.environment)
+        assert done.stderr.splitlines()[-2:] == [
+            f"error: {path}: {said}",
+            'hint: wandb.init(resume="allow"), where it is called again, continues the run',
+        ]
+
+
+def test_repeats_that_are_copies_prove_no_lead(project: Project, backend: ServedBackend) -> None:
+    sdk = Sdk.of(backend, "copies")
+    sweep = sdk.create_sweep({**grid(lr=[1, 2], seed=[1, 2, 3]), "metric": {"name": "loss"}})
+    agent = sdk.create_agent(sweep)
+    while (command := sdk.heartbeat(agent)[0])["type"] == "run":
+        lr = command["args"]["lr"]["value"]
+        sdk.init_run(command["run_id"], config=json.dumps(command["args"]))
+        sdk.log(command["run_id"], [{"_step": n, "loss": lr - n / 10} for n in range(3)])
+        sdk.finish(command["run_id"])
+    path = f"{sdk.entity}/copies/{sweep}"
+    done = project.run("results", path, "--group", **backend.environment)
+    assert "left out of the means: 4 runs with the curve of a repeat\n" in done.stdout
+    assert "beyond the noise with" not in done.stdout
+    assert "beyond the noise" not in project.run("report", path, **backend.environment).stdout
+
+
 def run_behind(project: Project, environment: Mapping[str, str]) -> str:
     """Run a script whose second step is smaller than its first, and return its output."""
     script = project.write("behind.py", BEHIND)
@@ -170,7 +207,11 @@ def test_a_command_that_reads_starts_no_backend(project: Project) -> None:
     project.write_grid()
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
     project.run("backend", "down", "-y")
-    for words in (f"results {path}", "sweep list", f"importance {path}", f"report {path}"):
+    reading = (
+        "sweep list",
+        *(f"{word} {path}" for word in ("results", "importance", "report", "watch")),
+    )
+    for words in reading:
         done = project.run(*words.split(), code=1)
         assert done.stderr.splitlines() == [
             "error: the embedded backend is stopped",

@@ -17,6 +17,7 @@ from deployer.__main__ import run as run_command
 from deployer.config.paths import outputs_folder
 from deployer.data.tree import PARTIAL_FOLDER
 from deployer.sweeps.records import Records, SweepRecord
+from tests.backend.artifact_client import ArtifactClient
 from tests.conftest import ServedBackend
 from tests.outputs.conftest import Kept, make_sweep
 
@@ -89,6 +90,30 @@ def test_artifacts_come_back_the_outputs_first(
         assert {f"first/{one['path']}": one["sha256"] for one in files} == {
             path: hashlib.sha256(content).hexdigest() for path, content in expected.items()
         }
+
+
+def test_the_version_called_best_counts_more_than_the_newest(kept: Kept) -> None:
+    for epoch, alias in enumerate(["old", "best", "latest"]):
+        files = {"weights": str(epoch).encode()}
+        logging = ArtifactClient(kept.client, kept.runs[0])
+        logging.log("model", files, alias, artifactTypeName="model")
+    kept.get("--best")
+    assert kept.read() == {"first/wandb-artifacts/model/weights": b"1"}
+
+
+def test_the_best_run_by_another_metric(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, run in enumerate(kept.runs):
+        kept.write(run, {"model": run.encode()})
+        kept.client.log(run, [{"_step": 1, "loss": number, "eval/acc": number}], offset=1)
+    kept.get("--best", "--metric", "eval/acc", "--goal", "maximize")
+    assert kept.read() == {"second/model": kept.runs[1].encode()}
+    for words, code, said in (
+        (["--metric", "loss"], 2, "error: --metric: ranks runs, and --best is missing"),
+        (["--best", "--metric", "eval/acc"], 2, "hint: add --goal minimize or --goal maximize"),
+        (["--best", "--metric", "x", "--goal", "minimize"], 3, "no finished run logged x"),
+    ):
+        kept.get(*words, code=code)
+        assert said in capsys.readouterr().err
 
 
 def test_json_has_the_checksum_of_each_file(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,13 @@ def test_a_lead_is_told_from_noise_where_there_are_repeats(client: Client) -> No
     assert said in build_html(found)
 
 
+def test_a_parameter_with_the_name_of_a_column_has_one_of_its_own(client: Client) -> None:
+    parameters = {"rank": {"values": [4, 8]}, "time": {"values": [1, 2]}}
+    sweep = make_sweep(client, 3, method="grid", parameters=parameters)
+    text = build_markdown(collect(open_server(client), path_of(client, sweep), NOW))
+    assert "| rank | run | loss | config.rank | config.time | time |" in text
+
+
 def test_secrets_are_in_no_report_and_still_tell_configurations_apart(client: Client) -> None:
     secret = {"values": ["hunter2-a", "hunter2-b", "hunter2-c"]}
     sweep = make_sweep(client, 2, method="grid", parameters={"api_key": secret, "lr": {"value": 1}})

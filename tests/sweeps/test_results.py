@@ -6,8 +6,13 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from deployer.analysis.ranking import rank_by_history
+from deployer.analysis.reduction import Reduction
+from deployer.cli.results.outcome import name_other_metric
 from deployer.model import Attempt, Run, Sweep, SweepPath
-from deployer.sweeps.doubts import list_doubts, list_metric_doubts
+from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts
 from deployer.sweeps.results import Results, build_results, is_healed
 
 NESTED: dict[str, Any] = {
@@ -111,6 +116,11 @@ def test_a_random_sweep_may_draw_a_configuration_twice() -> None:
     coverage = build_results(sweep(config, expected=2), [run("a"), run("b")]).coverage
     assert (coverage.finished, coverage.duplicates) == (2, 0)
     assert coverage.complete
+    assert coverage.sentence() == "2/2 runs of 1 configuration finished, 0 lost"
+    different = build_results(sweep(config, expected=2), [run("a"), run("b", lr=1)]).coverage
+    assert different.sentence().startswith("2/2 configurations finished, 0 duplicates")
+    bare = [replace(run(name), config={}) for name in "ab"]
+    assert build_results(sweep(config, expected=2), bare).coverage.repeated == 0
 
 
 def test_what_became_of_each_configuration_is_the_best_of_its_runs() -> None:
@@ -213,6 +223,47 @@ def test_a_metric_that_no_run_logs_is_said_with_what_was_logged() -> None:
     assert not build_results(sweep({**NESTED, "metric": {}}), runs).metric_missing
     silent = build_results(sweep(), [run("none")])
     assert list_metric_doubts(silent)[0].endswith(": the first of them logged no number")
+
+
+def test_a_metric_that_is_no_number_is_said() -> None:
+    runs = [run("a", loss="5.00"), run("b", loss="5.10", val=1), run("c", loss=1.0)]
+    assert list_metric_doubts(build_results(sweep(), runs)) == (
+        "loss is text ('5.00') in 2 of 3 runs: log a number",
+    )
+    mixed = build_results(sweep(), [run("a", loss=[1, 2]), run("b")])
+    assert list_metric_doubts(mixed) == (
+        "loss is no number ([1, 2]) in 1 of 2 runs: log a number",
+        "1 of 2 finished runs did not log loss",
+    )
+    early = sweep({**NESTED, "early_terminate": {"type": "hyperband"}})
+    stopped = build_results(early, [run("a", "killed", loss="1"), run("b", loss="2")])
+    assert list_metric_doubts(stopped) == ("loss is text ('1') in 2 of 2 runs: log a number",)
+    by_best = rank_by_history(sweep(), stopped, {"a": [1.0], "b": [2.0]}, Reduction("best"))
+    assert list_metric_doubts(by_best) == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "logged", "near"),
+    [
+        ("loss", "eval/loss", "eval/loss"),
+        ("val_loss", "loss/val", "loss/val"),
+        ("val_err", "test_error", "test_error"),
+        ("cross_validation_acc", "cross_validation_loss", ""),
+        ("acc/val", "loss/val", ""),
+        ("val_loss", "train_loss", ""),
+        ("val", "test", ""),
+        ("val_map", "val_mape", ""),
+        ("val_acc", "epoch", ""),
+    ],
+)
+def test_only_a_metric_with_the_same_goal_is_named_in_its_place(
+    asked: str, logged: str, near: str
+) -> None:
+    config = {**NESTED, "metric": {"name": asked, "goal": "maximize"}}
+    results = build_results(sweep(config), [run("a", **{logged: 1.0})])
+    assert find_near(results) == near
+    assert ("did you mean" in list_metric_doubts(results)[0]) == bool(near)
+    assert ("--goal maximize" in name_other_metric(results)) == bool(near)
 
 
 def test_what_cannot_be_ranked_is_counted() -> None:

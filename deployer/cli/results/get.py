@@ -11,6 +11,8 @@ import typer
 from deployer.cli.output.live import follow_copy
 from deployer.cli.output.render import Aside, emit, say
 from deployer.cli.output.table import Table
+from deployer.cli.results.metric_choice import GoalOption, MetricOption, choose_metric
+from deployer.cli.results.outcome import check_ranked
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.config import paths
@@ -25,6 +27,7 @@ from deployer.model import Run, SweepPath
 from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
 from deployer.outputs.places import Places, open_places
+from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.records import Records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES
@@ -47,6 +50,8 @@ def get_(
         ),
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="Only the best run.")] = False,
+    metric: MetricOption = None,
+    goal: GoalOption = None,
     to: Annotated[
         str | None,
         typer.Option(
@@ -69,10 +74,15 @@ def get_(
     if sweep and _is_run_of_newest(call, sweep):
         runs, sweep = [sweep, *(runs or ())], None
     _check_words(sweep, runs, best)
+    if (metric or goal) and not best:
+        raise ConfigError("--metric", "ranks runs, and --best is missing", "add --best")
     base = None if to is None else _trim(to)
     config, server, path = _connect(call, sweep)
     snapshot = get_whole_snapshot(server, path)
-    chosen = choose_runs(snapshot, best, runs or ())
+    ranking = choose_metric(snapshot, metric, goal) if best else None
+    if ranking:
+        check_ranked(read_dropped(server, ranking))
+    chosen = choose_runs(snapshot, ranking, runs or ())
     running = sum(run.state in ACTIVE_STATES for run in snapshot.runs)
     if best and running:
         say(f"{format_count(running, 'run')} still running: this is the best run so far")

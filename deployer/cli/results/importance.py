@@ -5,7 +5,8 @@ from __future__ import annotations
 from deployer.analysis.importance import Importance, build_importance, require_importance
 from deployer.cli.output.render import Aside, emit
 from deployer.cli.output.table import Table
-from deployer.cli.results.metric_choice import MetricOption, check_metric, choose_metric
+from deployer.cli.results.metric_choice import MetricOption, choose_metric
+from deployer.cli.results.outcome import check_ranked
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.errors import ConfigError
@@ -33,7 +34,7 @@ def importance(
     found = choose_metric(snapshot, metric, None, needs_goal=False)
     if found.metric is None:
         raise ConfigError("--metric", "the sweep has no metric", "name one: --metric NAME")
-    check_metric(found, chosen=metric is not None)
+    check_ranked(found)
     show_importance(build_importance(found.rows, found.metric), str(path), call.output)
 
 

@@ -10,10 +10,8 @@ import typer
 from deployer.analysis.ranking import rank_by, rank_by_history
 from deployer.analysis.reduction import Reduction, parse_reduction
 from deployer.cli.output.live import showing_busy
-from deployer.cli.results.outcome import check_ranked, name_other_metric
 from deployer.cli.shell.options import BadValue
-from deployer.errors import ConfigError, SweepFailed
-from deployer.sweeps.doubts import list_metric_doubts
+from deployer.errors import ConfigError
 from deployer.sweeps.histories import get_metric_histories
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Snapshot
@@ -78,11 +76,3 @@ def take_values(server: Server, snapshot: Snapshot, results: Results, by: Reduct
     with showing_busy():
         histories = get_metric_histories(server, snapshot, results.metric)
     return rank_by_history(snapshot.sweep, results, histories, by)
-
-
-def check_metric(results: Results, *, chosen: bool) -> None:
-    """Raise SweepFailed where runs have finished and none has logged the metric, or a number."""
-    if chosen and results.metric_missing and results.unlogged:
-        doubt = list_metric_doubts(results)[0]
-        raise SweepFailed(f"{results.sweep_path}: {doubt}", name_other_metric(results))
-    check_ranked(results)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
+import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
+from deployer.analysis.repeats import note_curves
 from deployer.cli.output.render import emit
 from deployer.cli.results.ranking import (
     View,
@@ -19,10 +19,10 @@ from deployer.cli.results.ranking import (
 from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
-from deployer.sweeps.doubts import list_doubts, list_metric_doubts
+from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts, list_wrong
 from deployer.sweeps.endings import FIXES, WORDS, find_last_words, name_signal
-from deployer.sweeps.equal_curves import find_equal_curves
-from deployer.sweeps.results import Results, Row
+from deployer.sweeps.equal_curves import read_tied_curves
+from deployer.sweeps.results import EARLIER, Results, Row
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_value
 from deployer.wandb_api.server import Server
@@ -43,7 +43,7 @@ def show_outcome(
     view: View = View(),
 ) -> None:
     """Show ranking, failures, coverage, best configuration and the page's address."""
-    results = replace(results, equal_curves=find_equal_curves(server, path, results))
+    results = note_curves(results, read_tied_curves(server, path, results))
     page = server.sweep_url(path)
     if output == "json":
         failures = _failures_with_lines(server, executor, path, results)
@@ -91,6 +91,11 @@ def _failure_lines(
 def build_summary_lines(results: Results, page: str, view: View = View()) -> list[str]:
     """Return the lines below the ranking: coverage, the best configuration, its lead, the page."""
     lines = [results.coverage.sentence()]
+    copies = sum(bool(row.copy_of) for row in results.rows)
+    left = {"stopped early": results.coverage.stopped_early, "with the curve of a repeat": copies}
+    said = [f"{format_count(count, 'run')} {which}" for which, count in left.items() if count]
+    if view.grouped and said:
+        lines.append(f"left out of the means: {', '.join(said)}")
     if results.best is not None:
         value = f"{results.metric}={format_value(results.best.value)}"
         configuration = describe_configuration(results.best, results.rows)
@@ -150,6 +155,10 @@ def check_ranked(results: Results) -> None:
 
 def name_other_metric(results: Results) -> str:
     """Return the command that ranks by what was logged; what to log, if nothing was."""
+    if list_wrong(results):
+        return f"log it as a number: run.log({{{json.dumps(results.metric)}: float(value)}})"
+    if results.dropped.startswith(EARLIER):
+        return 'wandb.init(resume="allow"), where it is called again, continues the run'
     if results.dropped:
         own = f'an axis of its own: run.define_metric("{results.metric}", step_metric="epoch")'
         return f"log it without step=, or with a step that does not go back; {own}"
@@ -158,6 +167,7 @@ def name_other_metric(results: Results) -> str:
             "log it with run.log, name what the script logs (metric: name: in the sweep's file), "
             "or let metrics: in deployer.yaml read it"
         )
-    near = difflib.get_close_matches(str(results.metric), results.logged, n=1)
-    name = shlex.quote(near[0] if near else results.logged[0])
-    return f"deployer results {results.sweep_path} --metric {name} --goal {results.goal}"
+    if near := find_near(results):
+        named = f"--metric {shlex.quote(near)} --goal {results.goal}"
+        return f"deployer results {results.sweep_path} {named}"
+    return "log it with run.log, or rank by another: --metric with its name, --goal with its goal"

@@ -11,9 +11,10 @@ from deployer.cli.output.render import emit, is_too_wide, say
 from deployer.cli.output.table import Styled, Table
 from deployer.config.redaction import redact
 from deployer.sweeps.doubts import list_doubts
+from deployer.sweeps.metrics import list_logged
 from deployer.sweeps.results import Coverage, Results, Row
 from deployer.sweeps.wording import MOST_NAMED, list_varying
-from deployer.text import format_parameter, format_runtime
+from deployer.text import format_parameter, format_runtime, name_columns
 
 MOST_ROWS = 100  # of a ranking on the screen
 STATES = {
@@ -58,6 +59,7 @@ def build_ranking(results: Results, output: str, view: View) -> Table:
     if output == "csv":
         return build_groups_csv(rows) if view.grouped else build_runs_csv(rows, metric)
     what, build = ("configurations", build_groups) if view.grouped else ("runs", build_runs)
+    metric = metric if results.metric or view.grouped else ""
     if len(rows) > MOST_ROWS:
         say(f"the first {MOST_ROWS} of {len(rows)} {what}; -o csv gives all")
     varying = list_varying([row.parameters for row in rows])
@@ -72,13 +74,20 @@ def build_ranking(results: Results, output: str, view: View) -> Table:
 
 
 def build_runs(rows: Sequence[Row], metric: str, names: Sequence[str]) -> Table:
-    """Return a row for each run, with a column for each of the parameters `names`."""
-    noted = any(row.note for row in rows)
-    columns = ["RANK", "RUN", "STATE", metric, *names, "TIME"] + ["NOTE"] * noted
+    """Return a row for each run, with a column for each of the parameters `names`.
+
+    A sweep without a metric shows what its runs logged last.
+    """
+    noted, ranked = any(row.note for row in rows), bool(metric)
+    every = (name for row in rows for name in list_logged(row.summary))
+    logged = [] if ranked else [*dict.fromkeys(every)][:MOST_NAMED]
+    own = [*["RANK"] * ranked, "RUN", "STATE", *([metric] if ranked else logged)]
     return Table(
-        columns,
+        [*own, *name_columns(names, [*own, "TIME", "NOTE"]), "TIME"] + ["NOTE"] * noted,
         [
-            [r.rank, r.run_id, Styled(r.state, STATES.get(r.state, "")), r.value]
+            [r.rank] * ranked
+            + [r.run_id, Styled(r.state, STATES.get(r.state, ""))]
+            + ([r.value] if ranked else [r.summary.get(name) for name in logged])
             + _list_cells(r.parameters, names)
             + [format_runtime(r.duration_seconds)]
             + [r.note] * noted
@@ -94,16 +103,19 @@ def build_groups(groups: Sequence[Group], metric: str, names: Sequence[str]) -> 
         counted = str(one.count) if one.count == one.runs else f"{one.count} of {one.runs}"
         cells = _list_cells(one.parameters, names)
         rows.append([one.rank, counted, one.mean, one.deviation, *cells])
-    return Table(["RANK", "RUNS", metric, "±", *names], rows)
+    own = ["RANK", "RUNS", metric, "±"]
+    return Table([*own, *name_columns(names, own)], rows)
 
 
 def build_runs_csv(rows: Sequence[Row], metric: str) -> Table:
-    """Return all of each run; a value of a summary is in the column `summary.NAME`."""
+    """Return all of each run; where a parameter has another column's name, it is `config.NAME`."""
     plain = [row_to_plain(row) for row in rows]
     names, logged = _list_names(plain, "parameters"), _list_names(plain, "summary")
     own = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code"]
+    summaries = [f"summary.{name}" for name in logged]
+    taken = [*own, "attempts", *name_columns([metric], [*own, "attempts", *summaries], "metric.")]
     return Table(
-        [*own, "attempts", metric, *names, *(f"summary.{name}" for name in logged)],
+        [*taken, *name_columns(names, [*taken, *summaries]), *summaries],
         [
             [*(r[name] for name in own), len(r["attempts"]) or None, r["value"]]
             + [r["parameters"].get(name) for name in names]
@@ -119,7 +131,7 @@ def build_groups_csv(groups: Sequence[Group]) -> Table:
     names = _list_names(plain, "parameters")
     own = ["rank", "count", "runs", "mean", "deviation"]
     return Table(
-        [*own, "run_ids", *names],
+        [*own, "run_ids", *name_columns(names, [*own, "run_ids"])],
         [
             [*(g[name] for name in own), " ".join(g["run_ids"])]
             + [g["parameters"].get(name) for name in names]

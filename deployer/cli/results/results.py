@@ -12,7 +12,6 @@ from deployer.cli.results.metric_choice import (
     ByOption,
     GoalOption,
     MetricOption,
-    check_metric,
     choose_metric,
     take_values,
 )
@@ -84,7 +83,7 @@ def results(
     executor = find_executor(project) if project.on == LOCAL else None
     view = View(by=str(by or ""), grouped=group)
     show_outcome(server, executor, path, found, call.output, view)
-    check_metric(found, chosen=metric is not None)
+    check_ranked(found)
 
 
 def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) -> None:

@@ -143,10 +143,13 @@ export class RunsTable {
     } else if (event.key === "Enter") here.querySelector("a")?.click();
   }
 
-  /** Save what is shown, in the words of `results -o csv`. */
+  /** Save what is shown, in the words of `results -o csv`: each column has a name of its own. */
   #saveCsv() {
     const columns = this.shownColumns.flatMap((one) => one.saved ?? one);
-    saveCsv(`${this.data.id}.csv`, columns.map((one) => one.label), this.rows.map((row) => columns.map((one) => one.value(row))));
+    const labels = columns.map((one) => one.label);
+    const prefixes = { "p.": "config.", "m.": "summary." };
+    const heads = columns.map(({ key, label }) => labels.indexOf(label) === labels.lastIndexOf(label) ? label : `${prefixes[key?.slice(0, 2)] ?? ""}${label}`);
+    saveCsv(`${this.data.id}.csv`, heads, this.rows.map((row) => columns.map((one) => one.value(row))));
   }
 }
 
