@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from deployer.wandb_api.operations import (
 )
 from deployer.wandb_api.server import Server
 
+LOG = logging.getLogger(__name__)
 # A server's clock and ours may differ by this much.
 CLOCK_DIFFERENCE_SECONDS = 120.0
 DEFAULT_RETRIES = 1  # the embedded backend's own
@@ -97,6 +100,8 @@ def make_sweep(
         records.change(cut_off.is_same, sweep_path=str(path))
         return MadeSweep(path, created=False)
     made = _create(server, records, cut_off or wanted, entity, name, text)
+    if made.path.entity != entity:
+        LOG.info(f"entity {entity} is not on this server: the sweep is {made.path.entity}'s")
     said = _list_unsaid(sweep, made.warnings)
     if cut_off:  # its run_cap may be another one
         said += _go_on(server, sweep, get_sweep(server.client, made.path))
@@ -219,6 +224,8 @@ def _create(
     except WandbError as error:
         if 400 <= error.status < 500:
             records.forget(record.is_same)  # refused: certainly not made
+        if error.status == HTTPStatus.FORBIDDEN and entity != server.viewer.entity:
+            raise WandbError(error.message, f"--entity {server.viewer.entity}", 403) from error
         raise
     records.change(record.is_same, sweep_path=str(path))
     return MadeSweep(path, created=True, warnings=warnings)

@@ -286,3 +286,18 @@ def test_a_backend_in_the_foreground_serves_a_second_user(project: Project, tmp_
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0  # told to end, it closes properly
     process.communicate()
+
+
+def test_a_team_of_wandbs_is_the_only_user_of_the_embedded_backend(project: Project) -> None:
+    """A file of W&B's stays as it is; with other users, whose path is meant cannot be told."""
+    project.write_grid(text="entity: my-team\n")
+    made = project.run("sweep", "create", "grid.yaml", "--no-check")
+    assert made.stdout.startswith("user/proj/")
+    assert "entity my-team is not on this server: the sweep is user's\n" in made.stderr
+    project.run("backend", "user", "add", "ann")
+    refused = project.run("sweep", "create", "grid.yaml", "--no-check", code=1)
+    assert refused.stderr.splitlines()[-2:] == [
+        f"error: {made.stderr.split()[4]}: permission denied: entity my-team is not user's",
+        "hint: --entity user",
+    ]
+    project.run("sweep", "create", "grid.yaml", "--no-check", "--entity", "user")

@@ -12,7 +12,7 @@ from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.config import paths
 from deployer.config.code import Code
 from deployer.config.project import Project
-from deployer.errors import ConfigError, DeployerError
+from deployer.errors import ConfigError, DeployerError, WandbError
 from deployer.executors.base import Executor, KeepsData, Limits, find_backend_url
 from deployer.executors.checks import Check, run_checks
 from deployer.findings import Finding, right, warning, wrong
@@ -30,6 +30,7 @@ from deployer.sweeps.program import check_program, list_scripts
 from deployer.sweeps.validation.scheduler import has_local_scheduler
 from deployer.text import format_bytes, format_seconds
 from deployer.wandb_api.client import is_loopback
+from deployer.wandb_api.operations import list_projects
 from deployer.wandb_api.server import Inside, Server
 
 MANY_AGENTS = 20
@@ -136,7 +137,17 @@ def _check_one_run(executor: Executor, request: Request) -> None:
 
 
 def _check_names(executor: Executor, request: Request, server: Server | None) -> None:
-    choose_names(executor.project, request.sweep, server.viewer.entity if server else "")
+    """Refuse names that are none, and an entity that W&B does not show to this account."""
+    viewer = server.viewer.entity if server else ""
+    entity, _ = choose_names(executor.project, request.sweep, viewer)
+    if server is None or server.embedded or entity == viewer:
+        return
+    try:
+        list_projects(server.client, entity)
+    except WandbError as error:
+        if error.passing:
+            raise
+        raise ConfigError("--entity", error.message, f"--entity {viewer}") from error
 
 
 def check_reach(executor: Executor, base_url: str, inside: Inside | None = None) -> None:
