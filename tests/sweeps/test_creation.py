@@ -151,8 +151,10 @@ def test_a_lost_reply_makes_no_second_sweep(
 
 
 def test_a_refusal_leaves_no_record(server: Server, config: Project) -> None:
+    file = config.folder / "grid.yaml"
+    refused = replace(load_sweep(file), text="method: none")
     with pytest.raises(WandbError):
-        make(server, replace(config, entity="somebody-else"))
+        make_sweep(server, refused, config, file=file, continued=True, draws=NO_DRAWS, now=0.0)
     assert tuple(Records.load()) == ()
 
 
