@@ -17,7 +17,7 @@ from deployer.cli.backend.removal import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
-from deployer.cli.shell.call import PLACE, App, Call
+from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import check_held
 from deployer.cli.shell.options import SweepArgument
 from deployer.config.paths import backend_folder, list_copies
@@ -36,6 +36,7 @@ from deployer.launch.agents.scaling import Ended, end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
+from deployer.launch.resolution import go_where_agents_are
 from deployer.model import SweepPath
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.records import Records, SweepRecord
@@ -76,19 +77,25 @@ def down(
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = call.read_of_all() if all_ else call.read_of(sweep)
-    named = any(call.given[name] is not None for name in PLACE)
-    provider = find_provider(config, named=named) if cluster else None
+    provider = choose_cluster(call, sweep, config) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
     if data.words and not _is_sure_of_data(call, data):
         say("nothing was deleted")
         return
     if provider:
+        cloud = provider.find_cloud()
+        if cloud and not _is_from_here(call, cloud, config):
+            say("nothing was deleted")
+            return
         path, results_go = _find_if_any(call, sweep, config), provider.name in data.places
         held = [(one.words, one.foreign) for one in provider.list_held(copied=not results_go)]
-        removal = Removal(check_held(held, call.yes, named=False), results_go)
+        name = cloud.rpartition("/")[2]
+        removal = Removal(check_held(held, name, call.yes, named=False), results_go)
         telling = telling_remains(lambda failure: describe_bill(provider, failure))
         with telling, showing_busy():
             take_down_cluster(provider, path, everything=all_, removal=removal)
+        Records.load().forget(lambda one: not one.sweep_path and _names(one.cloud, cloud))
+        Records.load().change(lambda one: one.cloud == cloud, cloud="")
     if all_:
         with collect_refusals() as refusals:
             gone = {provider.name} if provider else set()
@@ -102,23 +109,64 @@ def down(
         end_sweep(call, sweep)
 
 
-def find_provider(config: Project, *, named: bool) -> ProvidesCluster:
-    """Return the place whose cluster is meant: that of the config, if it makes clusters.
+def choose_cluster(call: Call, sweep: str | None, config: Project) -> ProvidesCluster:
+    """Return the place with the cluster that is meant: a sweep's own, or this folder's.
 
-    Else, unless `--on` has `named` it, the one that was used from this folder, or the only one that
-    makes clusters. Raises ConfigError.
+    One that neither a record nor the folder's `gke:` names is never meant. Raises ConfigError.
     """
+    if sweep:
+        path = str(call.find_path(sweep, config))
+        record = next((one for one in Records.load().of(path) if one.cloud), None)
+        if record is None:
+            said = f"no cluster is known to have been made for {path}"
+            raise ConfigError("--cluster", said, f"deployer down {path}")
+        return _find_recorded(call, record, config)
     own = find_executor(config)
-    if isinstance(own, ProvidesCluster):
-        return own
-    every = [find_executor(config, on) for on in list_names()]
-    providers = [one for one in every if isinstance(one, ProvidesCluster)]
-    used = _list_used(config)
-    providers = [one for one in providers if one.name in used] or providers
-    if len(providers) == 1 and not named:
-        return providers[0]
-    ways = " or ".join(f"--on {one.name}" for one in providers)
-    raise ConfigError("--cluster", f"no cluster was made on {own.name}", ways)
+    if config.explicit_on and call.given["on"] and not isinstance(own, ProvidesCluster):
+        ways = " or ".join(f"--on {one.name}" for one in _list_providers(config))
+        raise ConfigError("--cluster", f"no cluster was made on {own.name}", ways)
+    if config.settings.gke:
+        return own if isinstance(own, ProvidesCluster) else _list_providers(config)[0]
+    made = (one for one in Records.load().made_in(config.folder) if one.cloud)
+    record = next(made, None)
+    if record is None:
+        said = "no cluster was made for a sweep of this folder, and none is named"
+        raise ConfigError(
+            "--cluster", said, "deployer down SWEEP --cluster, or deployer gke down SPEC"
+        )
+    return _find_recorded(call, record, config)
+
+
+def _list_providers(config: Project) -> list[ProvidesCluster]:
+    every = (find_executor(config, on) for on in list_names())
+    return [one for one in every if isinstance(one, ProvidesCluster)]
+
+
+def _find_recorded(call: Call, record: SweepRecord, config: Project) -> ProvidesCluster:
+    """Return the place of a sweep's cluster, as the folder describes it that made the sweep."""
+    folder = Path(record.folder)
+    if folder != config.folder and folder.is_dir():
+        config = go_where_agents_are(call.read_in(folder), record)
+    executor = find_executor(config, record.on)
+    assert isinstance(executor, ProvidesCluster)  # others note no `cloud`
+    executor.mean(record.cloud, record.sweep_path)
+    return executor
+
+
+def _names(recorded: str, cloud: str) -> bool:
+    """Return True if a record names a cluster, there or in any location."""
+    parts = zip(recorded.split("/"), cloud.split("/"), strict=False)
+    return bool(recorded and cloud) and all(one in (there, "-") for one, there in parts)
+
+
+def _is_from_here(call: Call, cloud: str, config: Project) -> bool:
+    """Name the cluster; return True if it was made from this folder, or is meant all the same."""
+    _, project, _, location, _, name = cloud.split("/")
+    words = f"cluster {name} in {location} of project {project}"
+    say(f"to be deleted: {words}")
+    if any(_names(one.cloud, cloud) for one in Records.load().made_in(config.folder)):
+        return True
+    return call.is_sure(f"{words} was not made for a sweep of this folder: delete it?")
 
 
 @dataclass

@@ -172,8 +172,11 @@ class Executor(ABC):
 
     @property
     def address(self) -> Mapping[str, str]:
-        """Return the cluster's context and namespace as records have them, empty here."""
-        return {"context": "", "namespace": ""}
+        """Return the cluster's context and namespace, or the cloud's name for it, as records do.
+
+        Each is empty where there is none.
+        """
+        return {"context": "", "namespace": "", "cloud": ""}
 
     @property
     def has_folder(self) -> bool:
@@ -396,6 +399,22 @@ class KeepsData(Executor):
 
 class ProvidesCluster(Executor):
     """Its cluster is made for the sweep, is paid for, and can be deleted."""
+
+    @property
+    @abstractmethod
+    def cloud(self) -> str:
+        """The cluster that the project means, as records have it, wherever it will be."""
+
+    @abstractmethod
+    def mean(self, cloud: str, sweep_path: str) -> None:
+        """Mean the one cluster that a sweep's record names, whatever the project says."""
+
+    @abstractmethod
+    def find_cloud(self) -> str:
+        """Return `cloud` of the cluster that is meant, empty if it is not there.
+
+        Raises CloudError.
+        """
 
     @abstractmethod
     def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:

@@ -32,6 +32,7 @@ from deployer.launch.checks.runs import describe_runs
 from deployer.launch.checks.script import await_report, begin_script_check, tell_report
 from deployer.launch.code import settle_code
 from deployer.launch.packing.decision import prepare_packing
+from deployer.launch.provision import note_cluster
 from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
 from deployer.launch.resolution import go_where_agents_are
@@ -74,6 +75,7 @@ def up(
     if report.raised and request.asks and executor.runs_here:
         raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
     _tell_about_agents(executor, server)
+    note_cluster(executor)
     executor.provision(build_limits(executor.project, request))
     server = _reach(executor, server, request)
     session = Session(executor.project, executor, server, _make(executor, server, request))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.remains import describe_bill
 from deployer.launch.session import Session
 from deployer.model import SweepPath
-from deployer.sweeps.records import Records
+from deployer.sweeps.records import Records, SweepRecord
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +45,16 @@ def closing(session: Session, take_down: bool) -> Iterator[None]:
     if not take_down:
         for line in describe_bill(session.executor):
             LOG.info(line)
+
+
+def note_cluster(executor: Executor) -> None:
+    """Note the cluster that is about to be made from this folder: `down --cluster` means it."""
+    if not isinstance(executor, ProvidesCluster):
+        return
+    folder, cloud = str(executor.project.folder), executor.cloud
+    key = hashlib.sha256(f"{folder}\0{cloud}".encode()).hexdigest()[:32]
+    noted = SweepRecord(key, "", "", "", folder, "", "", 0.0, executor.name, cloud=cloud)
+    Records.load().add(noted)
 
 
 def take_down_cluster(
@@ -95,7 +106,7 @@ def _save_results(executor: Executor) -> bool:
 def _note_copy(saved: Saved) -> None:
     """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
     there = (saved.cluster, saved.url)
-    gone = dict.fromkeys(("on", "backend_on", "cluster", "context", "namespace"), "")
+    gone = dict.fromkeys(("on", "backend_on", "cluster", "context", "namespace", "cloud"), "")
     here = {**gone, "pinned": False, "data": str(saved.folder)}
     Records.load().change(lambda one: (one.cluster, one.base_url) == there, **here)
 

@@ -290,6 +290,7 @@ def _build_record(
         commit=project.code.commit,
         context=address.get("context", ""),
         namespace=address.get("namespace", ""),
+        cloud=address.get("cloud", ""),
         pinned=bool(address and project.named_cluster),
     )
 

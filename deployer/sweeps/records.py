@@ -34,10 +34,11 @@ class SweepRecord:
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
     `backend_on` is the `--on` of the cluster in which the embedded backend is, `cluster` that
     cluster's id; both are empty for this machine. `context` and `namespace` are those of agents and
-    backend in a cluster; if flags named them they are `pinned`, and need not be named again. `data`
-    is the folder that it was copied to before its cluster was deleted. `commit` is that of its
-    code, if it is from git: agents that join later run the same. `whole_hash` is the content of the
-    file of which `up --reuse` made only what was missing.
+    backend in a cluster; if flags named them they are `pinned`, and need not be named again.
+    `cloud` is the cluster that was made for its agents, `projects/P/locations/L/clusters/NAME`.
+    `data` is the folder that it was copied to before its cluster was deleted. `commit` is that of
+    its code, if it is from git: agents that join later run the same. `whole_hash` is the content of
+    the file of which `up --reuse` made only what was missing.
     """
 
     mutation_id: str
@@ -56,6 +57,7 @@ class SweepRecord:
     cluster: str = ""
     context: str = ""
     namespace: str = ""
+    cloud: str = ""
     pinned: bool = False
     whole_hash: str = ""
 

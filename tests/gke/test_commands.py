@@ -42,7 +42,8 @@ def test_a_cluster_is_made_listed_and_removed(cloud: Cloud, machine: Machine) ->
     listed = json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0])
     assert listed == [made]
     err = machine.run(*DOWN)[1]
-    assert f"nothing of ours is left of {NAME}: no cluster, no disk, no load balancer" in err
+    gone = "no cluster, no disk, no load balancer"
+    assert f"nothing of ours is left of {NAME} in project {PROJECT}: {gone}" in err
     assert cloud.inventory().empty
     assert json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0]) == []
 

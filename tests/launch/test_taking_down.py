@@ -13,10 +13,9 @@ import pytest
 
 from deployer.backend.server.daemon import stop_backend
 from deployer.backend.storage.backup import adopt_copy
-from deployer.cli.down import find_provider
 from deployer.config.paths import copies_folder, list_copies
 from deployer.config.project import Project
-from deployer.errors import BackendError, ConfigError, DeployerError, KubeError
+from deployer.errors import BackendError, DeployerError, KubeError
 from deployer.executors.base import (
     Held,
     HostedBackend,
@@ -26,7 +25,6 @@ from deployer.executors.base import (
     Saved,
 )
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.registry import register, unregister
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
@@ -61,6 +59,16 @@ class Paid(LocalExecutor, HostsBackend, ProvidesCluster):
         raise NotImplementedError
 
     def open_backend(self, *, make: bool = True) -> HostedBackend:
+        raise NotImplementedError
+
+    @property
+    def cloud(self) -> str:
+        raise NotImplementedError
+
+    def mean(self, cloud: str, sweep_path: str) -> None:
+        raise NotImplementedError
+
+    def find_cloud(self) -> str:
         raise NotImplementedError
 
     def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
@@ -183,29 +191,3 @@ def test_with_another_server_a_cluster_that_does_not_answer_goes(
     take_down_cluster(executor, None, everything=False)
     assert executor.removed
     assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]
-
-
-@pytest.mark.parametrize("text", ["", "on: local\n", "on: gke\n"])
-def test_the_cluster_is_where_on_says_or_the_only_one(tmp_path: Path, text: str) -> None:
-    (tmp_path / "deployer.yaml").write_text(text)
-    config = read_project(tmp_path)
-    assert find_provider(config, named=False).name == "gke"
-    if config.on == "gke":
-        return
-    with pytest.raises(ConfigError) as refused:
-        find_provider(config, named=True)
-    assert refused.value.message == "--cluster: no cluster was made on local"
-    assert refused.value.hint == "--on gke"
-
-
-def test_of_two_clouds_that_is_meant_which_was_used_from_the_folder(tmp_path: Path) -> None:
-    register("other", "deployer.executors.gke.executor:GkeExecutor")
-    try:
-        config = read_project(tmp_path)
-        with pytest.raises(ConfigError) as refused:
-            find_provider(config, named=False)
-        assert refused.value.hint == "--on gke or --on other"
-        remember("e/p/s", tmp_path)
-        assert find_provider(config, named=False).name == "gke"
-    finally:
-        unregister("other")

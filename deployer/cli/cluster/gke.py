@@ -107,7 +107,8 @@ def down(
 
     config = call.read()
     chosen = _load(call, spec, config)
-    gke, terms = _open(chosen, config), Terms(delete_data=delete_data)
+    gke = _open(chosen, config)
+    terms = Terms(delete_data=delete_data, near=chosen.locations)
     held = list_held(gke, chosen.name, Waiter(), terms)
     for one in held:
         if one.has_backend and not delete_data:
@@ -116,7 +117,8 @@ def down(
                 "deployer down --cluster --on gke copies them here first; or add --delete-data",
                 "HOLDS_RESULTS",
             )
-    sure = check_held([(one.words, one.foreign) for one in held], call.yes, named=spec is not None)
+    kept = [(one.words, one.foreign) for one in held]
+    sure = check_held(kept, chosen.name, call.yes, named=spec is not None)
     data = ", its disks and what is on them" if delete_data else " and its disks without results"
     what = f"cluster {chosen.name} of project {gke.project}{data}"
     if not sure and not call.is_sure(f"delete {what}?"):

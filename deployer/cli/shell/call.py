@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import typer
@@ -76,12 +77,18 @@ class Call(CommandLine):
         """Return the project of the current folder: flags, environment and `deployer.yaml`."""
         known: dict[int | None, Project] = self.meta.setdefault(PROJECTS, {})
         if replicas not in known:
-            flags = {name: self.given[name] for name in FLAGS}
-            project = read_project(Flags(**flags, replicas=replicas))
+            project = read_project(self._read_flags(replicas))
             if "on" not in getattr(self.command, "without", ()):
                 _check_place(project)
             known[replicas] = project
         return known[replicas]
+
+    def read_in(self, folder: Path) -> Project:
+        """Return the project of another folder, with the same flags."""
+        return read_project(self._read_flags(None), folder)
+
+    def _read_flags(self, replicas: int | None) -> Flags:
+        return Flags(**{name: self.given[name] for name in FLAGS}, replicas=replicas)
 
     def read_of(self, sweep: str | None, replicas: int | None = None) -> Project:
         """Return the project for a sweep that is there: its agents are where they were started."""

@@ -34,17 +34,17 @@ def is_sure(question: str, yes: bool, otherwise: str = "") -> bool:
     return yes or confirm(question)
 
 
-def check_held(held: Sequence[tuple[str, bool]], yes: bool, *, named: bool) -> bool:
+def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named: bool) -> bool:
     """List what keeps a cluster and whether it is another owner's; return True if it is to go.
 
-    Another owner's must be `named` on the command line, with -y. False if nothing keeps it. Raises
-    DeployerError if it is to stay.
+    Another owner's must be `named` on the command line, with -y. False if nothing keeps the cluster
+    called `name`. Raises DeployerError if it is to stay.
     """
     for words, _ in held:
         say(words)
     for words, foreign in held:
         if foreign and not (yes and named):
-            hint = "if its owner agrees: deployer gke down SPEC --yes"
+            hint = f"if its owner agrees: deployer orphans {name} --yes"
             raise CloudError(f"another owner's cluster stays: {words}", hint, "NOT_YOURS")
     if held and not is_sure("delete it with all that it holds?", yes):
         raise CloudError("nothing was deleted", "", "HELD")

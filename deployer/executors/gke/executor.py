@@ -10,7 +10,7 @@ from math import ceil
 
 from deployer.config.causes import Cause
 from deployer.config.project import Project
-from deployer.errors import CloudError, KubeError
+from deployer.errors import CloudError, ConfigError, KubeError
 from deployer.executors.base import Demand, Held, Limits, ProvidesCluster, Removal, Saved
 from deployer.executors.gke.orphans import describe_results, tell_rest
 from deployer.executors.gke.results_disk import reuse_disk
@@ -60,6 +60,7 @@ LOG = logging.getLogger(__name__)
 PATIENCE_SECONDS = 600.0
 # The cloud has no node to give now: another kind of node may be had.
 NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
+ANYWHERE = "-"  # Google's word for all locations
 NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
 
@@ -71,6 +72,8 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
     def __init__(self, name: str, project: Project) -> None:
         super().__init__(name, project)
         self._found: CloudCluster | None = None
+        self._location = ""  # of the one cluster that is meant
+        self._removal = f"deployer down --cluster --on {name}"
         self._listed: Sequence[Agent] = ()
         self._patient_until = 0.0
 
@@ -99,17 +102,53 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
 
     @property
     def address(self) -> Mapping[str, str]:
-        """Return the namespace; the specification names the cluster."""
-        return {"context": "", "namespace": self.project.kubernetes.namespace or "default"}
+        """Return the namespace, and the cluster once it is known."""
+        namespace = self.project.kubernetes.namespace or "default"
+        cloud = self._name(self._found) if self._found else ""
+        return {"context": "", "namespace": namespace, "cloud": cloud}
 
     @cached_property
     def kube(self) -> Kube:
         """The client of the cluster; raises CloudError if there is none."""
         return open_kube_of(self.gke, self._require_cluster(), self.project.kubernetes.namespace)
 
+    def _name(self, found: CloudCluster) -> str:
+        return f"projects/{self.gke.project}/locations/{found.location}/clusters/{found.name}"
+
+    @property
+    def cloud(self) -> str:
+        """The cluster of the specification in any location, as Google writes it."""
+        return f"projects/{self.gke.project}/locations/{ANYWHERE}/clusters/{self.spec.name}"
+
+    def mean(self, cloud: str, sweep_path: str) -> None:
+        """Mean the cluster of that name in that project and location, and no other."""
+        self._removal = f"deployer down {sweep_path} --cluster" if sweep_path else self._removal
+        _, project, _, place, _, name = cloud.split("/")
+        self._location = "" if place == ANYWHERE else place
+        try:
+            spec = self.spec
+        except ConfigError:  # what is deleted needs no specification, and its price is estimated
+            spec = load_spec(None, self.project.folder)
+        locations = (self._location,) if self._location else spec.locations
+        self.spec = replace(spec, project=project, locations=locations, name=name)
+
+    def find_cloud(self) -> str:
+        """Return the caller's cluster of the name, else another owner's; raises CloudError."""
+        listed = self.gke.list_clusters().clusters
+        found = [one for one in listed if one.name == self.spec.name and one.ours]
+        found = [one for one in found if self._location in ("", one.location)]
+        found.sort(key=lambda one: one.owner != self.gke.owner)
+        return self._name(found[0]) if found else ""
+
+    def _look_up(self) -> CloudCluster | None:
+        if self._location:
+            found = self.gke.get_cluster(self._location, self.spec.name)
+            return found if found and found.ours else None
+        return find_cluster(self.gke, self.spec)
+
     def _require_cluster(self) -> CloudCluster:
         """Return the cluster that was found or made; raises CloudError if there is none."""
-        self._found = self._found or find_cluster(self.gke, self.spec)
+        self._found = self._found or self._look_up()
         if self._found is None:
             raise CloudError(
                 f"there is no cluster {self.spec.name} in project {self.gke.project}",
@@ -240,31 +279,40 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
 
     def save_results(self) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
-        found = find_cluster(self.gke, self.spec)
+        found = self._look_up()
         if found is None or not found.endpoint:  # nothing ever ran in it
             return None
         return super().save_results()
 
     def describe_bill(self) -> Sequence[str]:
         """Return what exists of the cluster and its price; raises CloudError."""
-        command = f"deployer down --cluster --on {self.on}"
-        return describe_existing(self.gke, self.spec, self.prices, command)
+        place = self._location
+        return describe_existing(self.gke, self.spec, self.prices, self._removal, place)
 
     def list_held(self, *, copied: bool) -> Sequence[Held]:
         """Return the clusters that the rule keeps; raises CloudError."""
-        terms, waiter = Terms(copied=copied), Waiter()
+        terms, waiter = replace(self._terms, copied=copied), Waiter()
         found = list_held(self.gke, self.spec.name, waiter, terms)
         return [Held(one.words, one.foreign) for one in found]
 
     def list_results(self) -> Sequence[str]:
         """Name the caller's disks with results: the cluster's, or an earlier one's of the name."""
-        found = list_inventory(self.gke, self.spec.name, self.gke.owner.id)
+        found = list_inventory(self.gke, self.spec.name, self.gke.owner.id, self._location)
         return [describe_results(one, self.prices) for one in found.disks if one.holds_results]
 
     def remove(self, removal: Removal) -> None:
         """Delete the cluster and all that came with it; raises CloudError naming what stays."""
-        terms = Terms(removal.sure, delete_data=removal.delete_data, copied=removal.copied)
+        terms = replace(
+            self._terms,
+            sure=removal.sure,
+            delete_data=removal.delete_data,
+            copied=removal.copied,
+        )
         remove_with_proof(self.gke, self.spec, terms, self.prices)
+
+    @property
+    def _terms(self) -> Terms:
+        return Terms(location=self._location, near=self.spec.locations)
 
     def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
         """Return the cluster's price with a sweep's agents, or so many; None if it is unknown."""
@@ -330,7 +378,7 @@ def remove_with_proof(gke: Gke, spec: ClusterSpec, terms: Terms, prices: Prices)
     Disks with results stay unless `terms` give them up. Raises CloudError naming what else stays.
     """
     left = remove_cluster(gke, spec, terms=terms)
-    tell_rest(spec.name, left, prices)
+    tell_rest(spec.name, left, prices, gke.project)
     return left
 
 

@@ -160,12 +160,13 @@ def remove_remains(gke: Gke, remains: Remains, waiter: Waiter, terms: Terms) -> 
     return remove_named(gke, remains.name, waiter, replace(terms, owner_id=owner_id))
 
 
-def tell_rest(name: str, left: Inventory, prices: Prices) -> None:
+def tell_rest(name: str, left: Inventory, prices: Prices, project: str = "") -> None:
     """Report the disks with results that stay, and that nothing else is left."""
     for disk in left.disks:
         LOG.info(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")
     disks = "no other disk" if left.disks else "no disk"
-    LOG.info(f"nothing of ours is left of {name}: no cluster, {disks}, no load balancer")
+    where = f" in project {project}" if project else ""
+    LOG.info(f"nothing of ours is left of {name}{where}: no cluster, {disks}, no load balancer")
 
 
 def describe_results(disk: CloudDisk, prices: Prices) -> str:

@@ -38,7 +38,7 @@ class ClusterExecutor(Executor):
     @property
     def address(self) -> Mapping[str, str]:
         """Return the names of the context and the namespace that are in use."""
-        return {"context": self.kube.context, "namespace": self.kube.namespace}
+        return {"context": self.kube.context, "namespace": self.kube.namespace, "cloud": ""}
 
     @cached_property
     def builder(self) -> ManifestBuilder:

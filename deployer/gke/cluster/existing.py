@@ -12,13 +12,16 @@ from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_usd
 
 
-def describe_existing(gke: Gke, spec: ClusterSpec, prices: Prices, command: str) -> list[str]:
+def describe_existing(
+    gke: Gke, spec: ClusterSpec, prices: Prices, command: str, location: str = ""
+) -> list[str]:
     """Return lines with each cluster of ours of that name, its pools and prices.
 
-    `command` ends them. Raises CloudError.
+    With `location` the one there. `command` ends them. Raises CloudError.
     """
     listing = gke.list_clusters()
     own = [one for one in listing.clusters if one.name == spec.name and one.ours]
+    own = [one for one in own if location in ("", one.location)]
     if not own:
         listing.check(spec.locations)
     return [line for cluster in own for line in _describe(spec, cluster, prices, command)]

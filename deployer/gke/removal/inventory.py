@@ -49,17 +49,22 @@ class Inventory:
         yield from (one.words for one in self.target_pools)
 
 
-def list_inventory(gke: Gke, cluster_name: str | None, owner_id: str | None = None) -> Inventory:
+def list_inventory(
+    gke: Gke, cluster_name: str | None, owner_id: str | None = None, location: str = ""
+) -> Inventory:
     """Return what exists of one cluster, or of all of ours, in the whole project.
 
-    `owner_id` leaves out other owners'. The nodes' own disks go with their cluster, so they count
-    only where it is gone. Raises CloudError.
+    `owner_id` leaves out other owners', `location` what is of clusters elsewhere. The nodes' own
+    disks go with their cluster, so they count only where it is gone. Raises CloudError.
     """
     compute, listing = Compute(gke), gke.list_clusters()
     clusters = tuple(
         one
         for one in listing.clusters
-        if one.ours and cluster_name in (None, one.name) and owner_id in (None, one.owner_id)
+        if one.ours
+        and cluster_name in (None, one.name)
+        and owner_id in (None, one.owner_id)
+        and location in ("", one.location)
     )
     disks = list_own_disks(compute, clusters, cluster_name, owner_id)
     alive = {one.name for one in clusters}
@@ -72,7 +77,28 @@ def list_inventory(gke: Gke, cluster_name: str | None, owner_id: str | None = No
         or any((rule.target_pool, rule.region) == (pool.name, pool.region) for pool in pools)
     )
     left = tuple(disk for disk in disks if not (disk.of_node and disk.cluster in alive))
-    return Inventory(clusters, left, rules, pools, listing.missing_zones)
+    found = Inventory(clusters, left, rules, pools, listing.missing_zones)
+    return drop_elsewhere(found, location)
+
+
+def drop_elsewhere(found: Inventory, location: str) -> Inventory:
+    """Leave out disks and load balancers of a cluster in another location, if one is given."""
+    region = region_of(location)
+
+    def is_here(thing: ForwardingRule | TargetPool) -> bool:
+        return not location or thing.region == region
+
+    return replace(
+        found,
+        disks=tuple(one for one in found.disks if is_at(one, location)),
+        forwarding_rules=tuple(filter(is_here, found.forwarding_rules)),
+        target_pools=tuple(filter(is_here, found.target_pools)),
+    )
+
+
+def is_at(disk: CloudDisk, location: str) -> bool:
+    """Return True unless a disk is of a cluster in another location than the one that is given."""
+    return not location or disk.labels.get(LOCATION_LABEL, location) == location
 
 
 def list_own_disks(

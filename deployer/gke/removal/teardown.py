@@ -32,6 +32,7 @@ from deployer.gke.removal.contents import PATIENCE_SECONDS, empty_cluster
 from deployer.gke.removal.inventory import (
     Inventory,
     drop_hidden,
+    is_at,
     is_hidden,
     list_inventory,
     list_own_disks,
@@ -45,6 +46,7 @@ Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
 GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
 AGAIN_SECONDS = 10.0  # before a deletion that has not happened is asked for again
 LABEL_SECONDS = 60.0  # for labels to be seen
+AGAIN = "type the command again"
 LEFT_HINT = (
     "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
     "gcloud compute disks delete NAME --zone ZONE, gcloud compute forwarding-rules delete NAME"
@@ -76,12 +78,15 @@ class Terms:
     """What may be deleted.
 
     `sure` is for what the rule keeps: somebody has named it, knows what it holds and wants it gone.
-    `owner_id` is whose cluster is meant; None: the caller's, else whoever's has that name. Disks
-    with results stay without `delete_data`, but for that of a backend that was `copied`.
+    `owner_id` is whose cluster is meant; None: the caller's, else whoever's has that name in one of
+    the locations `near`. With `location` it is the one there. Disks with results stay without
+    `delete_data`, but for that of a backend that was `copied`.
     """
 
     sure: bool = False
     owner_id: str | None = None
+    location: str = ""
+    near: tuple[str, ...] = ()
     delete_data: bool = False
     copied: bool = False
 
@@ -160,8 +165,11 @@ class _Remover:
         self.missing_zones = listing.missing_zones
         named = [one for one in listing.clusters if one.name == self.name]
         ours = [one for one in named if one.ours]
+        if self.terms.location:
+            ours = [one for one in ours if one.location == self.terms.location]
         own = [one for one in ours if one.owner_id == self.owner_id]
-        theirs = [one for one in ours if one.owner_id == ours[0].owner_id]
+        near = [one for one in ours if one.location in (self.terms.near or [one.location])]
+        theirs = [one for one in near if one.owner_id == near[0].owner_id]
         chosen = own or (theirs if self.terms.owner_id is None else [])
         self.others = [one for one in named if one not in chosen]
         return chosen
@@ -202,9 +210,12 @@ class _Remover:
         """Return what there is; who may not look there goes on, and the last list tells why."""
         owner_id = clusters[0].owner_id if clusters else self.owner_id
         try:
-            found = list_inventory(self.gke, self.name, owner_id)
+            found = list_inventory(self.gke, self.name, owner_id, self.terms.location)
             return drop_hidden(found, self.missing_zones)
         except CloudError as error:
+            if error.passing:  # else disks without our labels would stay for ever
+                said = f"its disks and load balancers cannot be looked for: {error.message}"
+                raise CloudError(f"{self.name} stays: {said}", AGAIN, error.reason) from error
             LOG.info(
                 f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
             )
@@ -285,7 +296,7 @@ class _Remover:
         Load balancers can no longer be told by nodes, but are known from before.
         """
         try:
-            left = list_inventory(self.gke, self.name, self.owner_id)
+            left = list_inventory(self.gke, self.name, self.owner_id, self.terms.location)
             rules = _pick(
                 self.compute.list_forwarding_rules(), set(map(_key, before.forwarding_rules))
             )
@@ -319,7 +330,8 @@ class _Remover:
         """Return the disks that carry the owner's label, or by now the caller's."""
         found = list_own_disks(self.compute, (), self.name)
         owners = {self.owner_id, self.gke.owner.id}
-        return tuple(disk for disk in found if disk.labels.get(OWNER_LABEL, "") in owners)
+        own = (disk for disk in found if disk.labels.get(OWNER_LABEL, "") in owners)
+        return tuple(disk for disk in own if is_at(disk, self.terms.location))
 
     def _remove(
         self,

@@ -96,7 +96,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     agents = json.loads(user.deployer("agents", "list", "-o", "json").stdout)
     assert [(a["state"], a["exit_code"]) for a in agents] == [("ended", 0)] * 2
     listed = user.type(clusters).stdout
-    assert re.search(r"^ sweeps +us-central1-a +RUNNING .* gpu-1 RUNNING ", listed, re.MULTILINE)
+    assert re.search(r"^ ?sweeps +us-central1-a +RUNNING .* gpu-1 RUNNING ", listed, re.MULTILINE)
     assert re.search(r"node-0 +Tesla-T4 .* 2 +0 ", user.type(drivers).stdout)
 
     changes = cloud.changes
