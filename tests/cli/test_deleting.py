@@ -195,3 +195,30 @@ def test_ctrl_c_says_that_agents_go_on(project: Project, words: str) -> None:
     assert process.returncode == 130
     command = f"deployer {words} --on kubernetes"
     assert f"agents that have not ended go on; to repeat: {command}" in err
+
+
+@pytest.mark.parametrize("extended", [True, False], ids=["embedded", "plain"])
+def test_agents_that_only_the_server_knows_are_asked_about(
+    project: Project, backend: ServedBackend, plain_backend: ServedBackend, extended: bool
+) -> None:
+    """Somebody else's, or those of another machine, wherever the command is typed."""
+    served = backend if extended else plain_backend
+    sdk = Client.of(served, f"asked-{extended}")
+    sweep = sdk.create_sweep(grid(x=[1, 2]))
+    agent = sdk.create_agent(sweep)
+    run = sdk.heartbeat(agent)[0]["run_id"]
+    sdk.init_run(run)
+    path = f"{sdk.entity}/asked-{extended}/{sweep}"
+    for words in (("pause",), ("stop",), ("cancel",), ("pause", "--on", "local")):
+        refused = project.run("sweep", *words, path, code=2, **served.environment)
+        assert "1 agent at work on it, not started from here\n" in refused.stderr
+        assert "--yes: is missing" in refused.stderr
+    assert sdk.sweep(sweep)["state"] == "RUNNING"
+    if extended:
+        refused = project.run("sweep", "delete", path, "-y", code=1, **served.environment)
+        assert refused.stderr.splitlines()[-2:] == [
+            f"error: {path}: others' agents may be at work on it",
+            f"hint: deployer sweep stop {path}",
+        ]
+    project.run("sweep", "stop", path, "--yes", **served.environment)
+    assert sdk.sweep(sweep)["state"] == "FINISHED"

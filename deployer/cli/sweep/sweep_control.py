@@ -10,15 +10,18 @@ from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import say, warn
 from deployer.cli.shell.call import Call
 from deployer.cli.shell.options import SweepArgument
-from deployer.config.project import Project
+from deployer.config.project import LOCAL, Project
 from deployer.errors import CloudError, DeployerError, WandbError
-from deployer.executors.registry import find_executor
+from deployer.executors.registry import find_executor, list_names
 from deployer.launch.agents.scaling import drain_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
+from deployer.launch.remains import Place
 from deployer.model import SweepPath
+from deployer.sweeps.records import Records
 from deployer.text import format_count
-from deployer.wandb_api.operations import get_sweep, set_sweep_state
+from deployer.wandb_api.operations import get_snapshot, get_sweep, set_sweep_state
 from deployer.wandb_api.server import Server
+from deployer.watch.status import count_other_agents
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
@@ -75,7 +78,7 @@ def _steer(call: Call, sweep: str | None, state: str) -> tuple[Project, Server, 
             "deployer up FILE --new makes another" if info.ended else "",
         )
     if info.state != state:
-        if _concerns_others(config, server, path) and not call.is_sure(f"make it {state}?"):
+        if concerns_others(config, server, path) and not call.is_sure(f"make it {state}?"):
             say(f"{path} stays {info.state}")
             raise typer.Exit
         set_sweep_state(server.client, info, state)
@@ -83,12 +86,17 @@ def _steer(call: Call, sweep: str | None, state: str) -> tuple[Project, Server, 
     return config, server, path
 
 
-def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
-    """Name other owners' agents of a sweep; return True if there are any, or that is unknown."""
-    concerned, inside = False, server.inside
-    for on in sorted({config.on, inside.on if inside else config.on}):
+def concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
+    """Name other owners' agents of a sweep; return True if there are any, or that is unknown.
+
+    The server knows them all; where agents were started from here tells whose they are.
+    """
+    concerned, known = False, set[str]()
+    for on, context, namespace in _list_places(config, server, path):
         try:
-            executor = find_executor(config, on)
+            there = config.with_cluster(context, namespace) if namespace else config
+            executor = find_executor(there, on)
+            known.update(agent.name for agent in executor.list_agents(str(path)))
             others = executor.list_others(str(path))
             found = [one for one in others if one.agents]
         except DeployerError as error:
@@ -100,7 +108,17 @@ def _concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
         for sentence in describe_others(found, time.time(), executor.on):
             say(sentence)
         concerned = concerned or bool(found)
-    return concerned
+    beating = get_snapshot(server.client, path).agents
+    if count := count_other_agents(beating, known, time.time()):
+        say(f"{format_count(count, 'agent')} at work on it, not started from here")
+    return concerned or count > 0
+
+
+def _list_places(config: Project, server: Server, path: SweepPath) -> list[Place]:
+    """Return where agents of a sweep may have been started from here."""
+    places = {record.place for record in Records.load().of(str(path))}
+    places |= {(on, "", "") for on in (config.on, LOCAL, server.inside.on if server.inside else "")}
+    return sorted(place for place in places if place[0] in list_names())
 
 
 def show_state(call: Call, path: SweepPath, state: str) -> None:
