@@ -10,7 +10,7 @@ from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError
 
 FILE_NAME = "deployer.yaml"
-MOST_REPLICAS = 10_000
+MOST_REPLICAS = 1000  # of a sweep and owner: a larger number is a slip
 
 
 def read_document(folder: Path) -> Document | None:

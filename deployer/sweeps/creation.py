@@ -7,7 +7,7 @@ import json
 import logging
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -92,7 +92,8 @@ def make_sweep(
     if found and goes_on(sweep, found[1]):
         record, info = found
         records.change(record.is_same, continued_at=now)
-        return MadeSweep(info.path, created=False, warnings=_go_on(server, sweep, info))
+        said = (*_go_on(server, sweep, info), *_say_retries(draws, info))
+        return MadeSweep(info.path, created=False, warnings=said)
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity, name = choose_names(project, sweep, server.viewer.entity)
     text = build_text(sweep, draws)
@@ -134,6 +135,14 @@ def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
         set_sweep_state(server.client, made, "RUNNING")
         said.append(f"{made.path} was PAUSED and is resumed")
     return tuple(said)
+
+
+def _say_retries(draws: Draws, made: Sweep) -> Iterator[str]:
+    """Say that a sweep that goes on keeps its retries: how it is run makes no other sweep."""
+    kept = made.config.get("retries", DEFAULT_RETRIES)
+    if draws.retries not in (None, kept):
+        more = f"deployer heal {made.path} --retries {draws.retries}"
+        yield f"{made.path} keeps --retries {kept}; for what has failed by then: {more}"
 
 
 def find_newest(
@@ -298,8 +307,7 @@ def _build_record(
 def _hash_content(sweep: SweepFile, project: Project, draws: Draws) -> str:
     """Return the same for what is the same sweep; one with a larger run_cap is: it goes on."""
     place = (project.entity, project.project, project.file_entity, project.file_project)
-    retries, commit = draws.keys.get("retries"), project.code.commit
-    more = (*(() if retries is None else (retries,)), *((commit,) if commit else ()))
+    more = (project.code.commit,) if project.code.commit else ()
     kept = {key: value for key, value in sweep.config.items() if key != "run_cap"}
     content = repr((json.dumps(kept, sort_keys=True), draws.seed, place, *more))
     return hashlib.sha256(content.encode()).hexdigest()

@@ -206,7 +206,7 @@ def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -
     entity, name, sweep_id = path.split("/")
     client = Client(backend.url, backend.key, entity, name)
     run = client.heartbeat(client.create_agent(sweep_id))[0]["run_id"]
-    said = project.run("sweep", "cancel", path, **backend.environment).stderr
+    said = project.run("sweep", "cancel", path, "-y", **backend.environment).stderr
     asked = f"1 run asked to stop ({run}): 45 s at most, then killed: deployer watch {path}\n"
     assert said.endswith(asked)
     lines = fail(project, "sweep", "resume", path, code=1, **backend.environment)

@@ -213,6 +213,11 @@ HAS_SUCCEEDED = {"status": SUCCEEDED}
         (GOING, [ENDING], "stopping", "stopping"),
         (GOING, [LOST], "lost", "lost"),
         (None, [ENDING], "stopping", "stopping"),
+        # It was deleted by --cascade=orphan: nobody takes its pods away.
+        (None, [WORKS], "stopping", "stopping"),
+        (None, [HAS_ENDED], "ended", "ended"),
+        (None, [HAS_SUCCEEDED], "ended", "ended"),
+        (None, [{**HAS_ENDED, "ownerReferences": [{"kind": "Job"}]}], "stopping", "stopping"),
         (None, [LOST], "lost", "lost"),
     ],
 )

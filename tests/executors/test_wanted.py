@@ -50,7 +50,10 @@ def test_of_commands_at_the_same_time_each_counts() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", '{"number": "many", "leaving": []}', '{"number": -1, "leaving": []}'],
+    [
+        *("", "{", "[]", '{"number": "many", "leaving": []}', '{"number": -1, "leaving": []}'),
+        *('{"number": true, "leaving": []}', '{"number": 1001, "leaving": []}'),
+    ],
 )
 def test_one_that_cannot_be_read_is_named_and_replaced_by_the_next(text: str) -> None:
     executor = open_local(os.environ)

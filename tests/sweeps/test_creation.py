@@ -203,7 +203,7 @@ def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Projec
     assert "\nretries: 0\n" in build_text(sweep, Draws(retries=0))
 
 
-def test_other_retries_make_another_sweep(server: Server, config: Project) -> None:
+def test_other_retries_make_no_other_sweep(server: Server, config: Project) -> None:
     if not server.extended:
         with pytest.raises(ConfigError, match="gives a run that failed no other attempt"):
             make(server, config, draws=Draws(retries=3))
@@ -211,7 +211,13 @@ def test_other_retries_make_another_sweep(server: Server, config: Project) -> No
         return
     first = make(server, config, draws=Draws(retries=3))
     assert make(server, config, draws=Draws(retries=3)).path == first.path
-    assert make(server, config).path != first.path
+    assert make(server, config).path == first.path
+    again = make(server, config, draws=Draws(retries=0))
+    assert again.path == first.path
+    assert again.warnings == (
+        f"{first.path} keeps --retries 3; for what has failed by then: "
+        f"deployer heal {first.path} --retries 0",
+    )
     assert get_sweep(server.client, first.path).config["retries"] == 3
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from deployer.backend.db.rows import Connection
 from deployer.backend.parsing import read_object
 
+BEYOND_STEPS = 2**63  # a step is stored as an integer of 64 bits
 Stream = Literal["history", "events", "output"]
 
 FILE_STREAMS: dict[str, Stream] = {
@@ -111,9 +112,9 @@ def steps_between(
 
 
 def step_of(row: dict[str, Any], default: float) -> float:
-    """Return the step of a row of history, a default if it has none."""
+    """Return the step of a row of history, a default if it has none that can be counted with."""
     step = row.get("_step")
-    return step if isinstance(step, int | float) else default
+    return step if isinstance(step, int | float) and abs(step) < BEYOND_STEPS else default
 
 
 def step_in(text: str) -> float:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
+from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.errors import AgentError
 from deployer.model import Wanted
 
@@ -26,7 +27,8 @@ def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
     try:
         content = json.loads(file.read_text())
         number, leaving = content["number"], content["leaving"]
-        if not (isinstance(number, int) and number >= 0 and isinstance(leaving, list)):
+        fits = type(number) is int and 0 <= number <= MOST_REPLICAS
+        if not (fits and isinstance(leaving, list)):
             raise ValueError(f"{number!r}")
     except FileNotFoundError:
         return None

@@ -179,3 +179,19 @@ def test_system_metrics_are_the_newest_and_no_book_keeping(client: Client) -> No
     client.stream("r", files={"wandb-events.jsonl": {"offset": 0, "content": lines}})
     run = client.ask(PAGE, name="r", **{"from": 0, "to": 1, "samples": 1})["project"]["run"]
     assert json.loads(run["systemMetrics"]) == {"system.cpu": 1}
+
+
+@pytest.mark.parametrize("step", [str(2**63), "NaN", "-Infinity", '"7"', "1e300"])
+def test_a_step_that_cannot_be_counted_with_is_none(client: Client, step: str) -> None:
+    """The run ends as any other, and is read."""
+    sweep = client.create_sweep(grid(x=[1]))
+    name = client.heartbeat(client.create_agent(sweep))[0]["run_id"]
+    client.init_run(name, config=STARTED)
+    rows = {"offset": 0, "content": [f'{{"_step": {step}, "loss": 1}}']}
+    files = {"wandb-history.jsonl": rows}
+    assert client.stream(name, files=files, complete=True, exitcode=0).status_code == 200
+    assert client.run(name)["state"] == "finished"
+    found = client.ask(PAGE, name=name, **{"from": 0, "to": 9, "samples": 9})
+    keys = found["project"]["run"]["historyKeys"]
+    assert keys["lastStep"] == 0
+    assert keys["keys"]["loss"]["previousValue"] == 1

@@ -72,12 +72,17 @@ def test_of_commands_at_the_same_time_each_counts(alice: Kube, path: str) -> Non
     assert get_wanted(alice, path) == Wanted(6, frozenset(names))
 
 
-def test_one_that_holds_no_number_is_named_and_replaced_by_the_next(alice: Kube, path: str) -> None:
+@pytest.mark.parametrize("number", ["many", "٣", "1001", "99999999999999999999"])
+def test_one_that_holds_no_number_is_named_and_replaced_by_the_next(
+    alice: Kube, path: str, number: str
+) -> None:
     change_wanted(alice, path, lambda _: Wanted(2))
     [made] = alice.list_objects(CONFIG_MAP, build_selector(path, WANTED))
     name = made["metadata"]["name"]
-    alice.patch(CONFIG_MAP, name, {"data": {"number": "many"}})
-    with pytest.raises(KubeError, match=f"ConfigMap {name} .* holds no number of agents: 'many'"):
+    alice.patch(CONFIG_MAP, name, {"data": {"number": number}})
+    with pytest.raises(
+        KubeError, match=f"ConfigMap {name} .* holds no number of agents: '{number}'"
+    ):
         get_wanted(alice, path)
     change_wanted(alice, path, lambda old: Wanted(3 if old is None else 0))
     assert get_wanted(alice, path) == Wanted(3)

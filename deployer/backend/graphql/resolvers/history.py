@@ -12,6 +12,7 @@ from deployer.backend.db.lines import (
     read_lines,
     read_rows,
     sample,
+    step_of,
     steps_between,
 )
 from deployer.backend.db.runs import Run
@@ -125,7 +126,7 @@ def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
         }
         for key, count in counts.items()
     }
-    last_step = rows[-1].get("_step", len(rows) - 1) if rows else -1
+    last_step = step_of(rows[-1], len(rows) - 1) if rows else -1
     return {"lastStep": last_step, "sets": [], "keys": keys}
 
 

@@ -193,13 +193,14 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
     """Return an agent's state as its Job and its pods show it.
 
     A Job that goes on starts another pod when one has ended, also on a node that is lost. So only
-    the end or the deletion of the Job ends the agent.
+    the end or the deletion of the Job ends the agent. Pods that were left to themselves
+    (`kubectl delete job --cascade=orphan`) end it once they have ended.
     """
     job, pod = objects.job, objects.pod
     if pod is not None and is_lost(pod, now):
         return "lost"
     if _is_deleted(job):
-        return "stopping"
+        return "ended" if objects.ended and _is_orphan(pod) else "stopping"
     if objects.ended:
         return "ended"
     if pod is not None and pod["status"].get("phase") == "Succeeded":
@@ -213,6 +214,11 @@ def _works(pod: Manifest) -> bool:
     """Return True if a pod runs and is not being deleted."""
     running = pod["status"].get("phase") not in ("Failed", "Pending", None)
     return running and not pod["metadata"].get("deletionTimestamp")
+
+
+def _is_orphan(pod: Manifest | None) -> bool:
+    """Return True if no Job's deletion will take a pod away."""
+    return pod is not None and not pod["metadata"].get("ownerReferences")
 
 
 def _is_deleted(job: Manifest | None) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from itertools import count
 
+from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.config.owner import Owner
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import path_of
@@ -109,7 +110,7 @@ def _read(item: Manifest) -> Wanted:
     """Return the number in a ConfigMap. Raises KubeError if there is none."""
     data = item.get("data") or {}
     number = str(data.get(NUMBER, ""))
-    if not number.isdecimal():
+    if not (number.isascii() and number.isdecimal() and int(number) <= MOST_REPLICAS):
         name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
         raise KubeError(
             f"ConfigMap {name} in namespace {namespace} holds no number of agents: {number!r}",
