@@ -77,7 +77,10 @@ class Compute:
 
     def _list_everywhere(self, kind: str, wanted: str) -> Mapping[str, Any]:
         items: dict[str, dict[str, Any]] = {"regions/elsewhere-north1": {"warning": NOTHING}}
+        items |= {f"{_scope(one)}/{one}": {"warning": SILENT} for one in self.estate.silent_zones}
         for (place, _), thing in self._things(kind).items():
+            if place in self.estate.silent_zones:
+                continue
             if _matches(dict(getattr(thing, "labels", {})), wanted):
                 scope = items.setdefault(f"{_scope(place)}/{place}", {kind: []})
                 scope[kind].append(_to_json(thing))
@@ -138,6 +141,7 @@ class Compute:
 
 # The older kind of reason, which Compute Engine gives without further details.
 IN_USE = "resourceInUseByAnotherResource"
+SILENT = {"code": "UNREACHABLE", "message": "The scope could not be reached."}
 NOTHING = {"code": "NO_RESULTS_ON_PAGE", "message": "There are no results for scope on this page."}
 
 

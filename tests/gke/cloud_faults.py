@@ -130,6 +130,17 @@ def quota_in_instances(metric: str = "NVIDIA_T4_GPUS", region: str = "us-central
     return fault.in_operation()
 
 
+def consumer_invalid(project: str = "test-project") -> Fault:
+    """Refuse a project that is not there, as to a role: google-gemini/gemini-cli issue 1808."""
+    return Fault(
+        Code.PERMISSION_DENIED,
+        f"Permission denied on resource project {project}.",
+        "CONSUMER_INVALID",
+        "googleapis.com",
+        {"consumer": f"projects/{project}", "containerInfo": project},
+    )
+
+
 def rate_limit(project: str = "123456789012") -> Fault:
     """Refuse for too many requests in a minute: no machines are meant."""
     message = (

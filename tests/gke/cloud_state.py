@@ -96,6 +96,7 @@ class Estate:
     target_pools: dict[Key, TargetPool] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)
     missing_zones: tuple[str, ...] = ()
+    silent_zones: tuple[str, ...] = ()  # of Compute Engine's lists
     offers: Offers = field(default_factory=Offers)
     bindings: list[dict[str, Any]] = field(default_factory=list)
     roles: dict[str, tuple[str, ...]] = field(default_factory=dict)

@@ -33,7 +33,8 @@ def test_a_cluster_is_made_listed_and_removed(cloud: Cloud, machine: Machine) ->
     assert (made["name"], made["location"], made["ours"]) == (NAME, FIRST, True)
     lines = err.splitlines()
     assert "an hour" in lines[0]
-    assert any(f"creating cluster {NAME} in {FIRST}: 0 s, cluster " in line for line in lines)
+    progress = rf"creating cluster {NAME} in {FIRST}: \d+ s, cluster "
+    assert any(re.match(progress, line) for line in lines)
     assert lines[-1].startswith(f"creating cluster {NAME} in {FIRST}: done after ")
     out, err = machine.run(*UP)
     assert out.startswith(f"cluster {NAME} in {FIRST}, project {PROJECT}: RUNNING")
@@ -224,6 +225,25 @@ def test_a_cluster_that_does_not_answer_is_not_checked(cloud: Cloud, machine: Ma
     err = machine.run("orphans", code=1)[1]
     assert "not checked: the kubeconfig's cluster: " in err
     assert "error: cannot log in to Google's cloud" in err
+
+
+@pytest.mark.parametrize("kubernetes", [True, False], ids=["with kubeconfig", "without"])
+def test_a_cloud_that_cannot_be_listed_is_not_checked(
+    cloud: Cloud, machine: Machine, *, kubernetes: bool
+) -> None:
+    """What a zone without an answer holds is not known, nor what may not be listed."""
+    if kubernetes:
+        config = machine.folder / "home" / ".kube" / "config"
+        config.parent.mkdir(parents=True)
+        config.write_text(yaml.safe_dump(NOWHERE))
+    cloud.fail("disks.aggregatedList", permission("compute.disks.list"), times=math.inf)
+    out, err = machine.run("orphans", "--yes", code=1)
+    assert f"not checked: Google's project {PROJECT}: cannot list disks: " in err
+    assert "hint: you need the role Compute Admin" in err
+    assert "nothing is left over" not in out
+    cloud.heal()
+    cloud.estate.silent_zones = (FIRST,)
+    assert f"cannot list disks: {FIRST} does not answer" in machine.run("orphans", code=1)[1]
 
 
 def test_no_credentials_is_an_error(cloud: Cloud, machine: Machine) -> None:

@@ -35,6 +35,7 @@ TABLE: list[tuple[Fault, str, str]] = [
     (faults.quota("GPUS_ALL_REGIONS"), "GCE_QUOTA_EXCEEDED", f"GPUS_ALL_REGIONS: {QUOTAS}"),
     (faults.permission(), "PERMISSION_DENIED", ROLES),
     (faults.api_disabled(), "SERVICE_DISABLED", ENABLE.format("container")),
+    (faults.consumer_invalid(), "CONSUMER_INVALID", "name the right project: --project"),
     (faults.busy("operation-1"), "FAILED_PRECONDITION", LATER),
     (faults.already_exists("projects/p/zones/z/clusters/c"), "ALREADY_EXISTS", "deployer gke list"),
     (faults.not_found("projects/p"), "NOT_FOUND", "GOOGLE_CLOUD_PROJECT"),

@@ -75,6 +75,7 @@ def test_a_colleagues_cluster_of_the_name_goes_only_if_it_is_typed(
     for command in (DOWN, ("gke", "down", "--yes")):
         err = machine.run(*command, code=1)[1]
         assert "another owner's cluster stays: cluster tests" in err
+        assert err.count("it has owner 1234567890abcdef") == 1
         assert f"it has owner 1234567890abcdef; you are {ME.name} ({ME.id})" in err
     assert "--yes: is missing" in machine.run("down", "--cluster", code=2)[1]
     err = machine.run("down", "--cluster", "--yes", code=1)[1]

@@ -16,7 +16,7 @@ from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.cli.shell.options import read_duration
-from deployer.errors import CloudError, ConfigError, ExitCode, KubeError
+from deployer.errors import CloudError, ConfigError, DeployerError, ExitCode, KubeError
 from deployer.launch.environment import read_environment
 from deployer.text import format_seconds
 from deployer.waiting import waiting_for
@@ -139,19 +139,29 @@ def _search_kubernetes(call: Call) -> Searched:
         kube = open_kube(call.given["context"], environment=environment, owner=owner)
         return Searched(kube, list_leftovers(kube), list_others(kube))
     except (ConfigError, KubeError) as error:
-        say(f"not checked: the kubeconfig's cluster: {error.message}")
-        if error.hint:
-            say(f"hint: {error.hint}")
+        _say_unchecked("the kubeconfig's cluster", error)
         return Searched(unchecked=error.message)
+
+
+def _say_unchecked(what: str, error: DeployerError) -> None:
+    say(f"not checked: {what}: {error.message}")
+    if error.hint:
+        say(f"hint: {error.hint}")
 
 
 def _find_cloud(
     gke: Gke, min_age: float, names: Sequence[str]
 ) -> tuple[tuple[Remains, ...], Sequence[str]]:
-    """Return what there is, and the zones that do not answer."""
+    """Return what there is, and the zones that do not answer: `-` stands for all of them."""
     from deployer.executors.gke.orphans import find_remains
 
-    found, missing = find_remains(gke, min_age, names)
+    try:
+        found, missing = find_remains(gke, min_age, names)
+    except CloudError as error:
+        if names:
+            raise
+        _say_unchecked(f"Google's project {gke.project}", error)
+        return (), ("-",)
     for zone in missing:
         say(f"not checked: {zone}, which does not answer")
     for name in sorted(set(names) - {one.name for one in found}):

@@ -40,12 +40,11 @@ def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named:
     Another owner's must be `named` on the command line, with -y. False if nothing keeps the cluster
     called `name`. Raises DeployerError if it is to stay.
     """
-    for words, _ in held:
-        say(words)
     for words, foreign in held:
         if foreign and not (yes and named):
             hint = f"if its owner agrees: deployer orphans {name} --yes"
             raise CloudError(f"another owner's cluster stays: {words}", hint, "NOT_YOURS")
+        say(words)
     if held and not is_sure("delete it with all that it holds?", yes):
         raise CloudError("nothing was deleted", "", "HELD")
     return bool(held)

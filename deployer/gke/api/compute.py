@@ -279,6 +279,8 @@ def _read_claim(description: str, key: str) -> str:
 def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:
     """Yield what an aggregated list holds: pairs of a scope and its one list of things."""
     for scope, listed in pages:
+        if listed.warning.code == "UNREACHABLE":  # an empty list would be a false proof
+            raise exceptions.ServiceUnavailable(f"{last_part(scope)} does not answer")
         [name] = {*type(listed).meta.fields} - {"warning"}
         for one in getattr(listed, name):
             yield scope, one

@@ -17,7 +17,7 @@ from deployer.gke.api.remedies import (
     CALLS,
     CONDITIONS,
     ELSEWHERE,
-    ENABLE,
+    REASONS,
     RIGHTS,
     ROLES,
     SENTENCES,
@@ -72,12 +72,17 @@ def translate_error(error: BaseException, attempt: Attempt) -> CloudError:
 
 
 def build_failure(
-    attempt: Attempt, code: int, sentence: str, conditions: Iterable[tuple[str, str]] = ()
+    attempt: Attempt,
+    code: int,
+    sentence: str,
+    conditions: Iterable[tuple[str, str]] = (),
+    *,
+    otherwise: str = UP,
 ) -> CloudError:
     """Return what the user is told of an operation that failed.
 
     `code` is google.rpc's, `conditions` are names of google.container.v1.StatusCondition.Code with
-    their sentences.
+    their sentences. `otherwise` is the hint where neither knows a better one.
     """
     known = tuple(conditions)
     said = scrub(sentence or next((text for _, text in known if text), "") or "it failed")
@@ -85,13 +90,13 @@ def build_failure(
     name = next((one for one, _ in sorted(known, key=_is_minor) if one != "UNKNOWN"), "")
     if name:
         return CloudError(
-            f"{attempt.words}: {said}", attempt.hint(CONDITIONS.get(name, UP), said), name
+            f"{attempt.words}: {said}", attempt.hint(CONDITIONS.get(name, otherwise), said), name
         )
     usual = code_pb2.Code.Name(code) if code in code_pb2.Code.values() else "UNKNOWN"
     if usual == "RESOURCE_EXHAUSTED":  # of an operation, unlike of a call, it is machines
         usual, fallback = STOCKOUT, ELSEWHERE
     else:
-        fallback = RIGHTS if usual == "PERMISSION_DENIED" else UP
+        fallback = RIGHTS if usual == "PERMISSION_DENIED" else otherwise
     reason, hint = _refine(said, "", usual, fallback)
     return CloudError(f"{attempt.words}: {said}", attempt.hint(hint, said), reason)
 
@@ -107,8 +112,8 @@ def _is_minor(condition: tuple[str, str]) -> bool:
 
 def _refine(sentence: str, told: str, reason: str, hint: str) -> tuple[str, str]:
     """Return reason and hint by Google's words, else as they are."""
-    if told == "SERVICE_DISABLED":
-        return told, ENABLE
+    if told in REASONS:
+        return told, REASONS[told]
     found = next((row for row in SENTENCES if row[0].search(sentence)), None)
     return (found[1], found[2]) if found else (reason, hint)
 

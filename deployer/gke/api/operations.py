@@ -11,6 +11,7 @@ from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.model import CloudOperation
+from deployer.gke.api.remedies import DOWN, UP
 from deployer.text import format_seconds
 
 LOG = logging.getLogger(__name__)
@@ -122,4 +123,11 @@ def explain_operation(gke: Gke, operation: CloudOperation) -> CloudError:
         operation.location,
         operation.cluster,
     )
-    return build_failure(attempt, operation.code, operation.sentence, operation.conditions)
+    otherwise = DOWN if operation.kind == "DELETE_CLUSTER" else UP
+    return build_failure(
+        attempt,
+        operation.code,
+        operation.sentence,
+        operation.conditions,
+        otherwise=otherwise,
+    )

@@ -43,8 +43,9 @@ QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={projec
 ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
 ENABLE = "gcloud services enable {api} --project {project}"
 EMPTY_POOL = "EMPTY_POOL_REFUSED"
-PROJECT = "project: in the specification, or GOOGLE_CLOUD_PROJECT, names another"
+PROJECT = "name the right project: --project, project: in the specification, GOOGLE_CLOUD_PROJECT"
 UP = "deployer gke up goes on, deployer gke down removes it"
+DOWN = "deployer gke down tries again"
 
 
 class Row(NamedTuple):
@@ -142,6 +143,12 @@ CONDITIONS: dict[str, str] = {
     "--start-credential-rotation --project {project}",
     "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": NODE_RIGHTS,
     "CLOUD_KMS_KEY_DESTROYED": "deployer gke down, then deployer gke up",
+}
+# ErrorInfo.reason: https://cloud.google.com/apis/design/errors, google/api/error_reason.proto
+REASONS = {
+    "SERVICE_DISABLED": ENABLE,
+    "CONSUMER_INVALID": PROJECT,  # no such project, or it has been deleted
+    "USER_PROJECT_DENIED": "gcloud auth application-default set-quota-project {project}",
 }
 # Google's words that tell more than the class does: pattern, reason, hint.
 SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (

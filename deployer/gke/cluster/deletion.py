@@ -9,6 +9,7 @@ from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+from deployer.gke.api.remedies import DOWN
 
 LOG = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
     What is being done to it is waited for first, since Google refuses two things at a time; a
     deletion under way is joined. Raises CloudError if it does not go.
     """
-    failure = CloudError(f"{cluster.words} does not go", "deployer gke down")
+    failure = CloudError(f"{cluster.words} does not go", DOWN)
     for tries in range(1, TRIES + 1):
         ended = settle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:
@@ -73,4 +74,4 @@ def _wait_while_stopping(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> Non
             return
         if elapsed > STOPPING_SECONDS:
             attempt = Attempt(f"{cluster.words} stays STOPPING", gke.project, cluster.location)
-            raise build_failure(attempt, 0, "", found.conditions)
+            raise build_failure(attempt, 0, "", found.conditions, otherwise=DOWN)
