@@ -91,9 +91,12 @@ def status(call: Call, data: DataOption = None) -> None:
 def down(
     call: Call,
     data: DataOption = None,
+    delete_data: Annotated[
+        bool, typer.Option("--delete-data", help="In a cluster: its data too; asks first.")
+    ] = False,
 ) -> None:
-    """Stop the backend; its data stays. In a cluster it may be another owner's: asks first."""
-    stopped = find_place(call, data).down(call.yes)
+    """Stop the backend; its data stays. In a cluster, asks first if others use it."""
+    stopped = find_place(call, data).down(call.yes, delete_data=delete_data)
     if stopped is not None:
         call.emit({"stopped": stopped})
 

@@ -61,7 +61,11 @@ class Here:
             raise BackendError(said, "deployer backend up")
         return self._describe(backend)
 
-    def down(self, _yes: bool) -> bool:
+    def down(self, _yes: bool, *, delete_data: bool) -> bool:
+        if delete_data:
+            raise ConfigError(
+                "--delete-data", "needs a cluster here", "deployer down --all --delete-data"
+            )
         stopped = stop_backend(self.data)
         say("backend stopped; its data stays" if stopped else "no backend runs")
         return stopped
@@ -105,20 +109,30 @@ class InCluster:
     def status(self) -> State:
         return self._describe(self._require())
 
-    def down(self, yes: bool) -> bool | None:
-        """Stop it, another owner's only if the user is sure, else return None."""
+    def down(self, yes: bool, *, delete_data: bool) -> bool | None:
+        """Stop it, and delete its data if that is meant and ours; return None if it is to stay.
+
+        Asks first if others use it, or data goes. Raises BackendError for another owner's data.
+        """
         from deployer.executors.kubernetes.backend.removal import list_backend
-        from deployer.executors.kubernetes.backend.users import name_other_users
+        from deployer.executors.kubernetes.backend.users import list_claims, name_other_users
 
         kube = self.host.kube
-        if others := name_other_users(kube, list_backend(kube)):
-            used = f"is used by {', '.join(others)}"
-            say(f"the embedded backend in namespace {kube.namespace} {used}")
-            if not is_sure("stop it for everybody?", yes):
-                say("nothing was stopped")
-                return None
+        others = ", ".join(name_other_users(kube, list_backend(kube)))
+        if delete_data and not all(map(kube.owns, list_claims(kube))):
+            said = f"the backend's data in namespace {kube.namespace} is not yours: {others}"
+            raise BackendError(said, f"deployer backend down --on {self.host.on} only stops it")
+        if others:
+            say(f"the embedded backend in namespace {kube.namespace} is used by {others}")
+        question = "stop it for everybody, and delete all sweeps in it?"
+        question = question if delete_data else "stop it for everybody?"
+        if (others or delete_data) and not is_sure(question, yes):
+            say("nothing was stopped")
+            return None
         with collect_refusals() as refusals:
-            return remove_and_tell(kube, self.host.on, refusals, delete_data=False, everyone=True)
+            return remove_and_tell(
+                kube, self.host.on, refusals, delete_data=delete_data, everyone=True
+            )
 
     def connect(self) -> Server:
         return connect(self.host.project.for_server("embedded", "deployer backend"), self.host)

@@ -20,21 +20,22 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
     One that another owner uses stays, which is noted; another owner's is only named.
     """
     from deployer.executors.kubernetes.backend.removal import list_backend
-    from deployer.executors.kubernetes.backend.users import name_other_users
+    from deployer.executors.kubernetes.backend.users import forget_user, name_other_users
 
     there: list[Manifest] = []
     with refusals.noted():
         there = list_backend(kube)
     others = ", ".join(name_other_users(kube, there))
-    where, stop = f"namespace {kube.namespace}", f"deployer backend down --on {on} -y"
+    where, stop = f"namespace {kube.namespace}", f"deployer backend down --on {on}"
     if not others:
         remove_and_tell(kube, on, refusals, delete_data=delete_data)
     elif any(map(kube.owns, there)):
+        hint = f"{stop} stops it for everybody; its data goes only with --delete-data"
         with refusals.noted():
-            raise BackendError(
-                _name_shared(kube, others), f"{stop} stops it for everybody; its data stays"
-            )
+            raise BackendError(_name_shared(kube, others), hint)
     else:
+        if not refusals:
+            forget_user(kube)
         say(f"the embedded backend in {where} belongs to {others} and stays; {stop} stops it")
 
 

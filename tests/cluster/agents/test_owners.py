@@ -15,6 +15,7 @@ import pytest
 from deployer.cli.output.agent_views import describe_others
 from deployer.config.owner import build_owner
 from deployer.executors.kubernetes.agents.others import list_belongings
+from deployer.executors.kubernetes.backend.users import note_user
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
@@ -285,9 +286,25 @@ def test_a_backend_of_two_owners_keeps_its_data(
     assert "to be deleted" not in refused.stderr
     assert kube.get(CLAIM, "sweep-backend")
 
-    unused = dict.fromkeys(used)
-    kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": unused}})
-    alice.deployer(*everything, "-y")
+    assert "its data goes only with --delete-data" in refused.stderr
+    stopping = ("backend", "down", "--delete-data", "-y", *ON)
+    foreign = bob.try_deployer(*stopping)
+    assert "is not yours: " in foreign.stderr
+    assert kube.get(CLAIM, "sweep-backend")
+    alice.deployer(*stopping)
+    assert kube.get(CLAIM, "sweep-backend") is None
+
+
+def test_who_has_left_with_all_keeps_no_backend(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    """Who has used it still does until `down --all`."""
+    open_client(Path(alice.environment["KUBECONFIG"]), namespace).create(DATA)
+    note_user(open_client(Path(bob.environment["KUBECONFIG"]), namespace))
+    everything = ("down", "--all", "--delete-data", *ON, "-y")
+    assert ":bob uses it, too" in alice.try_deployer(*everything).stderr
+    bob.deployer("down", "--all", *ON)
+    alice.deployer(*everything)
     assert kube.get(CLAIM, "sweep-backend") is None
 
 

@@ -1,7 +1,7 @@
 """Who uses the backend of a namespace, so that no one's results are deleted by another.
 
 Each owner who creates a sweep or starts agents leaves an annotation on the backend's claim, which
-outlives the server. Who only reads leaves none.
+outlives the server, until `down --all`. Who only reads leaves none.
 """
 
 from __future__ import annotations
@@ -18,11 +18,20 @@ USER_ANNOTATION = f"{PREFIX}/used-by-"  # and the id of an owner; the value is t
 
 def note_user(kube: Kube) -> None:
     """Note the caller on the claim of the backend. Best effort: not every user may change it."""
+    _annotate(kube, kube.owner.name)
+
+
+def forget_user(kube: Kube) -> None:
+    """Take the caller's note from the claim of the backend, as one who has ended all there."""
+    _annotate(kube, None)
+
+
+def _annotate(kube: Kube, value: str | None) -> None:
     name = f"{USER_ANNOTATION}{kube.owner.id}"
     try:
         for claim in list_claims(kube):
-            if name not in (claim["metadata"].get("annotations") or {}):
-                change: Manifest = {"metadata": {"annotations": {name: kube.owner.name}}}
+            if (name in (claim["metadata"].get("annotations") or {})) == (value is None):
+                change: Manifest = {"metadata": {"annotations": {name: value}}}
                 kube.patch(CLAIM, claim["metadata"]["name"], change)
     except KubeError as error:
         if not error.forbidden:
