@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from deployer.agent.addresses import find_forge
 from deployer.cli.output.render import is_terminal, say, warn
 from deployer.cli.shell.call import App, Call, CommandWithYaml
 from deployer.cli.shell.options import (
@@ -65,6 +66,9 @@ def plan(
     check_program_here(executor, request.started, config.code, str(file))
     check_script_first(executor, request)
     documents = _build_documents(executor, read.expected, one_run_per_job, max_time)
+    if not (config.embedded or find_forge(config.wandb)):
+        said = "is not asked; if it is an embedded backend, each agent gets a key of its own"
+        say(f"{config.wandb} {said}")
     for line in describe_runs(executor):
         say(line)
     if call.output == "yaml" and is_terminal():

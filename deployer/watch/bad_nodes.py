@@ -29,12 +29,9 @@ class BadNode:
     run_ids: tuple[str, ...]
 
     def sentence(self) -> str:
-        """Return a sentence with the command that keeps all pods off the node."""
-        return (
-            f"node {self.name}: {len(self.run_ids)} runs in a row failed there "
-            f"({', '.join(self.run_ids)}), avoided from now on; "
-            f"for everybody: kubectl cordon {self.name}"
-        )
+        """Say why it is avoided; whether others should avoid it, too, is not known here."""
+        runs = f"{len(self.run_ids)} runs in a row failed there ({', '.join(self.run_ids)})"
+        return f"node {self.name}: {runs}, avoided from now on"
 
 
 def locate_attempts(

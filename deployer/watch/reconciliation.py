@@ -38,6 +38,7 @@ from deployer.watch.restarts import (
 )
 from deployer.watch.status import Status, get_status
 
+OUT_OF_TIME = "DeadlineExceeded"  # Kubernetes' word for a Job that `max_time` has ended
 LOG = logging.getLogger(__name__)
 
 
@@ -94,6 +95,7 @@ class Reconciler:
     _bad_nodes: set[str] = field(default_factory=set)
     _doubted_metric: bool = False
     _packed: int | None = None
+    _wanted_before: int = 0
 
     def read(self, now: float) -> Status:
         """Read the status; an embedded backend whose process died is started again.
@@ -135,6 +137,11 @@ class Reconciler:
             for sentence in self.executor.heal():
                 LOG.info(sentence)
             wanted = self._read_wanted()
+            number = wanted.number if wanted else 0
+            if self._wanted_before and not number and status.sweep_state in HANDING_OUT:
+                more = f"deployer agents up {self.path} --replicas N"
+                LOG.info(f"no agent is wanted any more, says another command; for more: {more}")
+            self._wanted_before = number
             if wanted is None:
                 return False
             wanted = self._pack(status, wanted)
@@ -246,11 +253,13 @@ class Reconciler:
         if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
             return False
         rows = status.results.rows
-        self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, status.agents)
+        # Another owner's runs may fail for their own settings, wherever they are.
+        own = [agent for agent in status.agents if not agent.foreign]
+        self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, own)
         for node in find_bad_nodes(rows, self._attempt_nodes, self._bad_nodes):
             self._bad_nodes.add(node.name)
             LOG.info(node.sentence())
-        own = [a for a in status.agents if takes_runs(a) and not a.foreign]
+        own = [agent for agent in own if takes_runs(agent)]
         lacks = {a.name: find_lack(a) for a in own if not self._is_fruitless(a.name)}
         for name, lack in lacks.items():
             if lack:
@@ -292,6 +301,8 @@ class Reconciler:
         for agent in status.agents:
             if agent.run_id:
                 self._fruitless.pop(agent.name, None)
+            if not agent.alive and agent.reason.startswith(OUT_OF_TIME):
+                self._tell_once(f"{agent.name}: {agent.reason}")
         decision = agents_to_replace(status, wanted, self._fruitless)
         self._explain(status, decision.avoided)
         # What is missing only for a moment another command is about to start.

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 import pytest
 
-from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.plan import build_plan
-from deployer.model import Agent, Attempt, Plan, Wanted
+from deployer.model import Agent, Attempt
 from deployer.sweeps.results import Row
-from deployer.wandb_api.client import Client
-from deployer.wandb_api.model import Viewer
-from deployer.wandb_api.server import Server
 from deployer.watch.bad_nodes import BadNode, find_bad_nodes, locate_attempts
-from deployer.watch.reconciliation import Reconciler
-from deployer.watch.status import Status
-from tests.conftest import ServedBackend
-from tests.project_files import build_project
-from tests.watch.test_restarts import PATH, agent, status
+from tests.watch.test_restarts import PATH
 
 CAUSES = {"f": "finished", "x": "own failure", "s": "signal", "o": "OOM", "i": "interrupted"}
 
@@ -89,65 +77,3 @@ def test_an_attempt_was_where_its_agent_was_first_seen_with_it() -> None:
     # Its agent has moved since; one that came and went between two looks was where it is now.
     moved = locate_attempts(known, [build_row(over, second)], [build_agent("s-a1", "n2")])
     assert moved == {("r", 1): "n1", ("r", 2): "n2"}
-
-
-class Nodes(LocalExecutor):
-    """Notes which agents are stopped."""
-
-    def __init__(self, agents: Sequence[Agent]) -> None:
-        super().__init__("local", build_project())
-        self.agents = agents
-        self.stopped: list[str] = []
-
-    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
-        return [one for one in self.agents if sweep_path in (None, one.sweep_path)]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        return Wanted(2) if sweep_path == str(PATH) else None
-
-    def stop(self, names: Sequence[str]) -> Sequence[str]:
-        self.stopped += names
-        return names
-
-
-class Notes:
-    """Notes what a watcher wants to start, and starts nothing."""
-
-    def __init__(self) -> None:
-        self.wanted: list[tuple[object, ...]] = []
-
-    def plan(
-        self,
-        count: int,
-        avoided: Sequence[str],
-        avoided_nodes: Sequence[str],
-    ) -> Plan:
-        self.wanted.append((count, *avoided, *avoided_nodes))
-        return build_plan(str(PATH), "http://here", "/folder", 0)
-
-    def start(self, plan: Plan) -> Sequence[Agent]:
-        return [Agent(one.name, plan.sweep_path, "starting", 0.0) for one in plan.agents]
-
-
-def test_a_watcher_moves_only_its_own_agents(backend: ServedBackend) -> None:
-    rows, _ = build_history("b1f b2f b3f b4f a5x a6x a7x")
-    running = [
-        replace(
-            row, attempts=tuple(replace(one, ended_at=None, cause=None) for one in row.attempts)
-        )
-        for row in rows
-    ]
-    agents = [replace(agent(name), node=name[0]) for name in ("a", "a-hers", "b")]
-    agents[1] = replace(agents[1], foreign=True)
-
-    def show(rows: Sequence[Row]) -> Status:
-        seen = status(*agents, runs="r")
-        return replace(seen, results=replace(seen.results, rows=tuple(rows)))
-
-    server = Server(Client(backend.url, backend.key), Viewer("", ""), embedded=False)
-    nodes, starter = Nodes(agents), Notes()
-    watcher = Reconciler(server, nodes, PATH, starter, None)
-    watcher.reconcile(show(running))
-    watcher.reconcile(show(rows))
-    assert nodes.stopped == ["a"]
-    assert starter.wanted == [(1, "a")]

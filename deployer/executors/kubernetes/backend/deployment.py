@@ -92,8 +92,9 @@ def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False)
     if found is None:
         check_rights(kube, MAKE_BACKEND, on)
         _check_owner(kube)
+        done = "is as deployer.yaml says" if anew and is_made(kube) else "is made"
         _make(kube, project)
-        LOG.info(f"the embedded backend is made in namespace {kube.namespace}")
+        LOG.info(f"the embedded backend {done} in namespace {kube.namespace}")
         found = require_backend(kube, on)
     if not found.ready:
         try:
