@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from deployer.errors import KubeError
 from deployer.executors.deadline import find_end
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.one_run_per_job import takes_one_run
@@ -127,16 +128,32 @@ def start_asked(session: Session, request: Request) -> Launch:
 
 
 def start_patiently(session: Session, request: Request, narrow: Narrow | None = None) -> Launch:
-    """Write the lock file and start the agents that `narrow` leaves of the plan."""
+    """Write the lock file and start the agents that `narrow` leaves of the plan.
+
+    If the cluster refuses more agents, those that are there are watched all the same.
+    """
     server = session.server
-    return ask_patiently(
-        server,
-        lambda: start_agents(
-            session,
-            get_sweep(server.client, session.path),
-            one_run=request.one_run,
-            max_seconds=request.max_seconds,
-            request=request,
-            narrow=narrow,
-        ),
-    )
+    try:
+        return ask_patiently(
+            server,
+            lambda: start_agents(
+                session,
+                get_sweep(server.client, session.path),
+                one_run=request.one_run,
+                max_seconds=request.max_seconds,
+                request=request,
+                narrow=narrow,
+            ),
+        )
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        there = session.executor.list_agents(session.sweep_path)
+        working = [agent.name for agent in there if agent.alive and not agent.foreign]
+        if not working:
+            raise
+        hint = f"; {error.hint}" if error.hint else ""
+        LOG.warning(f"only {', '.join(working)} started: {error.message}{hint}")
+        LOG.info(f"for more, later: deployer agents up {session.path} --replicas N")
+        agents = tuple(agent for agent in there if agent.name in working)
+        return Launch(**vars(session), agents=agents, expected=request.sweep.expected)

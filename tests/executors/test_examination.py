@@ -220,6 +220,10 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
         "unknown: 1 of 2 agents fit now: 1 of 8 requests.nvidia.com/gpu are used; the others wait "
         f"| {look}"
     )
+    jobs = judge_quota(build_case(kubeconfig, 3), quota("1", resource="count/jobs.batch"))
+    assert jobs.message == (
+        "1 of 3 agents fit at a time (1 count/jobs.batch); the server refuses the others"
+    )
     assert said(2, "8", size=4) == "ok: has room for 2 pods now | "
     assert said(3, "8", size=4).startswith("unknown: 2 of 3 pods fit at a time")
     assert said(1, "1", size=4) == said(1, "1")

@@ -67,6 +67,7 @@ from deployer.executors.kubernetes.diagnose.doctor import (
 )
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.diagnose.references import Reference, list_references
+from deployer.executors.kubernetes.diagnose.refusals import advise
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
 from deployer.executors.kubernetes.manifests.build import pack_agents
@@ -250,7 +251,12 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
             return ()
         started: set[str] = set()  # those that nobody else has created meanwhile
         jobs = self._prepare(plan, missing, api_keys)
-        do_all(lambda job: started.update(self._create(job)), jobs)
+        try:
+            do_all(lambda job: started.update(self._create(job)), jobs)
+        except KubeError as error:
+            if error.forbidden:
+                raise advise(error, self.kube) from error
+            raise
         return [agent for agent in self.list_agents(plan.sweep_path) if agent.name in started]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:

@@ -14,6 +14,7 @@ from deployer.kube.kinds import QUOTA
 from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
 
 Manifest = Mapping[str, Any]
+JOBS = "count/jobs.batch"
 ENOUGH = 1e-9  # of what floating point loses
 
 
@@ -66,13 +67,20 @@ def judge_quota(case: Case, quota: Manifest) -> Finding:
     if least.ever < case.pods:
         fit = f"{least.ever} of {case.pods} {case.several} fit at a time"
         said = f"{fit} ({rewrite_quantity(least.hard)} {least.resource})"
-        return unknown("quota-small", subject, f"{said}; the others wait for them", look)
+        others = _say_of_others(least, "the others wait for them")
+        return unknown("quota-small", subject, f"{said}; {others}", look)
     if fewest.now < case.pods:
         amounts = f"{rewrite_quantity(fewest.used)} of {rewrite_quantity(fewest.hard)}"
         used = f"{amounts} {fewest.resource} are used"
-        said = f"{fewest.now} of {case.pods} {case.several} fit now: {used}; the others wait"
+        fit = f"{fewest.now} of {case.pods} {case.several} fit now: {used}"
+        said = f"{fit}; {_say_of_others(fewest, 'the others wait')}"
         return unknown("quota-used", subject, said, look)
     return right("quota", subject, f"has room for {fewest.now} {case.several} now")
+
+
+def _say_of_others(room: Room, waits: str) -> str:
+    """Say what becomes of pods that do not fit: Jobs themselves are refused."""
+    return "the server refuses the others" if room.resource == JOBS else waits
 
 
 def list_rooms(job: Manifest, quota: Manifest) -> list[Room]:
@@ -100,4 +108,4 @@ def count_usage(job: Manifest) -> dict[str, float]:
     usage: dict[str, float] = dict(asked)
     plain = {n.removeprefix("requests."): v for n, v in usage.items() if n.startswith("requests.")}
     usage |= {name: plain[name] for name in ("cpu", "memory", "ephemeral-storage") if name in plain}
-    return usage | {"pods": 1.0, "count/pods": 1.0, "count/jobs.batch": 1.0}
+    return usage | {"pods": 1.0, "count/pods": 1.0, JOBS: 1.0}
