@@ -94,7 +94,9 @@ def find_missing(settings: Settings, key: str) -> str:
     if not (key or os.environ.get(TOKEN_FILE_VARIABLE)):
         return f"{KEY_VARIABLE} is not set"
     if not has_wandb():
-        return f"the package wandb is not installed for {sys.executable}"
+        said = f"the package wandb is not installed for {sys.executable}"
+        mend = "kubernetes: {install_wandb: true} in deployer.yaml, or {python: PATH} with it"
+        return f"{said}: {mend}" if os.environ.get("KUBERNETES_SERVICE_HOST") else said
     return find_missing_reader(settings.metrics)
 
 

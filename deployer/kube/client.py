@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -121,6 +122,12 @@ class Kube:
     def owns(self, item: Mapping[str, Any]) -> bool:
         """Return True if an object carries the owner label of this client."""
         return read_owner(item) == self.owner
+
+    def with_context(self, hint: str) -> str:
+        """Return a hint whose commands of kubectl go to this cluster, whichever is the current."""
+        if not self.context or "--context" in hint:
+            return hint
+        return hint.replace("kubectl ", f"kubectl --context {shlex.quote(self.context)} ")
 
     def now(self) -> float:
         """Return the server's clock, as of its last answer, in seconds since the epoch."""

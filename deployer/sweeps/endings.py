@@ -41,6 +41,12 @@ FIXES = {
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
 }
+# What a user does beside; the last is retried all the same.
+REMEDIES = {
+    **FIXES,
+    "OOM": "give each agent more memory: kubernetes: {memory: …} in deployer.yaml; on one machine, "
+    "start fewer",
+}
 # How attempts end that fail by themselves: what is then tried again is no heal.
 OWN_FAILURES = ("own failure", "never started", *FIXES)
 # By these, a process decides on its exit code itself; after others it is only somebody's word.

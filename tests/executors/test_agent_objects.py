@@ -8,6 +8,7 @@ import pytest
 
 from deployer.config.causes import Cause
 from deployer.errors import KubeError
+from deployer.executors.kubernetes.agents.agent_endings import MORE_MEMORY
 from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
@@ -99,7 +100,7 @@ DONE = {**condition("Complete"), "completionTime": "2026-01-01T00:05:00Z"}
             "Evicted: The node was low on memory.; it waits",
         ),
         (OVER, FAILED, "ended", 3, "gave up"),
-        (OVER, OOM, "ended", 137, "OOMKilled: more memory than its limit of 4Gi"),
+        (OVER, OOM, "ended", 137, "OOMKilled: more memory than its limit of 4Gi: " + MORE_MEMORY),
         (OVER, EVICTED, "ended", None, "Evicted: The node was low on memory."),
         (OVER, None, "ended", None, "BackoffLimitExceeded: it has reached the limit"),
         (DONE, SUCCEEDED, "ended", 0, ""),

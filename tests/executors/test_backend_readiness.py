@@ -16,9 +16,9 @@ from tests.executors.pending import pending
 from tests.executors.test_examination import kubeconfig
 
 __all__ = ["kubeconfig"]
-LOOK = "kubectl describe pod backend-0 -n research"
+LOOK = "kubectl --context c describe pod backend-0 -n research"
 IMAGE = "backend: {image: …} in deployer.yaml: an image with Python 3.11 or newer"
-DISK = "backend: {storage_class: …} in deployer.yaml; kubectl get storageclass"
+DISK = "backend: {storage_class: …} in deployer.yaml; kubectl --context c get storageclass"
 
 
 def build_pod(exit_code: int, message: str = "", restarts: int = 1) -> dict[str, Any]:

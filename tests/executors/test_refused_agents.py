@@ -69,7 +69,7 @@ def test_a_quota_of_config_maps_that_is_used_up_is_named_and_its_namespace_is_th
         assert (namespace.severity, namespace.message) == (Severity.OK, "is there")
         assert objects.is_error
         assert objects.message == f"quota team of namespace ns is used up: 10 of 10 {counted}"
-        assert objects.fix == "kubectl get resourcequota -n ns"
+        assert objects.fix == "kubectl --context c get resourcequota -n ns"
 
 
 def test_a_namespace_is_unknown_where_another_rule_refuses_config_maps(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
 from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts, list_wrong
-from deployer.sweeps.endings import FIXES, WORDS, find_last_words, name_signal
+from deployer.sweeps.endings import FIXES, REMEDIES, WORDS, find_last_words, name_signal
 from deployer.sweeps.equal_curves import read_tied_curves
 from deployer.sweeps.results import EARLIER, Results, Row
 from deployer.sweeps.wording import describe_configuration
@@ -132,9 +132,9 @@ def _ending(row: Row) -> str:
 
 
 def build_fix_lines(failures: Sequence[Row]) -> list[str]:
-    """Return one hint for each kind of failure that no retry passes."""
+    """Return one hint for each kind of failure that has a remedy."""
     causes = {row.attempts[-1].cause: None for row in failures if row.attempts}
-    return [f"hint: {FIXES[cause]}" for cause in causes if cause in FIXES]
+    return [f"hint: {REMEDIES[cause]}" for cause in causes if cause in REMEDIES]
 
 
 def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:

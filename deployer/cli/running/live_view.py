@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from deployer.agent.exit_codes import MISCONFIGURED
 from deployer.cli.output.live import is_drawn, open_live
 from deployer.cli.output.render import say
 from deployer.cli.output.status_view import (
@@ -21,6 +22,7 @@ from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
 from deployer.launch.request import Packing
 from deployer.launch.starting import Launch
+from deployer.model import Agent
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
@@ -80,7 +82,7 @@ def follow_and_report(
     WatchTimeout; StartFailed if no agent has started after `pending_seconds`, or none can.
     """
     last = follow(launch, plain or output == "json", timeout_seconds, pending_seconds)
-    _report(launch, output, out_of_time=last.out_of_time)
+    _report(launch, output, last)
 
 
 def say_what_begins_later(launch: Launch) -> None:
@@ -138,7 +140,7 @@ def _say_reasons(status: Status, told: set[str]) -> None:
             told.add(cause)
 
 
-def _report(launch: Launch, output: str, *, out_of_time: bool) -> None:
+def _report(launch: Launch, output: str, last: Status) -> None:
     server, path = launch.server, launch.path
     try:
         snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path))
@@ -153,22 +155,25 @@ def _report(launch: Launch, output: str, *, out_of_time: bool) -> None:
         )
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
-        reason = reason or ("its time is over (--max-time): " if out_of_time else "")
+        reason = reason or ("its time is over (--max-time): " if last.out_of_time else "")
         raise SweepFailed(
-            f"{path}: {reason}{results.coverage.sentence()}",
-            _choose_next(results),
+            f"{path}: {reason}{results.coverage.sentence()}", _choose_next(results, last.agents)
         )
     check_ranked(results)
 
 
-def _choose_next(results: Results) -> str:
-    """Return the command that looks into what failed, or runs what is missing."""
+def _choose_next(results: Results, agents: Sequence[Agent]) -> str:
+    """Return the command that looks into what failed, or runs what is missing.
+
+    What makes every start of an agent useless has to be mended first.
+    """
     path = results.sweep_path
     if results.failures:
         others = results.coverage.expected != 1 and not results.coverage.finished
         probe = "; up --probe tries one run before the others" if others else ""
         return f"deployer agents logs {path}{probe}"
-    return f"deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
+    useless = next((f"{a.reason}; then: " for a in agents if a.exit_code == MISCONFIGURED), "")
+    return f"{useless}deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
 
 
 def show_statuses(

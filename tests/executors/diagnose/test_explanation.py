@@ -83,6 +83,12 @@ def test_before_1_30_a_back_off_does_not_say_why_and_the_event_does() -> None:
     assert found.code is Cause.IMAGE_UNREACHABLE
 
 
+def test_an_event_of_the_kubelet_waits_for_the_containers_status() -> None:
+    """Its words are raw, and the status has them a moment later."""
+    raw = say("Failed", 'Error: exec: "python9": executable file not found in $PATH')
+    assert find(CREATING, raw) is None
+
+
 def test_a_refused_pull_names_the_secret_that_is_missing_or_wrong() -> None:
     status = wait("ErrImagePull", "pull access denied, repository does not exist")
     spec = {"imagePullSecrets": [{"name": "site"}]}
@@ -104,7 +110,7 @@ def test_what_is_missing_is_said_first(status: dict[str, Any]) -> None:
         Cause.SECRET_MISSING,
         "Secret token is missing",
         PERMANENT,
-        "kubectl create secret generic token -n ns --from-literal=KEY=VALUE",
+        'kubectl create secret generic token -n ns --from-literal=t="$T"',
     )
     found = find(status, missing=frozenset({KEY}))
     assert found
@@ -112,7 +118,7 @@ def test_what_is_missing_is_said_first(status: dict[str, Any]) -> None:
         Cause.KEY_MISSING,
         "Secret token has no key t",
     )
-    assert found.fix == ("""kubectl patch secret token -n ns -p '{"stringData": {"t": "VALUE"}}'""")
+    assert found.fix == (r'kubectl patch secret token -n ns -p "{\"stringData\":{\"t\":\"$T\"}}"')
     assert is_listed(found)
     other = find(status, missing=frozenset({Reference(CONFIG_MAP, "token")}))
     assert other is None or other.code is not Cause.CONFIG_MAP_MISSING

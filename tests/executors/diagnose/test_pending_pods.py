@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -114,7 +115,7 @@ def test_a_cause_is_said_within_ten_seconds() -> None:
 @pytest.mark.parametrize(
     ("kube", "line"),
     [
-        (Cluster, f"{IS_NOT}: kubectl describe pvc data -n ns"),
+        (Cluster, f"{IS_NOT}: kubectl --context c describe pvc data -n ns"),
         (
             WithoutClass,
             f"{IS_NOT}: there is no StorageClass fast (never passes): "
@@ -122,7 +123,8 @@ def test_a_cause_is_said_within_ten_seconds() -> None:
         ),
         (
             OfTenants,
-            f"{IS_NOT}: there was no StorageClass fast: kubectl describe pvc data -n ns",
+            f"{IS_NOT}: there was no StorageClass fast: "
+            "kubectl --context c describe pvc data -n ns",
         ),
     ],
     indirect=["kube"],
@@ -133,6 +135,15 @@ def test_a_claims_class_is_looked_at_where_it_may_be_read(kube: Kube, line: str)
     for _ in range(2):
         [reason] = pods.explain([(build_object("Job", {}), build_pod())]).values()
         assert reason.line == line
+
+
+@pytest.mark.parametrize("kube", [WithoutClass], indirect=True)
+def test_what_no_node_takes_is_looked_at_at_once(kube: Kube) -> None:
+    """Else the first reason is that of somebody who may list nothing."""
+    pod = build_pod()
+    pod["metadata"]["creationTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    [reason] = PendingPods(kube).explain([(build_object("Job", {}), pod)]).values()
+    assert reason.message == f"{IS_NOT}: there is no StorageClass fast"
 
 
 @pytest.mark.parametrize("kube", [OfTenants], indirect=True)

@@ -13,6 +13,8 @@ from deployer.executors.kubernetes.diagnose.refusals import (
     fix_violations,
 )
 from deployer.findings import PERMANENT, TRANSIENT
+from deployer.kube.access import build_access
+from deployer.kube.client import Kube
 from tests.docs.pending_table import is_listed
 
 START = 'Error creating: pods "abc-1-x7k2p" is forbidden: '
@@ -184,16 +186,19 @@ def test_a_webhook_that_does_not_answer_may_do_so_later() -> None:
 
 def test_a_refused_dry_run_has_the_remedy_of_its_reason() -> None:
     asked = "kubectl auth can-i create pods -n ns"
+    kube = Kube(build_access("https://localhost:1", b"", str, "ns", "site"))
 
     def advised(said: str) -> str:
-        return advise(KubeError(START + said, asked, status=403), "ns").hint
+        return advise(KubeError(START + said, asked, status=403), kube).hint
 
     assert advised("maximum memory usage per Container is 256Mi, but limit is 512Mi") == (
-        "kubernetes: {memory: 256Mi} in deployer.yaml"
+        'kubernetes: {memory: "256Mi"} in deployer.yaml'
     )
     forbidden = 'violates PodSecurity "baseline:latest": host namespaces (hostIPC=true)'
     assert advised(forbidden) == "kubernetes: {host_ipc: false} in deployer.yaml"
     assert advised("something new") == asked
+    account = 'error looking up service account ns/a: serviceaccount "a" not found'
+    assert advised(account).endswith("kubectl --context site create serviceaccount a -n ns")
 
 
 @pytest.mark.parametrize("level", ["baseline:v1.24", "restricted:latest"])
@@ -261,4 +266,5 @@ def test_no_remedy_asks_for_a_right_that_tenants_lack() -> None:
     used = "exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4"
     assert explain_refusal(START + used, "ns").fix == "kubectl get resourcequota -n ns"
     ratio = "memory max limit to request ratio per Pod is 1, but provided ratio is 2"
-    assert explain_refusal(START + ratio, "ns").fix == "kubectl get limitrange -n ns -o yaml"
+    look = "ask an administrator: kubectl get limitrange -n ns -o yaml"
+    assert explain_refusal(START + ratio, "ns").fix == look

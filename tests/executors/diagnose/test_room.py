@@ -24,7 +24,7 @@ def test_a_quota_on_objects_refuses_what_is_missing_alone(tmp_path: Path) -> Non
         for kind in (SECRET, CONFIG_MAP):
             with pytest.raises(KubeError, match="quota q allows 0") as caught:
                 check_room(View(kube), [Reference(kind, "new")])
-            asked = "ask an administrator: kubectl edit resourcequota q -n ns"
+            asked = "ask an administrator: kubectl --context c edit resourcequota q -n ns"
             assert asked in caught.value.hint
 
 

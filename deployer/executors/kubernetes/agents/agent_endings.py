@@ -11,6 +11,9 @@ from deployer.kube.objects import find_condition, find_container_state
 
 Manifest = Mapping[str, Any]
 
+OUT_OF_TIME = "DeadlineExceeded"  # of a Job
+LONGER = "kubernetes: {max_time: …} in deployer.yaml has to be longer than a run"
+MORE_MEMORY = "kubernetes: {memory: …} in deployer.yaml"
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)
 
@@ -21,7 +24,8 @@ def explain_ending(job: Manifest, pod: Manifest | None) -> str:
     of_pod = explain_pod_end(pod) if pod is not None else ""
     if of_pod or not failed:
         return of_pod
-    return ": ".join(filter(None, (failed.get("reason", ""), failed.get("message", ""))))
+    said = ": ".join(filter(None, (failed.get("reason", ""), failed.get("message", ""))))
+    return f"{said}; {LONGER}" if failed.get("reason") == OUT_OF_TIME else said
 
 
 def explain_pod_end(pod: Manifest) -> str:
@@ -32,7 +36,7 @@ def explain_pod_end(pod: Manifest) -> str:
     terminated = find_container_state(pod, "terminated") or {}
     # With exit code 0 it was a run that was killed: the supervisor saw to it.
     if terminated.get("reason") == "OOMKilled" and terminated.get("exitCode"):
-        return f"OOMKilled: more memory than its limit{_memory_limit(pod)}"
+        return f"OOMKilled: more memory than its limit{_memory_limit(pod)}: {MORE_MEMORY}"
     if said := SUPERVISOR_SAID.search(terminated.get("message") or ""):
         return said.group(1).strip()
     if status.get("reason"):

@@ -144,7 +144,7 @@ def _complain(kube: Kube, left: Sequence[Manifest]) -> None:
     names = " ".join(f"{item['kind'].lower()}/{_name(item)}" for item in left[:5])
     raise KubeError(
         f"agent {name_of(left[0])} does not go: {names} stay in namespace {kube.namespace}",
-        f"kubectl describe {names} -n {kube.namespace}",
+        kube.with_context(f"kubectl describe {names} -n {kube.namespace}"),
     )
 
 

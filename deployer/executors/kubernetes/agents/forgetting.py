@@ -118,8 +118,10 @@ def _try_delete(kube: Kube, kind: Kind, name: str) -> list[KubeError]:
 def _build_complaint(kube: Kube, refusals: Sequence[KubeError], selector: str) -> KubeError:
     return KubeError(
         "; ".join(dict.fromkeys(error.message for error in refusals)),
-        "ask somebody who may: kubectl delete secrets,configmaps,persistentvolumeclaims "
-        f"-n {kube.namespace} -l {selector}",
+        kube.with_context(
+            "ask somebody who may: kubectl delete secrets,configmaps,persistentvolumeclaims "
+            f"-n {kube.namespace} -l {selector}"
+        ),
         status=FORBIDDEN,
         reason="Forbidden",
     )

@@ -74,7 +74,8 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
                 answer = opener.open(request, timeout=TIMEOUT_SECONDS)
         except (OSError, HTTPException) as error:
             said = f"{words} sends no copy: {read_reason(error)}"
-            raise BackendError(said, f"kubectl logs {backend.pod} -n {kube.namespace}") from error
+            look = kube.with_context(f"kubectl logs {backend.pod} -n {kube.namespace}")
+            raise BackendError(said, look) from error
         with answer:
             served = stop_backend(data, for_good=False)
             try:

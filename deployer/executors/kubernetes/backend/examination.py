@@ -34,14 +34,19 @@ def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> Bac
     if health is Health.HUNG:
         return BackendError(
             f"the embedded backend hangs: pod {backend.pod} answers nothing",
-            f"replace it, its data stays: kubectl delete pod {backend.pod} -n {backend.namespace}",
+            kube.with_context(
+                "replace it, its data stays: "
+                f"kubectl delete pod {backend.pod} -n {backend.namespace}"
+            ),
         )
     if health is Health.DISK_FULL:
         claim = find_data(kube)
         return BackendError(
             f"the disk of the embedded backend is full: PersistentVolumeClaim {claim}",
-            "enlarge it, where its storage class allows that: "
-            f"kubectl edit pvc {claim} -n {backend.namespace}",
+            kube.with_context(
+                "enlarge it, where its storage class allows that: "
+                f"kubectl edit pvc {claim} -n {backend.namespace}"
+            ),
         )
     if health is Health.AWAY:
         why = explain_absence(kube, backend.name)

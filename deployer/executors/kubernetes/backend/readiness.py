@@ -79,8 +79,10 @@ def choose_hint(kube: Kube, name: str, why: Absence) -> str:
     if why.exit_code in NO_SUCH_PYTHON:
         return f"{edit('backend', 'image: …')}: an image with Python 3.11 or newer"
     if why.reason and why.reason.code in OF_CLAIMS:
-        return f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
-    return f"kubectl describe pod {name}-0 -n {kube.namespace}"
+        hint = f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
+    else:
+        hint = f"kubectl describe pod {name}-0 -n {kube.namespace}"
+    return kube.with_context(hint)
 
 
 def read_end(pod: Manifest | None) -> Absence | None:

@@ -165,7 +165,7 @@ def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
             if patience.is_over(line, permanent) or now - began > START_SECONDS:
                 look = f"kubectl describe pods -n {kube.namespace} -l {_select(mark)}"
                 said = f"{where}: the data loader does not start: {line or 'nothing says why'}"
-                raise DataError(said, look)
+                raise DataError(said, kube.with_context(look))
         if now - beat > BEAT_SECONDS:
             beat = now
             _prolong(kube, job["metadata"]["name"], now - began)

@@ -65,7 +65,7 @@ STRIPPED = {
 def check_admission(kube: Kube, job: Manifest) -> None:
     """Raise KubeError with the cause for which the server refuses a Job or its pod."""
     for error in list_refusals(kube, job)[0]:
-        raise advise(error, kube.namespace) from error
+        raise advise(error, kube) from error
 
 
 def list_refusals(kube: Kube, job: Manifest) -> tuple[list[KubeError], bool]:
@@ -142,7 +142,7 @@ def judge_refusal(case: Case, error: KubeError) -> Finding:
     found = explain_refusal(error.message, case.namespace)
     cause = Cause(found.code)
     if cause not in SUBJECTS:
-        told = advise(error, case.namespace)
+        told = advise(error, case.kube)
         return wrong("admission-other", ADMISSION, told.message, told.hint)
     code, start = SUBJECTS[cause]
     said = found.message.removeprefix(start)
@@ -279,4 +279,4 @@ def _try_to_make(kube: Kube, one: Reference) -> None:
         kube.create(empty, dry_run=True)
     except KubeError as error:
         if is_full(error):
-            raise advise(error, kube.namespace) from error
+            raise advise(error, kube) from error

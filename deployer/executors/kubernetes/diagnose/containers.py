@@ -17,6 +17,7 @@ Manifest = Mapping[str, Any]
 NOT_CREATED = ("CreateContainerError", "RunContainerError", "StartError", "PreStartHookError")
 VOLUME_EVENTS = ("FailedAttachVolume", "FailedMount", "FailedMapVolume")
 SANDBOX = "FailedCreatePodSandBox"
+OF_STATUS = ("Failed", "BackOff")  # whose cause the container's status tells, a moment later
 # The kubelet's reasons about images, pkg/kubelet/images/types.go.
 WRONG_NAME = "InvalidImageName"
 NEVER_PULLED = "ErrImageNeverPull"
@@ -104,7 +105,7 @@ def _explain_events(facts: Facts) -> Finding | None:
     assert facts.pod
     pod, node = facts.pod["metadata"]["name"], facts.pod["spec"].get("nodeName", "")
     event = facts.find_event(*VOLUME_EVENTS, SANDBOX, about=pod) or facts.find_newest(pod)
-    if event is None:
+    if event is None or event.reason in OF_STATUS:
         return None
     found = None
     if event.reason == SANDBOX:

@@ -51,7 +51,7 @@ from deployer.kube.names import QUEUE_LABEL
 from deployer.kube.objects import ENDED_PHASES, created_at, find_condition
 from deployer.waiting import Confirmation
 
-# Most pods have started by then; until then only events are read.
+# Most pods have started by then: without a sign of trouble only events are read.
 LOOK_AFTER_SECONDS = 3.0
 NOT_CREATED = "FailedCreate"  # the Job controller's word for a pod that the server refuses
 # An autoscaler without a known label has looked at a pod by then: it scans every 10 s.
@@ -118,7 +118,11 @@ class PendingPods:
         events = self._read_events(pairs)
         facts = {job["metadata"]["name"]: self._gather(job, pod, events, now) for job, pod in pairs}
         found = {name: explain(known) for name, known in facts.items()}
-        return {name: add_hint(one, self._hints) for name, one in found.items() if one}
+        return {name: self._finish(one) for name, one in found.items() if one}
+
+    def _finish(self, found: Finding) -> Finding:
+        here = replace(found, fix=self._kube.with_context(found.fix))
+        return add_hint(here, self._hints)
 
     def _gather(
         self,
@@ -133,7 +137,9 @@ class PendingPods:
         queue = self._view.find_queue(job) if is_suspended(job) else None
         known = Facts(job, pod, self._kube.namespace, tuple(about), queue=queue, age_seconds=age)
         pending = pod is not None and pod["status"].get("phase") in ("Pending", None)
-        if pod is None or not pending or age < LOOK_AFTER_SECONDS or is_suspended(job):
+        if pod is None or not pending or is_suspended(job):
+            return known
+        if age < LOOK_AFTER_SECONDS and not (about or _is_unscheduled(pod)):
             return known
         # As they are now: one may just have been bound.
         claims = self._read(CLAIM, _list_claims(pod), since) if _is_unscheduled(pod) else {}

@@ -114,6 +114,8 @@ def explain_message(refusal: Refusal | None, pod: Manifest, nodes: Nodes | None)
     if nearest.barrier is Barrier.TAINT:
         return _explain_taints(nearest, pod, nodes, values)
     if nearest.barrier is Barrier.SELECTOR:
+        if nearest.count < refusal.nodes:  # the others may fit: the scheduler has not looked
+            return None
         selector = pod["spec"].get("nodeSelector") or {}
         said = ", ".join(f"{name}={value}" for name, value in selector.items()) or "affinity"
         return rules.SELECTORS.found(**values, selector=said)

@@ -60,7 +60,8 @@ def explain_missing(facts: Facts, path: str) -> Finding | None:
     first = next((one for one in gone if not _is_made(one, path)), None)
     if first is None:
         return rules.MADE.found(objects=said, path=path)
-    return replace(describe_missing(first, f"-n {facts.namespace}"), message=said)
+    known = _list_variables(facts.spec, first)
+    return replace(describe_missing(first, f"-n {facts.namespace}", known), message=said)
 
 
 def describe_missing(
@@ -82,6 +83,15 @@ def describe_missing(
     literals = [f'--from-literal={key}="${name}"' for key, name in variables.items()]
     pairs = " ".join(literals) or "--from-literal=KEY=VALUE"
     return MISSING[one.kind].found(name=one.name, where=where, values=pairs)
+
+
+def _list_variables(spec: Manifest, secret: Reference) -> dict[str, str]:
+    """Return the variables that containers read a Secret's keys as, by key."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    variables = [one for container in containers for one in container.get("env") or ()]
+    sources = [(one["name"], (one.get("valueFrom") or {})) for one in variables]
+    read = [(name, source.get("secretKeyRef") or {}) for name, source in sources]
+    return {one["key"]: name for name, one in read if one.get("name") == secret.name}
 
 
 def _of_volume(volume: Manifest) -> Iterator[Reference]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.findings import EDIT, Finding, edit
+from deployer.kube.client import Kube
 from deployer.kube.quantities import read_quantity, rewrite_quantity
 
 # plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
@@ -72,14 +73,15 @@ def explain_refusal(message: str, namespace: str) -> Finding:
     )
 
 
-def advise(error: KubeError, namespace: str) -> KubeError:
+def advise(error: KubeError, kube: Kube) -> KubeError:
     """Return a refusal with the sentence and the fix of its cause.
 
     What no rule of Kubernetes refuses is left as the server says it.
     """
-    found = explain_refusal(error.message, namespace)
+    found = explain_refusal(error.message, kube.namespace)
     said = error.message if found.code == rules.REFUSED.code else found.message
-    return KubeError(said, found.fix or error.hint, status=error.status, reason=error.reason)
+    fix = kube.with_context(found.fix) or error.hint
+    return KubeError(said, fix, status=error.status, reason=error.reason)
 
 
 def ask_for(resource: str, amount: str) -> str:
@@ -130,12 +132,12 @@ def _explain_limit(message: str, namespace: str) -> Finding | None:
         return None
     asked = f", and it asks for {rewrite_quantity(found['asked'])}" if found["asked"] else ""
     bound = "at most" if found["bound"] == "maximum" else "at least"
-    rule = rules.LIMIT if found["what"] in ("cpu", "memory") else rules.LIMIT_FIXED
-    return rule.found(
+    setting = ask_for(found["what"], found["limit"])
+    return (rules.LIMIT if setting else rules.LIMIT_FIXED).found(
         part=found["of"].lower(),
         resource=found["what"],
         bound=f"{bound} {rewrite_quantity(found['limit'])}{asked}",
-        setting=f"{found['what']}: {found['limit']}",
+        setting=setting,
         namespace=namespace,
     )
 

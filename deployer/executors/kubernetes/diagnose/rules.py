@@ -190,7 +190,7 @@ QUOTA_UNSAID = permanent(
 )
 # plugin/pkg/admission/limitranger: `maxConstraint`, `minConstraint`, `limitRequestRatioConstraint`.
 _LIMIT = "the limit range allows a $part $resource of $bound"
-_SHOW_LIMITS = "kubectl get limitrange -n $namespace -o yaml"
+_SHOW_LIMITS = "ask an administrator: kubectl get limitrange -n $namespace -o yaml"
 LIMIT = permanent(Cause.LIMIT_RANGE, _LIMIT, SET)
 LIMIT_FIXED = permanent(Cause.LIMIT_RANGE, _LIMIT, _SHOW_LIMITS)
 LIMIT_RATIO = permanent(
@@ -358,7 +358,11 @@ NO_LOGIN = permanent(
     "$registry gives image $image to nobody without a login, or does not have it",
     f"{_LOGIN}, and {edit('kubernetes', 'image_pull_secrets: [NAME]')}",
 )
-NOT_PULLED = unclear(Cause.IMAGE_UNREACHABLE, "image $image cannot be pulled: $words")
+NOT_PULLED = unclear(
+    Cause.IMAGE_UNREACHABLE,
+    "image $image cannot be pulled: $words",
+    f"it is tried again; from another registry: {_OTHER_IMAGE}",
+)
 _OTHER_PYTHON = "$section: {python: $python} in deployer.yaml"
 NO_PYTHON = permanent(Cause.PROGRAM_MISSING, "the image $image has no $program", _OTHER_PYTHON)
 NO_PYTHON_IN_VOLUME = unclear(

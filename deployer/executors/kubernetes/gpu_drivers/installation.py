@@ -164,7 +164,7 @@ def remove_drivers(
         for found in system.list_objects(DAEMON_SET, selector):
             name = found["metadata"]["name"]
             if not kube.owns(found):
-                LOG.info(_describe_foreign(found))
+                LOG.info(kube.with_context(_describe_foreign(found)))
                 continue
             names.append(name)
             system.delete(DAEMON_SET, name)
