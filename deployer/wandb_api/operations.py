@@ -88,6 +88,14 @@ def get_sweep(client: Client, path: SweepPath) -> Sweep:
     return parse_sweep(_sweep_node(client, queries.GET_SWEEP, path, {}), path)
 
 
+def get_creator(client: Client, path: SweepPath) -> str:
+    """Return the name of the user who made a sweep; empty where the server does not tell."""
+    if "user" not in client.sweep_fields:
+        return ""
+    node = _sweep_node(client, queries.GET_CREATOR, path, {})
+    return str((node.get("user") or {}).get("username") or "")
+
+
 def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
     """Return a sweep with all its runs and agents: one request up to 500 runs."""
     read = _read_table if RUN_TABLE in client.sweep_fields else _read_pages

@@ -28,6 +28,12 @@ query GetSweep($entity: String, $project: String, $sweep: String!) {{
 }}
 """
 
+GET_CREATOR = """
+query SweepCreator($entity: String, $project: String, $sweep: String!) {
+  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { user { username } } }
+}
+"""
+
 AGENTS = "agents { edges { node { id name host state heartbeatAt } } }"
 
 GET_SNAPSHOT = f"""

@@ -143,7 +143,8 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
     # Quiet, too, it asks what somebody has to answer, and shows what that is about.
     said = answer(project, "n", "--quiet", path, **backend.environment)
     goes = "0 runs of it stay, their outputs on this machine go: 5 kB"
-    assert f"delete sweep {path} for good ({goes})? [y/N]" in said
+    whose = f"made by {backend.entity} elsewhere"
+    assert f"delete sweep {path}, {whose}, for good ({goes})? [y/N]" in said
     assert any(line.startswith("using ") for line in said)
     assert sorted(one.name for one in outputs_folder().iterdir()) == sorted([sweep, "other"])
     project.run("sweep", "delete", path, "--yes", **backend.environment)

@@ -228,10 +228,10 @@ def test_commands_that_ask_a_server(shown: Shown, backend: ServedBackend) -> Non
     shown.run("agents logs", path)
     shown.run("agents down", path)
     for state in ("pause", "resume", "stop"):
-        shown.run(f"sweep {state}", path)
+        shown.run(f"sweep {state} --yes", path, title=f"sweep {state}")
     shown.run("heal", path)
     shown.run("agents down", path)  # those that it has started
-    shown.run("sweep cancel", path)
+    shown.run("sweep cancel --yes", path, title="sweep cancel")
     client.finish(running, 1)
     shown.run("watch", path, code=3)
     shown.run("agents up", path)

@@ -209,13 +209,18 @@ def delete(
         there = f"{path}: its agents are still there: {', '.join(names)}"
         foreign = any(agent.foreign for agent in living)
         raise AgentError(there, f"deployer {'agents list' if foreign else 'down'} {path}")
-    if sweep_control.concerns_others(config, server, path):
+    if sweep_control.concerns_others(config, server, path) and not info.ended:
         said = f"{path}: others' agents may be at work on it"
         raise AgentError(said, f"deployer sweep stop {path}")
     outputs = measure_here(path.sweep_id)
     gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
-    what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay{gone})"
-    if not call.yes and not confirm(f"delete {what}?"):
+    made = sweep_control.describe_maker(server, path)
+    whose = f", {made}," if made else ""
+    kept = f"{format_count(info.run_count, 'run')} of it stay{gone}"
+    what = f"sweep {path}{whose} for good ({kept})"
+    if call.yes:
+        say(f"deleting {what}")
+    elif not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
     delete_sweep(server.client, path)

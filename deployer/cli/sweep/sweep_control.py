@@ -16,10 +16,15 @@ from deployer.executors.registry import find_executor, list_names
 from deployer.launch.agents.scaling import drain_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop
 from deployer.launch.remains import Place
-from deployer.model import SweepPath
+from deployer.model import ENDED_SWEEP_STATES, SweepPath
 from deployer.sweeps.records import Records
 from deployer.text import format_count
-from deployer.wandb_api.operations import get_snapshot, get_sweep, set_sweep_state
+from deployer.wandb_api.operations import (
+    get_creator,
+    get_snapshot,
+    get_sweep,
+    set_sweep_state,
+)
 from deployer.wandb_api.server import Server
 from deployer.watch.status import count_other_agents
 
@@ -49,7 +54,10 @@ def resume(call: Call, sweep: SweepArgument = None) -> None:
 
 
 def stop(call: Call, sweep: SweepArgument = None) -> None:
-    """End the sweep: hand out no more runs; those under way finish."""
+    """End the sweep: hand out no more runs; those under way finish.
+
+    Asks first if it was not made from here, as `cancel` does.
+    """
     show_state(call, _steer(call, sweep, "FINISHED")[-1], "FINISHED")
 
 
@@ -67,7 +75,8 @@ def cancel(call: Call, sweep: SweepArgument = None) -> None:
 def _steer(call: Call, sweep: str | None, state: str) -> tuple[Project, Server, SweepPath]:
     """Set a sweep's state unless it has it; a sweep that ended can only end.
 
-    Where other owners' agents work on it, only if the user is sure. Raises ConfigError, WandbError.
+    Where other owners' agents work on it, or it ends and was not made from here, only if the user
+    is sure. Raises ConfigError, WandbError.
     """
     config, server, path = call.connect(sweep)
     say(f"using {server.describe()}")
@@ -78,12 +87,28 @@ def _steer(call: Call, sweep: str | None, state: str) -> tuple[Project, Server, 
             "deployer up FILE --new makes another" if info.ended else "",
         )
     if info.state != state:
-        if concerns_others(config, server, path) and not call.is_sure(f"make it {state}?"):
+        concerned = concerns_others(config, server, path)
+        if state in ENDED_SWEEP_STATES and not _is_from_here(server, path):
+            say(f"{path} was {describe_maker(server, path)}")
+            concerned = True
+        if concerned and not call.is_sure(f"make it {state}?"):
             say(f"{path} stays {info.state}")
             raise typer.Exit
         set_sweep_state(server.client, info, state)
     say(f"{path} is {state}")
     return config, server, path
+
+
+def describe_maker(server: Server, path: SweepPath) -> str:
+    """Say who made a sweep, as far as the server tells, and whether that was from here."""
+    creator = get_creator(server.client, path)
+    by = f" by {creator}" if creator else ""
+    where = "" if _is_from_here(server, path) else " elsewhere"
+    return f"made{by}{where}" if by or where else ""
+
+
+def _is_from_here(server: Server, path: SweepPath) -> bool:
+    return any(one.is_on(server) for one in Records.load().of(str(path)))
 
 
 def concerns_others(config: Project, server: Server, path: SweepPath) -> bool:
