@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tomllib
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
+from pathlib import Path
 
 # The command and the import are `deployer`, which on the package index is another project.
 DISTRIBUTION = "sweep-deployer"
@@ -26,9 +28,28 @@ def install_command(extra: str, missing: Sequence[str] = ()) -> str:
                 f"add `{line}` to its image's Dockerfile, then deployer backend up with your --on"
             )
         return f"install deployer with its extra {extra} (docs/index.md)"
+    if tool := _install_tool(extra):
+        return tool
     parts = [line.replace('"', "'").partition(";") for line in lines]
     packages = [name.strip() for name, _, marker in parts if f"extra == '{extra}'" in marker]
     # An environment that uv made has no pip of its own.
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
     return shlex.join([*(pip if find_spec("pip") else uv), *packages])
+
+
+def _install_tool(extra: str) -> str:
+    """Return the command that adds an extra to a tool of uv's; empty if deployer is none.
+
+    Packages that are added to a tool's environment otherwise are lost at `uv tool upgrade`.
+    """
+    try:
+        receipt = tomllib.loads(Path(sys.prefix, "uv-receipt.toml").read_text())
+        named = next(one for one in receipt["tool"]["requirements"] if one["name"] == DISTRIBUTION)
+    except (OSError, ValueError, LookupError, StopIteration):
+        return ""
+    extras = ",".join(sorted({*named.get("extras", ()), extra}))
+    folder = named.get("directory") or named.get("editable") or named.get("path")
+    address = named.get("url") or (f"git+{named['git']}" if "git" in named else "")
+    source = f"{folder}[{extras}]" if folder else f"{DISTRIBUTION}[{extras}]"
+    return shlex.join(["uv", "tool", "install", f"{source} @ {address}" if address else source])

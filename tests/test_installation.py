@@ -83,6 +83,20 @@ def test_the_command_adds_an_extra_where_deployer_is(
     assert said == [*pip, "install", *where, "s3fs>=2026"]
 
 
+@pytest.mark.slow
+def test_a_tool_of_uvs_gets_an_extra_beside_those_that_it_has(wheel: Path, tmp_path: Path) -> None:
+    """With the receipt that uv 0.9 writes for `uv tool install 'FOLDER[gcs]'`."""
+    environment = tmp_path / "environment"
+    run_uv("venv", "--python", sys.executable, str(environment))
+    python = str(environment / "bin" / "python")
+    run_uv("pip", "install", "--no-deps", "--python", python, str(wheel))
+    named = '{ name = "sweep-deployer", extras = ["gcs"], directory = "/src/deployer" }'
+    (environment / "uv-receipt.toml").write_text(f"[tool]\nrequirements = [{named}]\n")
+    code = "from deployer.installation import install_command; print(install_command('s3'))"
+    said = subprocess.check_output([python, "-c", code], text=True)
+    assert said == "uv tool install '/src/deployer[gcs,s3]'\n"
+
+
 FROM_INDEX = re.compile(
     r"(?:pip|pipx|uv tool) install (?:-\S+ )*['\"]?(?:sweep-)?deployer\b(?!/|\S* @)"
 )

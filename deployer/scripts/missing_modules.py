@@ -19,6 +19,7 @@ community=python-louvain cv2=opencv-python dateutil=python-dateutil distutils=se
 dotenv=python-dotenv faiss=faiss-cpu git=gitpython hydra=hydra-core ignite=pytorch-ignite
 imblearn=imbalanced-learn ml_collections=ml-collections pkg_resources=setuptools<82 serial=pyserial
 skimage=scikit-image sklearn=scikit-learn skopt=scikit-optimize umap=umap-learn yaml=pyyaml"""
+CHOOSE = "activate your script's environment, or local: {python: PATH} in deployer.yaml"
 PACKAGES = {one.partition("=")[0]: one.partition("=")[2] or one for one in NAMED.split()}
 
 
@@ -38,7 +39,12 @@ def list_remedies(
 def format_install(
     python: str, packages: str, environment: Mapping[str, str], has_pip: bool
 ) -> str:
-    """Return the command that adds packages to a Python, also to one without pip."""
+    """Return the command that adds packages to a Python, also to one without pip.
+
+    What is added to the environment of a tool of uv's is lost at `uv tool upgrade`.
+    """
+    if Path(python).parent.with_name("uv-receipt.toml").is_file():
+        return CHOOSE
     if not has_pip and shutil.which("uv", path=environment.get("PATH", os.defpath)):
         return f"uv pip install --python {python} {packages}"
     pip = f"{python} -m pip install {packages}"

@@ -11,12 +11,15 @@ import pytest
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
+from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.local.run_environment import (
     Interpreter,
     build_run_environment,
     choose_interpreter,
     list_dropped,
 )
+from deployer.executors.plan import build_plan
+from deployer.scripts.missing_modules import CHOOSE
 from tests.project_files import read_project
 
 WITH_WANDB = f'exec {sys.executable} "$@"'
@@ -35,7 +38,7 @@ def install(folder: Path, *names: str, program: str = WITH_WANDB) -> Path:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """Give a folder with a venv, a conda environment, two folders for PATH, and a setting's."""
-    for name in ("venv/bin", "conda/bin", "named"):
+    for name in ("active/bin", "conda/bin", "named"):
         install(tmp_path / name, "python")
     install(tmp_path / "old", "python", "python3", program=WITHOUT)
     install(tmp_path / "system", "python", program=WITHOUT)
@@ -46,10 +49,19 @@ def place(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("setting", "variables", "path", "chosen", "reason"),
     [
-        ("./named/python", "VIRTUAL_ENV", "system", "named/python", "local.python in"),
+        ("./named/python", "VIRTUAL_ENV", "active/bin", "named/python", "local.python in"),
         ("python3", "VIRTUAL_ENV", "system", "system/python3", "local.python in"),
-        ("", "VIRTUAL_ENV CONDA_PREFIX", "system", "venv/bin/python", "VIRTUAL_ENV"),
+        ("", "VIRTUAL_ENV CONDA_PREFIX", "active/bin", "active/bin/python", "VIRTUAL_ENV"),
+        ("", "VIRTUAL_ENV", "named", "named/python", "the first python on PATH; VIRTUAL_ENV "),
+        ("", "VIRTUAL_ENV CONDA_PREFIX", "named", "conda/bin/python", "CONDA_PREFIX; VIRTUAL_ENV "),
         ("", "CONDA_PREFIX", "named", "conda/bin/python", "CONDA_PREFIX"),
+        (
+            "",
+            "CONDA_PREFIX BASE",
+            "named",
+            "named/python",
+            "the first python on PATH; conda's base",
+        ),
         ("", "", "named", "named/python", "the first python on PATH"),
         ("", "", "system", "system/python3", "the first python3 on PATH; "),
         ("", "", "old", sys.executable, "deployer's own; "),
@@ -59,10 +71,11 @@ def place(tmp_path: Path) -> Path:
 def test_the_runs_python_is_the_first_that_a_rule_names(
     place: Path, setting: str, variables: str, path: str, chosen: str, reason: str
 ) -> None:
-    folders = {"VIRTUAL_ENV": str(place / "venv"), "CONDA_PREFIX": str(place / "conda")}
+    folders = {"VIRTUAL_ENV": str(place / "active"), "CONDA_PREFIX": str(place / "conda")}
     if setting:
         (place / "deployer.yaml").write_text(f"local: {{python: {setting}}}\n")
-    given = {name: folders[name] for name in variables.split()}
+    given = {name: folders[name] for name in variables.split() if name in folders}
+    given |= {"CONDA_DEFAULT_ENV": "base"} if "BASE" in variables else {}
     project = read_project(place, PATH=str(place / path), **given)
     found = choose_interpreter(project)
     assert found.path == str(place / chosen)
@@ -81,33 +94,56 @@ def test_a_path_that_leads_there_already_stays_as_it_is(place: Path) -> None:
     assert Interpreter(str(place / "named/python"), "").lead_path(path) == path
 
 
+UNFIT = [
+    (WITHOUT, "has no wandb, which runs need", "{python} -m pip install wandb"),
+    (
+        "echo neither",
+        "has no wandb, which",
+        "{python} -m ensurepip && {python} -m pip install wandb",
+    ),
+    ("exit 3", "ended with exit code 3", "local: {{python: PATH}} in deployer.yaml"),
+]
+GONE = ("", "cannot be started: no such file", "local: {{python: PATH}} in deployer.yaml")
+
+
 @pytest.mark.parametrize(
-    ("program", "said", "hint"),
+    ("rule", "program", "said", "hint"),
     [
-        (WITHOUT, "has no wandb, which runs need", "{python} -m pip install wandb"),
-        (
-            "echo neither",
-            "has no wandb, which",
-            "{python} -m ensurepip && {python} -m pip install wandb",
-        ),
-        ("exit 3", "ended with exit code 3", "local: {{python: PATH}} in deployer.yaml"),
-        ("", "cannot be started: no such file", "local: {{python: PATH}} in deployer.yaml"),
+        *(("VIRTUAL_ENV", *one) for one in UNFIT),
+        *((".venv of the project", *one) for one in (*UNFIT, GONE)),
+        *(("CONDA_PREFIX", *one) for one in (*UNFIT, GONE)),
+        *(("local.python in deployer.yaml", *one) for one in (*UNFIT, GONE)),
     ],
 )
-@pytest.mark.parametrize("rule", ["VIRTUAL_ENV", "CONDA_PREFIX", "local.python in deployer.yaml"])
 def test_a_chosen_python_without_wandb_is_never_replaced(
     tmp_path: Path, rule: str, program: str, said: str, hint: str
 ) -> None:
-    python = install(tmp_path / "chosen/bin", "python", program=program) / "python"
+    folder = tmp_path / (".venv" if rule.startswith(".venv") else "chosen")
+    python = install(folder / "bin", "python", program=program) / "python"
     if not program:
         python.unlink()
-    variables = {} if "local" in rule else {rule: str(tmp_path / "chosen")}
-    if not variables:
+        python.symlink_to("gone")
+    variables = {rule: str(folder)} if rule.isupper() else {}
+    if rule.startswith("local"):
         (tmp_path / "deployer.yaml").write_text("local: {python: chosen/bin/python}\n")
+    path = str(folder / "bin") if rule == "VIRTUAL_ENV" else str(tmp_path)
     with pytest.raises(ConfigError, match=said) as error:
-        choose_interpreter(read_project(tmp_path, PATH=str(tmp_path), **variables))
+        choose_interpreter(read_project(tmp_path, PATH=path, **variables))
     assert error.value.place == rule
     assert error.value.hint == hint.format(python=python)
+
+
+@pytest.mark.parametrize("folder", [".venv", "venv", ".pixi/envs/default"])
+def test_an_environment_in_the_project_is_used_without_being_active(
+    place: Path, folder: str
+) -> None:
+    install(place / folder / "bin", "python")
+    left = {"VIRTUAL_ENV": str(place / "active"), "CONDA_PREFIX": str(place / "conda")}
+    found = choose_interpreter(read_project(place, PATH=str(place / "system"), **left))
+    assert found.path == str(place / folder / "bin/python")
+    assert found.reason.startswith(
+        f"{folder} of the project; VIRTUAL_ENV {place / 'active'} is not"
+    )
 
 
 def test_uv_is_named_where_it_is_on_path(tmp_path: Path) -> None:
@@ -171,3 +207,15 @@ def test_settings_files_do_not_move_a_run_either(tmp_path: Path) -> None:
     keys = ("mode", "run_group", "run_job_type")
     told = [f"{key} in W&B's settings file" for key in keys]
     assert list_dropped(project) == [*sorted(MOVING), *told]
+
+
+def test_deployers_own_python_is_warned_of_with_the_fix(place: Path) -> None:
+    plan = build_plan("me/p/s", "http://localhost", str(place), 1)
+    for folder, warned in (("old", True), ("named", False)):
+        executor = LocalExecutor("local", read_project(place, PATH=str(place / folder)))
+        warnings = executor.list_warnings(plan)
+        assert len(warnings) == warned
+        named = any(line.startswith("Python of the runs: ") for line in executor.describe_runs())
+        assert named is not warned
+        assert all(line.endswith(f"; {CHOOSE}") for line in warnings)
+        assert all(str(place / "old/python3 has no wandb") in line for line in warnings)

@@ -22,6 +22,7 @@ from deployer.executors.local.run_environment import Interpreter
 from deployer.findings import Finding, Severity
 from deployer.launch.checks.check import judge_disk
 from deployer.launch.checks.server_examination import judge_port
+from deployer.scripts.missing_modules import CHOOSE
 
 FINE = InstalledPython(Interpreter("/venv/bin/python", "VIRTUAL_ENV"), (3, 11, 7), "0.31.0")
 SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"
@@ -42,6 +43,8 @@ def test_an_interpreter_is_judged_by_what_it_lacks() -> None:
     assert said(wandb="0.21.4") == [
         f"warning: /venv/bin/python has wandb 0.21.4: too old | {install} 'wandb>=0.22.3'"
     ]
+    [own] = said(chosen=Interpreter("/own/python", "deployer's own; no python on PATH"))
+    assert own.endswith("has none of your script's packages | " + CHOOSE)
     missing = {f"{install} timm einops": ["timm", "einops"], "install it": ["x"]}
     assert said(missing=missing) == [
         "warning: /venv/bin/python has no module timm, einops, which the script imports | "

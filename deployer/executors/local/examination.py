@@ -17,7 +17,7 @@ from deployer.executors.checks import Check
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
 from deployer.findings import Finding, right, unknown, warning, wrong
-from deployer.scripts.missing_modules import list_remedies
+from deployer.scripts.missing_modules import CHOOSE, list_remedies
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"
@@ -145,6 +145,9 @@ def _judge_python(found: InstalledPython) -> Finding:
     if found.version[:2] < OLDEST_PYTHON:
         said = f"{path} is older than Python 3.8"
         return warning("python", subject, said, VENV)
+    if found.chosen.is_own:
+        said = f"{path} is deployer's own: it has none of your script's packages"
+        return warning("python", subject, said, CHOOSE)
     if not found.chosen.needs_wandb:
         return right("python", subject, f"{path} ({found.chosen.reason})")
     install = f"{path} -m pip install 'wandb>={'.'.join(map(str, OLDEST_WANDB))}'"

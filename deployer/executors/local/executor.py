@@ -52,6 +52,7 @@ from deployer.executors.local.wanted import (
 )
 from deployer.findings import Finding
 from deployer.model import Agent, AgentPlan, Plan, Wanted
+from deployer.scripts.missing_modules import CHOOSE
 
 if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
@@ -90,8 +91,17 @@ class LocalExecutor(KeepsData, SharesGpus):
         chosen = choose_interpreter(self.project)
         dropped = list_dropped(self.project)
         return (
-            f"Python of the runs: {chosen.path} ({chosen.reason})",
+            *([] if chosen.is_own else [f"Python of the runs: {chosen.path} ({chosen.reason})"]),
             *([f"runs do not get {', '.join(dropped)}"] if dropped else []),
+        )
+
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Say that runs get deployer's own Python, which lacks the packages of scripts."""
+        chosen = choose_interpreter(self.project)
+        if not chosen.is_own:
+            return ()
+        return (
+            f"runs use the Python of deployer itself: {chosen.path} ({chosen.reason}); {CHOOSE}",
         )
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:

@@ -22,6 +22,7 @@ from deployer.waiting import run_program
 PROBE_SECONDS = 30.0
 ASK_SECONDS = 10.0  # Python's own start, from a cold disk
 ON_PATH, OWN = "the first {name} on PATH", "deployer's own"
+OF_PROJECT = (".venv", "venv", ".pixi/envs/default")  # folders of the project
 SETTING = "local.python in deployer.yaml"
 THERE, PIP, NEITHER = "there", "pip", "neither"  # as the script below prints it
 # A folder of run logs named `wandb` looks like a package without an __init__ file.
@@ -55,6 +56,11 @@ class Interpreter:
     reason: str
     needs_wandb: bool = True
 
+    @property
+    def is_own(self) -> bool:
+        """Return True for deployer's own, which knows nothing of the user's packages."""
+        return self.reason.startswith(OWN)
+
     def lead_path(self, path: str) -> str:
         """Return a PATH on which it is the first `python`."""
         if _is_interpreter(shutil.which("python", path=path), self.path):
@@ -68,21 +74,21 @@ class Interpreter:
 def choose_interpreter(project: Project) -> Interpreter:
     """Return the Python of the runs; raises ConfigError if it lacks a package that they need.
 
-    Decided in this order: deployer.yaml, VIRTUAL_ENV, CONDA_PREFIX, PATH, deployer's own. That is
-    wandb, but where `metrics:` is set: the wrapper has that of deployer.
+    Decided in this order: deployer.yaml, VIRTUAL_ENV if it is active, an environment in the
+    project's folder, CONDA_PREFIX, PATH, deployer's own. The package is wandb, except with
+    `metrics:`, whose wrapper uses deployer's wandb.
     """
     environment = project.environment
     path = environment.get("PATH", os.defpath)
-    chosen = _find_chosen(project, path)
+    chosen, passed = _find_chosen(project, path)
     if project.metrics_variable:
-        chosen = chosen or _find_first(path)
+        chosen = chosen or _find_first(path, passed)
         package = "tensorboard" if project.metrics.source == "tensorboard" else "sys"
         _require(package, *chosen, environment)
         return Interpreter(*chosen, needs_wandb=False)
     if chosen:
         _require("wandb", *chosen, environment)
         return Interpreter(*chosen)
-    passed = ""
     for name in ("python", "python3"):
         found = shutil.which(name, path=path)
         if not found:
@@ -117,24 +123,42 @@ def is_dropped(name: str) -> bool:
     return name in DROPPED or name.startswith(DROPPED_PREFIX)
 
 
-def _find_chosen(project: Project, path: str) -> tuple[str, str] | None:
-    """Return the interpreter that the user has chosen, and by what."""
+def _find_chosen(project: Project, path: str) -> tuple[tuple[str, str] | None, str]:
+    """Return the user's interpreter and the rule that chose it, then what the shell left behind.
+
+    That is a VIRTUAL_ENV whose Python is not the first on PATH, and conda's base environment.
+    """
+    environment, passed = project.environment, ""
     if named := project.local.python:
         if os.sep not in named:
-            return shutil.which(named, path=path) or named, SETTING
-        return os.path.abspath(project.folder / os.path.expanduser(named)), SETTING
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if folder := project.environment.get(name):
-            return os.path.join(os.path.abspath(folder), "bin", "python"), name
-    return None
+            return (shutil.which(named, path=path) or named, SETTING), ""
+        return (os.path.abspath(project.folder / os.path.expanduser(named)), SETTING), ""
+    if folder := environment.get("VIRTUAL_ENV"):
+        python = _python_of(folder)
+        if _is_interpreter(shutil.which("python", path=path), python):
+            return (python, "VIRTUAL_ENV"), ""
+        passed = f"; VIRTUAL_ENV {folder} is not used: its Python is not the first on PATH"
+    for name in OF_PROJECT:
+        python = _python_of(project.folder / name)
+        if os.path.lexists(python):  # also one whose Python has been removed
+            return (python, f"{name} of the project{passed}"), ""
+    if folder := environment.get("CONDA_PREFIX"):
+        if environment.get("CONDA_DEFAULT_ENV") != "base":
+            return (_python_of(folder), f"CONDA_PREFIX{passed}"), ""
+        passed += "; conda's base environment is not chosen by itself"
+    return None, passed
 
 
-def _find_first(path: str) -> tuple[str, str]:
+def _python_of(folder: str | Path) -> str:
+    return os.path.join(os.path.abspath(folder), "bin", "python")
+
+
+def _find_first(path: str, passed: str) -> tuple[str, str]:
     """Return the first Python on PATH, else deployer's own, and why."""
     for name in ("python", "python3"):
         if found := shutil.which(name, path=path):
-            return os.path.abspath(found), ON_PATH.format(name=name)
-    return sys.executable, f"{OWN}; no python on PATH"
+            return os.path.abspath(found), f"{ON_PATH.format(name=name)}{passed}"
+    return sys.executable, f"{OWN}{passed}; no python on PATH"
 
 
 def _require(package: str, python: str, reason: str, environment: Mapping[str, str]) -> None:
