@@ -48,8 +48,9 @@ class LocalConfig:
 
     python: Text | None = None
     """The Python interpreter of the runs: a path, relative to deployer.yaml, or a name on PATH;
-    left out: that of `VIRTUAL_ENV`, else of `CONDA_PREFIX`, else the first `python` on PATH if it
-    has wandb, else the first `python3` if that has it, else deployer's own.
+    left out: that of `VIRTUAL_ENV` if it is the first on PATH, else of `.venv`, `venv` or
+    `.pixi/envs/default` in the project's folder, else of `CONDA_PREFIX`, else the first on PATH
+    with wandb, else deployer's own.
     """
 
 
