@@ -23,7 +23,7 @@ unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 # The demo never sees the caller's W&B account, key, settings or state folder; its runs have our Python.
 DEMO_HOME := $(CURDIR)/.demo
 ISOLATED := env $(addprefix -u ,$(filter WANDB_% DEPLOYER_%,$(.VARIABLES))) HOME=$(DEMO_HOME) \
-	DEPLOYER_HOME=$(DEMO_HOME)/deployer VIRTUAL_ENV=$(CURDIR)/.venv
+	DEPLOYER_HOME=$(DEMO_HOME)/deployer
 
 # Bigger data sets than the bundled digits, in torchvision's layout, for the tests marked `data`.
 DEPLOYER_TEST_DATA ?= ../shared/data

@@ -53,8 +53,7 @@ def test_a_demo_is_independent_of_what_its_caller_has_activated() -> None:
         check=True,
     )
     found = dict(line.split("=", 1) for line in told.stdout.splitlines() if "=" in line)
-    assert found.keys() & given.keys() == {"VIRTUAL_ENV"}
-    assert found["VIRTUAL_ENV"] == str(PROJECT / ".venv")
+    assert not found.keys() & given.keys()  # so that the runs' Python is that of .venv
 
 
 @pytest.mark.full

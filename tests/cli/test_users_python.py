@@ -35,7 +35,7 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
         p for p in os.environ["PATH"].split(os.pathsep) if not Path(p, "uv").exists()
     )
     shell = {
-        "PATH": no_uv,
+        "PATH": f"{python.parent}{os.pathsep}{no_uv}",
         "VIRTUAL_ENV": str(environment),
         "WANDB_MODE": "disabled",
         "WANDB_RUN_GROUP": "mine",
@@ -81,7 +81,8 @@ def test_runs_are_warm_in_an_environment_of_another_python(
     project.write(
         "grid.yaml", "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
     )
-    shell = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", layout: str(python.parents[1])}
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    shell = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", "PATH": path, layout: str(python.parents[1])}
     done = project.run("up", "grid.yaml", "--replicas", "1", **shell)
     assert f"Python of the runs: {python} ({layout})" in done.stderr
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
