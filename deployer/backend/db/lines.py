@@ -5,15 +5,16 @@ Lines are written at their offset, so a chunk that is sent twice changes nothing
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, TypeVar
 
 from deployer.backend.db.rows import Connection
-from deployer.backend.parsing import read_object
+from deployer.backend.parsing import parse_object, read_object
 
-BEYOND_STEPS = 2**63  # a step is stored as an integer of 64 bits
+BEYOND_STEPS = 2.0**63  # a step is stored as an integer of 64 bits
 Stream = Literal["history", "events", "output"]
+Item = TypeVar("Item")
 
 FILE_STREAMS: dict[str, Stream] = {
     "wandb-history.jsonl": "history",
@@ -27,9 +28,15 @@ def write_lines(
 ) -> None:
     """Write lines from number `offset` on, replacing what stands there."""
     db.executemany(
-        "INSERT OR REPLACE INTO lines (run_id, stream, number, text) VALUES (?, ?, ?, ?)",
-        [(run_id, stream, number, text) for number, text in enumerate(texts, offset)],
+        "INSERT OR REPLACE INTO lines (run_id, stream, number, step, text) VALUES (?, ?, ?, ?, ?)",
+        [(run_id, stream, n, row_step(stream, text), text) for n, text in enumerate(texts, offset)],
     )
+
+
+def row_step(stream: str, text: str) -> float | None:
+    """Return the step by which a row is found, 0 if it has none; None for a line that is no row."""
+    row = None if stream == "output" else read_object(text)
+    return step_of(row, 0) if row else None
 
 
 def clear_lines(db: Connection, run_id: int, *streams: Stream, since: int = 0) -> None:
@@ -77,8 +84,41 @@ def last_step(db: Connection, run_id: int) -> float:
 
 def count_before(db: Connection, run_id: int, step: float) -> int:
     """Return the number of the first row of history that is not before a step."""
-    rows = read_lines(db, run_id, "history")
-    return next((number for number, text in rows if step_in(text) >= step), len(rows))
+    # A row without a step is stored with 0, and counts here as -1.
+    where = "run_id = ? AND stream = 'history' AND COALESCE(step, -1) >= ? ORDER BY number"
+    rows = db.execute(f"SELECT number, text FROM lines WHERE {where}", (run_id, step))
+    return next((number for number, text in rows if step_in(text) >= step), 0)
+
+
+def find_rows(
+    db: Connection,
+    run_id: int,
+    stream: Stream = "history",
+    start: float = -BEYOND_STEPS,
+    stop: float | None = None,
+) -> list[int]:
+    """Return the lines of the rows whose step is at least `start` and below `stop`, in order."""
+    high = BEYOND_STEPS if stop is None else stop
+    bounds = (max(-BEYOND_STEPS, min(step, BEYOND_STEPS)) for step in (start, high))
+    found = db.execute(
+        "SELECT number FROM lines INDEXED BY lines_step"
+        " WHERE run_id = ? AND stream = ? AND step >= ? AND step < ? ORDER BY number",
+        (run_id, stream, *bounds),
+    )
+    return [row[0] for row in found]
+
+
+def iterate_rows(
+    db: Connection, run_id: int, numbers: list[int], stream: Stream = "history"
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of these lines in this order, as `read_rows` has them, one at a time."""
+    texts = db.execute(
+        "SELECT text FROM json_each(?) CROSS JOIN lines ON number = value"
+        " WHERE run_id = ? AND stream = ?",
+        (json.dumps(numbers), run_id, stream),
+    )
+    for (text,) in texts:
+        yield flatten(parse_object(text, "a row"))
 
 
 def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[dict[str, Any]]:
@@ -86,8 +126,7 @@ def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[d
 
     NaN and infinities come as floats, broken lines are left out.
     """
-    lines = read_lines(db, run_id, stream)
-    return [flatten(row) for _, text in lines if (row := read_object(text))]
+    return list(iterate_rows(db, run_id, find_rows(db, run_id, stream), stream))
 
 
 def flatten(row: dict[str, Any]) -> dict[str, Any]:
@@ -103,14 +142,6 @@ def flatten(row: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def steps_between(
-    rows: Iterable[dict[str, Any]], start: int | None, stop: int | None
-) -> list[dict[str, Any]]:
-    """Return the rows whose `_step` is at least `start` and below `stop`."""
-    low, high = start or 0, math.inf if stop is None else stop
-    return [row for row in rows if low <= step_of(row, 0) < high]
-
-
 def step_of(row: dict[str, Any], default: float) -> float:
     """Return the step of a row of history, a default if it has none that can be counted with."""
     step = row.get("_step")
@@ -122,10 +153,10 @@ def step_in(text: str) -> float:
     return step_of(read_object(text) or {}, -1)
 
 
-def sample(rows: Sequence[dict[str, Any]], size: int) -> list[dict[str, Any]]:
-    """Return at most `size` rows, evenly spread, the first and the last among them."""
-    if size <= 0 or len(rows) <= size:
-        return list(rows)
+def sample(items: Sequence[Item], size: int) -> list[Item]:
+    """Return at most `size` items, evenly spread, the first and the last among them."""
+    if size <= 0 or len(items) <= size:
+        return list(items)
     if size == 1:
-        return [rows[-1]]
-    return [rows[round(index * (len(rows) - 1) / (size - 1))] for index in range(size)]
+        return [items[-1]]
+    return [items[round(index * (len(items) - 1) / (size - 1))] for index in range(size)]

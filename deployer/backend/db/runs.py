@@ -180,10 +180,17 @@ def _first_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
 
 
 def free_number(db: Connection, project_id: int, stem: str, number: int) -> int:
-    """Return the first number, from one on, with which no run of a project is called."""
-    while find(db, Run, project_id=project_id, name=f"{stem}-{number}"):
+    """Return the first number, from one on, with which no run of a project is or was called."""
+    while is_taken(db, project_id, f"{stem}-{number}"):
         number += 1
     return number
+
+
+def is_taken(db: Connection, project_id: int, name: str) -> bool:
+    """Return True if a run has this name, or a deleted one had it: its process may go on."""
+    names = "SELECT project_id, name FROM runs UNION ALL SELECT * FROM deleted_runs"
+    taken = f"SELECT 1 FROM ({names}) WHERE project_id = ? AND name = ?"
+    return db.execute(taken, (project_id, name)).fetchone() is not None
 
 
 def get_run(db: Connection, project: Project, name: str) -> Run:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from deployer.backend.db.lines import row_step
 from deployer.errors import BackendError
 
 SCHEMA_FILE = Path(__file__).with_name("schema.sql")  # the newest tables
@@ -56,6 +57,28 @@ MIGRATIONS = (
     """,
     # What a run was called, and all else that its process said of itself, before another one began.
     "ALTER TABLE runs ADD COLUMN former TEXT;",
+    # Rows are found by their step; the text of a line is no longer in the record of its key.
+    """
+    ALTER TABLE lines RENAME TO old_lines;
+    CREATE TABLE lines (
+        run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        stream TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        step NUMERIC,
+        text TEXT NOT NULL,
+        UNIQUE (run_id, stream, number)
+    );
+    INSERT INTO lines SELECT run_id, stream, number, row_step(stream, text), text FROM old_lines;
+    DROP TABLE old_lines;
+    CREATE INDEX lines_step ON lines (run_id, stream, step, number) WHERE step IS NOT NULL;
+    """,
+    # The names of deleted runs, which no other run has.
+    """
+    CREATE TABLE deleted_runs (project_id INTEGER NOT NULL REFERENCES projects, name TEXT NOT NULL,
+        PRIMARY KEY (project_id, name)) WITHOUT ROWID;
+    CREATE TRIGGER run_name_kept AFTER DELETE ON runs
+        BEGIN INSERT OR IGNORE INTO deleted_runs VALUES (OLD.project_id, OLD.name); END;
+    """,
 )
 SCHEMA = OLDEST + len(MIGRATIONS)
 
@@ -85,6 +108,7 @@ def check_schema(folder: Path, version: int, migrating: bool = False) -> None:
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the database to the newest version, one transaction for each step."""
     version = schema_of(connection)
+    connection.create_function("row_step", 2, row_step)
     if version == 0:
         steps = [(SCHEMA, SCHEMA_FILE.read_text())]
     else:

@@ -158,6 +158,15 @@ CREATE TRIGGER run_left AFTER UPDATE OF sweep_id ON runs
 CREATE TRIGGER run_gone AFTER DELETE ON runs WHEN OLD.sweep_id IS NOT NULL
     BEGIN UPDATE sweeps SET removals = removals + 1 WHERE id = OLD.sweep_id; END;
 
+-- The processes of deleted runs may go on: no other run ever has such a name.
+CREATE TABLE deleted_runs (
+    project_id INTEGER NOT NULL REFERENCES projects,
+    name TEXT NOT NULL,
+    PRIMARY KEY (project_id, name)
+) WITHOUT ROWID;
+CREATE TRIGGER run_name_kept AFTER DELETE ON runs
+    BEGIN INSERT OR IGNORE INTO deleted_runs VALUES (OLD.project_id, OLD.name); END;
+
 -- `last_step` is how far an attempt came: one that is killed at the same step each time is given up.
 CREATE TABLE attempts (
     run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
@@ -173,14 +182,17 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, number)
 ) WITHOUT ROWID;
 
--- History, events and console.
+-- History, events and console. A row of history or events has the step by which it is found, 0 if
+-- the line has none; other lines have NULL. WITHOUT ROWID, comparing keys would read whole texts.
 CREATE TABLE lines (
     run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
     stream TEXT NOT NULL,
     number INTEGER NOT NULL,
+    step NUMERIC,
     text TEXT NOT NULL,
-    PRIMARY KEY (run_id, stream, number)
-) WITHOUT ROWID;
+    UNIQUE (run_id, stream, number)
+);
+CREATE INDEX lines_step ON lines (run_id, stream, step, number) WHERE step IS NOT NULL;
 
 -- Files and artifacts ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from deployer.backend.db.files import File
+from deployer.backend.db.lines import Stream, write_lines
 from deployer.backend.db.rows import find_all
 from deployer.backend.db.schema import OLDEST, SCHEMA, migrate
 from deployer.backend.db.store import Store
@@ -18,7 +19,12 @@ from deployer.errors import BackendError
 
 OLDEST_FILE = Path(__file__).with_name(f"version_{OLDEST}.sql")
 GONE = {"interrupted", "resuming", "manifest_md5", "manifest_blob_id"}
-NEW = {"runs": {"former": None}}
+NEW: dict[str, list[dict[str, Any]]] = {
+    "runs": [{"former": None}] * 3,
+    "lines": [{"step": 0}, {"step": None}],
+}
+STREAMS: tuple[Stream, ...] = ("events", "history", "output")
+LINES = ['{"_step": 3, "loss": NaN}', '{"loss": 1}', "[", '{"_step": 0.5}']
 OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite%' ORDER BY name"
 
 
@@ -68,10 +74,11 @@ def test_what_the_oldest_version_wrote_is_all_there(tmp_path: Path) -> None:
     store.close()
     assert all(before[table] for table in before.keys() - {"sessions", "released_blobs"})
     for table in after.keys() - {"files"}:
-        added = NEW.get(table, {})
+        old = before.get(table, [])
+        added = NEW.get(table) or [{}] * len(old)
         assert after[table] == [
-            {**{name: value for name, value in row.items() if name not in GONE}, **added}
-            for row in before[table]
+            {**{name: value for name, value in row.items() if name not in GONE}, **new}
+            for row, new in zip(old, added, strict=True)
         ]
     # A run's file has the number that its address names.
     assert files == [
@@ -80,6 +87,28 @@ def test_what_the_oldest_version_wrote_is_all_there(tmp_path: Path) -> None:
         File(9, None, 1, 0, "f", "m", None, None, 3, None),
         File(10, None, 1, 1, "wandb_manifest.json", None, 5, None, 3, None),
     ]
+
+
+def test_rows_of_an_old_database_have_the_steps_that_new_ones_get(tmp_path: Path) -> None:
+    write_oldest(tmp_path / "old.sqlite")
+    insert = "INSERT INTO lines (run_id, stream, number, text) VALUES (3, ?, ?, ?)"
+    with sqlite3.connect(tmp_path / "old.sqlite") as old:
+        for stream in STREAMS:
+            old.executemany(insert, [(stream, *line) for line in enumerate(LINES)])
+    old.close()
+    store = Store(tmp_path / "old.sqlite", migrating=True)
+    with store.transaction() as db:
+        migrated = read_steps(db)
+        for stream in STREAMS:
+            write_lines(db, 3, stream, 0, LINES)
+        assert read_steps(db) == migrated
+    store.close()
+    assert migrated == [3, 0, None, 0.5, 3, 0, None, 0.5, None, None, None, None]
+
+
+def read_steps(db: sqlite3.Connection) -> list[float | None]:
+    found = db.execute("SELECT step FROM lines WHERE run_id = 3 ORDER BY stream, number")
+    return [row[0] for row in found]
 
 
 def test_an_old_database_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import islice
 from typing import Any
 
 from deployer.backend.db.lines import (
+    Stream,
     count_lines,
+    find_rows,
+    iterate_rows,
     last_lines,
     read_lines,
-    read_rows,
     sample,
     step_of,
-    steps_between,
 )
+from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, connection, parse_cursor
@@ -26,8 +29,8 @@ SPEC_NUMBERS = ("minStep", "maxStep", "samples")
 
 resolvers = Resolvers(
     {
-        "Run.events": lambda db, run, samples=None: sample(
-            read_rows(db, run.id, "events"), samples or DEFAULT_SAMPLES
+        "Run.events": lambda db, run, samples=None: _read_sample(
+            db, run, find_rows(db, run.id, "events"), samples, "events"
         ),
     }
 )
@@ -41,17 +44,22 @@ def resolve_history(
     max_step: int | None = None,
     samples: int | None = None,
 ) -> list[dict[str, Any]]:
-    rows = steps_between(read_rows(info.context.db, row.id), min_step, max_step)
-    return sample(rows, samples or DEFAULT_SAMPLES)
+    db = info.context.db
+    numbers = find_rows(db, row.id, start=min_step or 0, stop=max_step)
+    return _read_sample(db, row, numbers, samples)
+
+
+def _read_sample(
+    db: Connection, run: Run, numbers: list[int], samples: int | None, stream: Stream = "history"
+) -> list[dict[str, Any]]:
+    chosen = sample(numbers, samples or DEFAULT_SAMPLES)
+    return list(iterate_rows(db, run.id, chosen, stream))
 
 
 @resolvers.field("Run.sampledHistory")
 def resolve_sampled_history(row: Run, info: Info, specs: list[str]) -> list[list[dict[str, Any]]]:
     parsed = [_parse_spec(text) for text in specs]
-    if not any(parsed):
-        return [[] for _ in parsed]
-    rows = read_rows(info.context.db, row.id)
-    return [_sampled(rows, spec) for spec in parsed]
+    return [_sampled(info.context.db, row, spec) for spec in parsed]
 
 
 def _parse_spec(text: str) -> dict[str, Any]:
@@ -64,15 +72,17 @@ def _parse_spec(text: str) -> dict[str, Any]:
     return spec
 
 
-def _sampled(rows: list[dict[str, Any]], spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _sampled(db: Connection, run: Run, spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows that have every key of the spec, with these keys alone."""
     keys = spec.get("keys") or []
     if not spec:
         return []
-    chosen = steps_between(rows, spec.get("minStep"), _stop(spec))
-    if keys:
-        chosen = [{k: line[k] for k in keys} for line in chosen if all(k in line for k in keys)]
-    return sample([_finite(line) for line in chosen], int(spec.get("samples") or DEFAULT_SAMPLES))
+    numbers = find_rows(db, run.id, start=spec.get("minStep") or 0, stop=_stop(spec))
+    if keys:  # the chosen rows are parsed twice, so that the others need not be kept
+        rows = zip(numbers, iterate_rows(db, run.id, numbers), strict=True)
+        numbers = [number for number, line in rows if all(key in line for key in keys)]
+    chosen = _read_sample(db, run, numbers, spec.get("samples"))
+    return [_finite({key: line[key] for key in keys} if keys else line) for line in chosen]
 
 
 def _stop(spec: dict[str, Any]) -> int | None:
@@ -104,20 +114,23 @@ def _finite_value(value: Any) -> Any:
 
 @resolvers.field("Run.parquetHistory")
 def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[str, Any]:
-    rows = read_rows(info.context.db, row.id)
-    wanted = [line for line in rows if all(key in line for key in live_keys)]
+    db = info.context.db
+    rows = iterate_rows(db, row.id, find_rows(db, row.id))
+    wanted = (line for line in rows if all(key in line for key in live_keys))
     # One row tells the client from which step on the history is live: all of it is.
-    return {"parquet_urls": [], "live_data": [_finite(line) for line in wanted[:1]]}
+    return {"parquet_urls": [], "live_data": [_finite(line) for line in islice(wanted, 1)]}
 
 
 @resolvers.field("Run.historyKeys")
 def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
-    rows = read_rows(info.context.db, row.id)
+    db = info.context.db
     counts: Counter[str] = Counter()
     latest: dict[str, Any] = {}
-    for line in rows:
+    last_step: float = -1
+    for index, line in enumerate(iterate_rows(db, row.id, find_rows(db, row.id))):
         counts.update(line.keys())
         latest.update(line)
+        last_step = step_of(line, index)
     keys = {
         key: {
             "typeCounts": [{"type": "number", "count": count}],
@@ -126,7 +139,6 @@ def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
         }
         for key, count in counts.items()
     }
-    last_step = step_of(rows[-1], len(rows) - 1) if rows else -1
     return {"lastStep": last_step, "sets": [], "keys": keys}
 
 
