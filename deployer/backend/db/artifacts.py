@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from deployer.backend.db.accounts import Caller
-from deployer.backend.db.projects import Project
+from deployer.backend.db.projects import Project, check_label
 from deployer.backend.db.rows import (
     Connection,
     Row,
@@ -31,8 +31,7 @@ from deployer.backend.refusal import Refusal
 
 Role = Literal["output", "input"]
 
-LATEST = "latest"
-LONGEST_NAME = 128
+NAME, LATEST = "artifact name", "latest"
 PATCH = "PATCH"  # the type of a manifest that one of several runs adds
 VERSION = re.compile(r"v(\d+)")
 # How long nothing may come for a version that was begun, until it is given up.
@@ -128,14 +127,6 @@ class Alias(Row):
     alias: str
 
 
-def check_label(kind: str, name: str) -> str:
-    """Return a name; refuse with 400 one that would not fit into `entity/project/name:alias`."""
-    bad = set(name) & set("/:\\") or not name.isprintable() or name in ("", ".", "..")
-    if bad or len(name) > LONGEST_NAME:
-        raise Refusal(400, f"invalid artifact {kind} {name[:LONGEST_NAME]!r}")
-    return name
-
-
 def change_tags(tags: Iterable[str], add: Iterable[str], remove: Iterable[str]) -> str:
     """Return tags as a JSON list, with some added and some removed."""
     gone = set(remove)
@@ -157,9 +148,9 @@ def ensure_collection(
     db: Connection, project: Project, name: str, type_name: str, client_id: str | None, now: float
 ) -> Collection:
     """Return a collection, made if there is none; refuse another type with 400."""
-    found = find(db, Collection, project_id=project.id, name=check_label("name", name))
+    found = find(db, Collection, project_id=project.id, name=check_label(NAME, name))
     if found is None:
-        columns = {"type": check_label("type", type_name), "client_id": client_id}
+        columns = {"type": check_label("artifact type", type_name), "client_id": client_id}
         times = {"created_at": now, "updated_at": now}
         return insert(db, Collection, project_id=project.id, name=name, **columns, **times)
     if found.type != type_name:
@@ -171,7 +162,7 @@ def ensure_collection(
 
 def rename_collection(db: Connection, row: Collection, name: str, now: float) -> Collection:
     """Give a collection another name; refuse with 400 one that is taken."""
-    taken = find(db, Collection, project_id=row.project_id, name=check_label("name", name))
+    taken = find(db, Collection, project_id=row.project_id, name=check_label(NAME, name))
     if taken and taken.id != row.id:
         raise Refusal(400, f"artifact {name} already exists")
     return change(db, row, name=name, updated_at=now)
@@ -250,7 +241,7 @@ def check_deletable(db: Connection, caller: Caller, row: Artifact) -> None:
 
 def check_alias(alias: str) -> str:
     """Return an alias; refuse with 400 one that cannot stand after the colon of a name."""
-    if VERSION.fullmatch(check_label("alias", alias)):
+    if VERSION.fullmatch(check_label("artifact alias", alias)):
         raise Refusal(400, f"invalid artifact alias {alias!r}: it is the name of a version")
     return alias
 

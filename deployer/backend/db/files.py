@@ -85,12 +85,17 @@ def guess_mimetype(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
+def is_unnamed(name: str) -> bool:
+    """Return True for a name that a user's file may have and a saved one cannot, such as " "."""
+    return name != "" and (min(name) < " " or name.rpartition("/")[2].strip() in ("", "."))
+
+
 def check_name(name: str) -> str:
     """Return a file's name; refuse with 400 one that would leave the folder it is saved into."""
     parts = name.split("/")
-    unsafe = name.startswith("/") or ".." in parts or "\\" in name or "\0" in name
+    unsafe = name.startswith("/") or ".." in parts or "\\" in name or is_unnamed(name)
     if unsafe or not name or len(name) > LONGEST_NAME:
-        raise Refusal(400, f"invalid file name {name[:LONGEST_NAME]!r}")
+        raise Refusal(400, f"invalid file name {name[:LONGEST_NAME]!r}: no file can be saved as it")
     return name
 
 

@@ -10,6 +10,7 @@ from deployer.backend.db.rows import Connection, Row, find, find_all, get, inser
 from deployer.backend.refusal import Refusal, not_found
 
 DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody named
+LONGEST_NAME = 128
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,15 @@ class Project(Row):
     name: str
     user_id: int
     created_at: float
+
+
+def check_label(what: str, name: str) -> str:
+    """Return a name; refuse with 400 one that would not fit into `entity/project/name:alias`."""
+    bad = set(name) & set("/:\\") or not name.isprintable() or name.strip() in ("", ".", "..")
+    if bad or len(name) > LONGEST_NAME:
+        said = f"at most {LONGEST_NAME} printable letters, without / : and \\"
+        raise Refusal(400, f"invalid {what} {name[:LONGEST_NAME]!r}: {said}")
+    return name
 
 
 def find_project(
@@ -65,7 +75,7 @@ def ensure_project(
         return project
     if caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot make projects")
-    columns = {"name": name or DEFAULT_PROJECT, "created_at": now}
+    columns = {"name": check_label("project name", name or DEFAULT_PROJECT), "created_at": now}
     return insert(db, Project, entity=own.name, user_id=own.id, **columns)
 
 

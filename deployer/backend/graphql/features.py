@@ -25,7 +25,7 @@ def _feature(sentence: str, names: str) -> MissingFeature:
 MISSING_FEATURES = (
     _feature(
         "this server keeps no reports; its pages show projects, sweeps and runs",
-        "upsertView deleteView view createViews UpsertViewInput",
+        "upsertView deleteView view createViews allViews UpsertViewInput",
     ),
     _feature(
         "this server has no automations; deployer watch ends when a sweep does, with its result",

@@ -70,6 +70,7 @@ def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
     return Fields(
         ("name", "display_name", "state", "job_type", "host", "program", "notes", "created_at"),
         {
+            "entity": lambda _: get(db, Project, project_id).entity,
             "group": lambda run: run.group_name,
             "commit": lambda run: run.commit_hash,
             "description": lambda run: run.notes or run.description,

@@ -13,6 +13,7 @@ from itertools import chain
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
+from unicodedata import category
 
 warnings.filterwarnings("ignore", "Possible (nested set|set )", FutureWarning)  # of `[[`, `&&`
 
@@ -56,7 +57,7 @@ class _Letter:
     def fits(self, letter: str) -> bool:
         forms = {letter, letter.lower(), letter.upper()} if self.ignore_case else {letter}
         codes = [ord(form) for form in forms if len(form) == 1]
-        found = any(low <= code <= high for code in codes for low, high in self.ranges)
+        found = any(_is_within(code, *ends) for code in codes for ends in self.ranges)
         return found is not self.negated
 
 
@@ -67,6 +68,37 @@ def _outside(ranges: Ranges) -> Ranges:
 
 def _is_word(letter: str) -> bool:
     return letter == "_" or (letter.isascii() and letter.isalnum())
+
+
+# Named classes: POSIX's, as Python writes them within brackets, and Unicode's general categories.
+POSIX = (
+    r"alnum=\da-zA-Z alpha=a-zA-Z blank=\x20\t cntrl=\0-\x1f\x7f digit=\d graph=!-~ lower=a-z"
+    r" print=\x20-~ punct=!-/:-@\[-`{-~ space=\s upper=A-Z word=\w xdigit=\da-fA-F"
+)
+RANGES = dict(re.findall(r"(\w+)=(\S+)", POSIX))
+CLASSES = [*RANGES, *{category(chr(code))[:size] for code in range(0xE001) for size in (1, 2)}]
+NAMED_CLASS = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))|\[:(\^?)(\w+):\]|\\.", re.S)
+# Private letters of Unicode, which stand for each class and its opposite while a pattern is parsed.
+CLASS_LETTERS = range(0x10F000, 0x10F000 + 2 * len(CLASSES))
+
+
+def _class_letter(found: re.Match[str]) -> str:
+    case, category_name, short, outside, posix = found.groups()
+    name = category_name or short or posix
+    if name and name not in CLASSES:
+        raise PatternError(f"it has {found[0]}, no class of POSIX or category; scripts are unknown")
+    negated = case == "P" or bool(outside)
+    return chr(CLASS_LETTERS[2 * CLASSES.index(name) + negated]) if name else found[0]
+
+
+def _is_within(code: int, low: int, high: int) -> bool:
+    if low not in CLASS_LETTERS:
+        return low <= code <= high
+    index, negated = divmod(low - CLASS_LETTERS.start, 2)
+    name, letter = CLASSES[index], chr(code)
+    ranges = RANGES.get(name)
+    found = re.match(f"[{ranges}]", letter, re.A) if ranges else category(letter).startswith(name)
+    return bool(found) is not bool(negated)
 
 
 # As MongoDB's PCRE has them: ASCII alone.
@@ -180,13 +212,11 @@ class Pattern:
             raise PatternError(f"it is longer than {MOST_LETTERS} letters")
         if unknown := set(options) - set(OPTIONS):
             raise PatternError(f"it has an unknown option {min(unknown)}")
-        if "[:" in text and ":]" in text:
-            raise PatternError("it has a class of POSIX")
         builder, flags = _Builder(), 0
         for option in options:
             flags |= OPTIONS[option]
         try:
-            tree = _parser.parse(text, flags)
+            tree = _parser.parse(NAMED_CLASS.sub(_class_letter, text), flags)
             self._start = builder.sequence(tree, tree.state.flags, FOUND)
         except (re.error, OverflowError) as error:
             raise PatternError(str(error)) from error

@@ -204,3 +204,9 @@ def test_filters_on_sweeps(backend: ServedBackend) -> None:
     ):
         edges = client.ask(SWEEPS, filters=json.dumps(condition))["project"]["sweeps"]["edges"]
         assert [edge["node"]["name"] for edge in edges] == expected
+
+
+def test_the_entity_of_runs_is_a_key(client: Client) -> None:
+    for entity, count in ((client.entity, 4), ("somebody", 0)):
+        found = client.ask(RUNS, filters=json.dumps({"entity": entity}))["project"]
+        assert found["runCount"] == count

@@ -133,9 +133,9 @@ def test_a_deleted_run_leaves_its_artifacts_unless_they_are_to_go(log: ArtifactC
     found = log.find("ds:v0")
     assert found is not None
     assert found["artifact"]["createdBy"] == {"__typename": "User"}
-    client.init_run("r")
-    log.log("ds", {"a": b"2"})
-    client.ask(delete, id=client.run("r")["id"], all=True)
+    other = client.init_run("s")["id"]
+    ArtifactClient(client, "s").log("ds", {"a": b"2"})
+    client.ask(delete, id=other, all=True)
     assert (log.find("ds:v1"), aliases_of(log, "ds:v0")) == (None, ["latest"])
 
 

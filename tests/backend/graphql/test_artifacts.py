@@ -225,3 +225,17 @@ def test_a_single_file_is_fetched_by_its_digest_with_a_key(log: ArtifactClient) 
         assert requests.get(url, timeout=5).status_code == 401
     unknown = requests.get(f"{place}/{'0' * 32}/a.bin", auth=("api", client.key), timeout=5)
     assert unknown.status_code == 404
+
+
+def test_a_region_that_nobody_has_is_refused(log: ArtifactClient) -> None:
+    assert log.create("here", "1", storageRegion="default")["state"] == "PENDING"
+    with pytest.raises(AssertionError, match="this server has no storage region 'mars'"):
+        log.create("there", "2", storageRegion="mars")
+
+
+def test_the_step_of_a_version_is_the_one_that_its_run_tells(log: ArtifactClient) -> None:
+    log.client.log("r", [{"_step": 7}])
+    read = "query A($id: ID!) { artifact(id: $id) { historyStep } }"
+    for step in (None, 7, 2**31):
+        made = log.create("stepped", f"of {step}", historyStep=step)
+        assert log.client.ask(read, id=made["id"])["artifact"]["historyStep"] == step

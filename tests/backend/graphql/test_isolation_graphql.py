@@ -61,7 +61,6 @@ READS = {
     "Project.sweep": of_project('sweep(sweepName: "<sweep>") { config }'),
     "Project.run": of_project('run(name: "<run>") { config history }'),
     "Project.bucket": of_project('bucket(name: "<run>") { config }'),
-    "Project.allViews": of_project('allViews(viewName: "v") { edges { node { id } } }'),
     "Project.artifact": of_project('artifact(name: "<collection>:<alias>") { description }'),
     "Project.artifactCollectionMembership": of_project(f"{MEMBER} {{ artifact {{ size }} }}"),
     "Project.artifactCollection": of_project('artifactCollection(name: "<collection>") { id }'),
@@ -84,7 +83,7 @@ READS = {
     ),
 }
 # What has nothing of one user's, or the asker's own.
-OWN_OR_PUBLIC = {"Query.viewer", "Query.serverInfo", "Project.allViews"}
+OWN_OR_PUBLIC = {"Query.viewer", "Query.serverInfo"}
 RUN_PLACE = 'entityName: "<entity>", projectName: "<project>", runName: "<run>"'
 COLLECTION_PLACE = (
     'entityName: "<entity>", projectName: "<project>", artifactCollectionName: "<collection>"'

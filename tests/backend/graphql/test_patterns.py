@@ -40,6 +40,15 @@ ENDLESS = "^(a|a)+$b"
         ("^(?i:a)b$", "", ["Ab", "ab"], ["AB"]),
         ("a b # the end", "x", ["ab"], ["a b"]),
         (r"^[\w.-]+@[^\s@]+\.org\Z", "", ["a.b-c@d.org"], ["a@b@c.org", "a@b.orgs"]),
+        ("^[[:alpha:]_]+$", "", ["ab_"], ["a1", "é", ""]),
+        ("^[^[:space:][:digit:]]$", "", ["a"], [" ", "1"]),
+        ("^[[:^alpha:]]$", "", ["1"], ["a"]),
+        ("^[[:punct:]]+$", "", ["!/:@[\\]^_`{|}~"], ["a", "0", " "]),
+        ("^[[:upper:]]$", "i", ["a", "A"], ["1"]),
+        (r"^\pL+$", "", ["éa", "日本"], ["a1", ""]),
+        (r"^\p{Lu}\p{Ll}$", "", ["Éa"], ["éa", "ÉA"]),
+        (r"^\P{L}[^\pL\d]$", "", ["1-"], ["a-", "1a", "11"]),
+        (r"^\\pL$|^\[:alpha:\]$", "", ["\\pL", "[:alpha:]"], ["é", "a"]),
         ("", "", ["", "a"], []),
         (r"x*", "", ["", "y"], []),
     ],
@@ -60,7 +69,10 @@ def test_no_pattern_takes_for_ever(pattern: str) -> None:
     assert time.process_time() - begun < 20
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "[[:alpha:]]", "a++", "x" * 1001])
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "(?=a)", r"(a)\1", r"\p{Greek}", r"\p", "[[:al:]]", r"[\pL-z]", "a++", "x" * 1001],
+)
 def test_what_the_engine_cannot_do_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError, match=r"^\w"):
         Pattern(pattern)

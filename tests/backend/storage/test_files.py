@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPResponse
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -50,7 +51,7 @@ def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
     return client
 
 
-def promise(client: Client, *names: str) -> list[str]:
+def promise(client: Client, *names: str) -> list[Any]:
     reply = client.ask(CREATE, entity=client.entity, files=list(names))["createRunFiles"]
     return [file["uploadUrl"] for file in reply["files"]]
 
@@ -110,7 +111,7 @@ def test_files_are_listed_in_pages_by_name_and_by_pattern(client: Client) -> Non
     assert listed(client, pattern="%.json") == ["b.json", "d.json"]
     assert listed(client, pattern="a_1.txt") == ["a_1.txt", "ab1.txt"]
     assert listed(client, pattern="c[1]%") == ["c[1].txt"]
-    assert listed(client, names=["d.json", "nothing"]) == ["d.json"]
+    assert listed(client, names=["d.json"]) == ["d.json"]
 
 
 def test_a_file_that_is_sent_again_has_the_newer_bytes(client: Client) -> None:
@@ -128,6 +129,31 @@ def test_names_that_lead_out_of_a_folder_are_refused(client: Client) -> None:
         with pytest.raises(AssertionError, match="invalid file name"):
             promise(client, "good", bad)
     assert listed(client) == []
+
+
+def test_a_name_that_no_file_can_be_saved_as_costs_the_other_files_nothing(client: Client) -> None:
+    odd = (" ", ".", "a/", "a/.", "a/ ", "a\nb", "a\0b")
+    for bad in odd:
+        with pytest.raises(AssertionError, match="invalid file name"):
+            promise(client, bad)
+    made = promise(client, *odd, "good.txt")
+    assert made[:-1] == [None] * len(odd)
+    assert requests.put(made[-1], data=b"x", timeout=5).status_code == 200
+    assert listed(client) == ["good.txt"]
+
+
+def test_a_file_that_is_not_there_is_found_and_not_downloaded(client: Client) -> None:
+    """As on W&B: the SDK takes the first file, and its `restore` looks for this digest."""
+    send(client, **{"here.txt": b"x"})
+    found = client.ask(LIST, names=["here.txt", "gone/x.txt"])["project"]["run"]["files"]
+    gone, here = (edge["node"] for edge in found["edges"])
+    assert (gone["name"], gone["md5"], gone["sizeBytes"]) == ("gone/x.txt", "0", 0)
+    assert here["md5"] == base64.b64encode(hashlib.md5(b"x").digest()).decode()
+    missing = requests.get(gone["url"], auth=("api", client.key), timeout=5)
+    assert (missing.status_code, "file gone/x.txt not found" in missing.text) == (404, True)
+    assert requests.get(gone["directUrl"], timeout=5).status_code == 404
+    assert "file not found" in client.post(DELETE, files=[gone["id"]]).text
+    assert listed(client) == ["here.txt"]
 
 
 def test_an_address_is_good_for_one_thing_until_a_time(

@@ -27,7 +27,6 @@ def run_reading() -> dict[str, Any]:
     step("Api.runs", lambda: [run.summary for run in api.runs(path, per_page=1)])
     step("Api.runs in full", lambda: list(api.runs(path, order="-summary_metrics.x", lazy=False)))
     step("Api.runs histories", lambda: api.runs(path).histories(keys=["x"], format="default"))
-    step("Api.reports", lambda: list(api.reports(path)))
     run = step("Api.run", lambda: api.run(f"{path}/first"))
     ask_run(run)
     step("Run.log_artifact", lambda: use_stored(api, path))

@@ -11,14 +11,13 @@ from deployer.backend.db.artifacts import (
     Collection,
     change_tags,
     check_deletable,
-    check_label,
     record_role,
     remove_aliases,
     remove_artifact,
     rename_collection,
     set_aliases,
 )
-from deployer.backend.db.projects import get_project
+from deployer.backend.db.projects import check_label, get_project
 from deployer.backend.db.rows import Connection, change, delete, find, find_all, get
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.artifact_upload import named_run, writable_artifact
@@ -140,7 +139,7 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Give a collection another type."""
     request = info.context
     check_not_agent(request.caller)
-    wanted = check_label("type", input["destination_artifact_type_name"])
+    wanted = check_label("artifact type", input["destination_artifact_type_name"])
     db = request.db
     row = own_collection(db, request.caller, input["artifact_sequence_id"])
     row = change(db, row, type=wanted, updated_at=request.backend.now())

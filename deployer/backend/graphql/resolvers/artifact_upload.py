@@ -20,7 +20,6 @@ from deployer.backend.db.artifacts import (
     set_aliases,
 )
 from deployer.backend.db.files import list_patches, promise_artifact_file, promise_manifest
-from deployer.backend.db.lines import count_lines
 from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.rows import Connection, change, find, get, update
 from deployer.backend.db.runs import Run, check_writer, get_run, may_write
@@ -60,6 +59,8 @@ def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
 def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Begin a version; for content that is there already, return the version that has it."""
     request = info.context
+    if (region := input.get("storage_region")) not in (None, "default"):  # what the SDK calls ours
+        raise Refusal(400, f"this server has no storage region {region!r}: leave it out")
     shared = input.get("distributed_id") and f"distributed {input['distributed_id']}"
     if shared:
         input["client_id"] = shared
@@ -142,7 +143,7 @@ def _begin(
         tags=json.dumps(tags),
         wanted_aliases=json.dumps(_aliases(input)),
         client_id=input.get("client_id"),
-        history_step=count_lines(db, row.id, "history") if row else None,
+        history_step=input.get("history_step"),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from deployer.backend.db.artifacts import Artifact
-from deployer.backend.db.files import File, list_run_files, promise_file
+from deployer.backend.db.files import File, is_unnamed, list_run_files, promise_file
 from deployer.backend.db.projects import Project, get_project, owns_project
 from deployer.backend.db.rows import delete, get
 from deployer.backend.db.runs import Run, check_writer, get_run
@@ -114,8 +114,10 @@ def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[
     project = get_project(db, request.caller, input["entity_name"], input["project_name"])
     row = get_run(db, project, input["run_name"])
     check_writer(db, request.caller, row)
-    promised = [promise_file(db, row.id, name) for name in input["files"]]
-    uploads = [{"name": item.name, "upload_url": upload_url(request, item)} for item in promised]
+    names = input["files"]
+    good = [name for name in names if not is_unnamed(name)] or names  # the SDK skips the others
+    urls = {name: upload_url(request, promise_file(db, row.id, name)) for name in good}
+    uploads = [{"name": name, "upload_url": urls.get(name)} for name in names]
     return {"run_id": encode_id("Run", row.id), "upload_headers": [], "files": uploads}
 
 
@@ -157,6 +159,8 @@ def resolve_files(
     if names:
         wanted = {posixpath.normpath(name) for name in names if name}  # ./x.txt is x.txt
         found = [item for item in found if item.name in wanted]
+        missing = wanted - {item.name for item in found}  # which W&B lists with this digest
+        found += [File(0, row.id, None, 0, name, "0", 0, None, None, None) for name in missing]
     if pattern:
         found = _named_like(found, pattern)
     page = page_of(found, "+name", after, first)

@@ -76,6 +76,8 @@ def resolve_users(_: Any, info: Info, query: str | None = None) -> list[User]:
 @resolvers.field("Query.entity")
 def resolve_entity(_: Any, info: Info, name: str) -> dict[str, Any] | None:
     row = info.context.caller.user
+    if name != row.name and "members" in str(info.field_nodes[0].to_dict()):  # as create_team does
+        raise Refusal(404, f"this server has no team {name}: each user has an entity of their own")
     return entity_of(row) if name == row.name else None
 
 

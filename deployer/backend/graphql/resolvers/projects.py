@@ -24,7 +24,6 @@ resolvers = Resolvers(
         "Project.readOnly": lambda *_: False,
         "Project.access": lambda *_: "USER_READ",
         "Project.user": lambda db, project: find(db, User, id=project.user_id),
-        "Project.allViews": lambda *_, **__: [],
         "Project.totalSweeps": lambda db, project: len(list_sweeps(db, project)),
         "Project.sweep": lambda db, project, sweep_name: find_sweep(db, project, sweep_name),
         "Project.runCount": lambda db, project, filters=None: Runs(db, project.id, filters).count(),

@@ -11,9 +11,9 @@ from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, re
 from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.history import keep_former, set_apart
 from deployer.backend.db.lines import Stream, clear_lines, count_lines, last_lines
-from deployer.backend.db.projects import Project, ensure_project, owns_project
+from deployer.backend.db.projects import Project, check_label, ensure_project, owns_project
 from deployer.backend.db.rows import Connection, change, delete, find, get, update
-from deployer.backend.db.runs import ACTIVE, Run, check_writer, wandb_part
+from deployer.backend.db.runs import ACTIVE, Run, check_writer, is_taken, wandb_part
 from deployer.backend.db.sweeps import Sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.resolvers.wire import Info, decode_id
@@ -125,6 +125,8 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     project = ensure_project(db, request.caller, *wanted, backend.now())
     name = input.get("name") or secrets.token_hex(4)
     found = find(db, Run, project_id=project.id, name=name)
+    if found is None and is_taken(db, project.id, check_label("run id", name)):
+        raise Refusal(400, f"run {name} was previously deleted; try again with a new run id")
     if found is None and _is_fork(input):
         raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
     # Also one after the other: the second would replace the first one's rows.
@@ -236,6 +238,8 @@ def _read_columns(input: dict[str, Any]) -> dict[str, str]:
     changes = {
         column: input[name] for name, column in PLAIN_COLUMNS.items() if input.get(name) is not None
     }
+    for column in {"display_name", "group_name", "job_type"} & changes.keys():  # safe to show
+        changes[column] = "".join(max(letter, " ") for letter in changes[column][:1024])
     if input.get("tags") is not None:
         changes["tags"] = json.dumps(input["tags"])
     return changes

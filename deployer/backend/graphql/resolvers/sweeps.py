@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any
 
-from deployer.backend.db.accounts import Caller, check_newest
+from deployer.backend.db.accounts import Caller, User, check_newest
 from deployer.backend.db.agents import Agent, create_agent, list_agents
 from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
 from deployer.backend.db.rows import Connection, find, get, select
@@ -35,6 +35,7 @@ resolvers = Resolvers(
         "Sweep.runCountExpected": lambda _, sweep: sweep.expected,
         "Sweep.runCount": lambda db, sweep: Runs(db, sweep.project_id, None, sweep).count(),
         "Sweep.project": lambda db, sweep: get(db, Project, sweep.project_id),
+        "Sweep.user": lambda db, sweep: find(db, User, id=sweep.user_id),
         "Agent.totalRuns": lambda db, agent: len(_runs(db, agent)),
     }
 )
