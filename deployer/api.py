@@ -20,6 +20,9 @@ or step by step:
     for status in watch(server, path):
         ...
     best = results(server, path).best
+
+The others do what the commands of their names do: `pause`, `resume`, `stop`, `delete`, `heal`,
+`logs`, `agents`, `importance`.
 """
 
 from __future__ import annotations
@@ -27,47 +30,90 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deployer.analysis.importance import Importance, build_importance
 from deployer.analysis.ranking import rank_by
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
-from deployer.launch import pipeline
+from deployer.launch import control, pipeline
 from deployer.launch import server as launch_server
 from deployer.launch.agents import planning
 from deployer.launch.agents.agent_environment import choose_pace
+from deployer.launch.agents.logs import read_agent_logs, read_run_log
+from deployer.launch.agents.scaling import list_shown
 from deployer.launch.checks.check import check_program_here
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.lock.file import name_lock
-from deployer.launch.remains import describe_file, telling_remains
+from deployer.launch.remains import describe_file, describe_owners, telling_remains
 from deployer.launch.request import Request
+from deployer.launch.resolution import settle_all, settle_executor
+from deployer.launch.session import Session
 from deployer.launch.starting import Launch
 from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
-from deployer.sweeps.results import Results, build_results
+from deployer.sweeps.results import Coverage, Row, build_results
+from deployer.sweeps.run_rows import KEYS, flatten_rows
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.model import parse_sweep_path
 from deployer.wandb_api.server import Server
 from deployer.watch.status import Status
 
 __all__ = [
+    "SweepResults",
+    "agents",
     "apply",
     "connect",
     "create_sweep",
+    "delete",
     "heal",
     "importance",
+    "logs",
+    "pause",
     "plan",
     "results",
+    "resume",
+    "stop",
     "up",
     "watch",
 ]
 
+LOG = logging.getLogger(__name__)
 logging.getLogger("deployer").addHandler(logging.NullHandler())  # else Python prints warnings
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """A sweep's results; each attribute is called as its key in `deployer results -o json`.
+
+    `runs` are ranked, best first; `best` is None if no run has finished with a finite metric.
+    """
+
+    sweep: str
+    state: str
+    stop_reason: str
+    metric: str | None
+    goal: str
+    coverage: Coverage
+    best: Row | None
+    runs: tuple[Row, ...]
+    failures: tuple[Row, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a flat dict for each run, best first, for `pandas.DataFrame`.
+
+        All have the same keys: those of `runs` in `deployer results -o json`, with times in seconds
+        and `attempts` as a number. The metric, parameters and logged values are keys of their own,
+        named as the columns of `-o csv`. Missing values are None, secrets `REDACTED`.
+        """
+        columns, values = flatten_rows(self.runs, KEYS, self.metric)
+        return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 def up(
@@ -205,10 +251,88 @@ def watch(
     return pipeline.watch_sweep(launch, timeout_seconds=timeout_seconds)
 
 
-def results(server: Server, sweep_path: str) -> Results:
+def pause(server: Server, sweep_path: str, *, sure: bool = False, on: str | None = None) -> None:
+    """Start no more runs, as `deployer sweep pause`: running ones finish, agents wait.
+
+    Raises WandbError if the sweep has ended, ConfigError if other owners' agents work on it and
+    `sure` is not given.
+    """
+    control.steer(_open(server, sweep_path, on), "PAUSED", _agree_if(sure))
+
+
+def resume(server: Server, sweep_path: str, *, sure: bool = False, on: str | None = None) -> None:
+    """Start runs again after a pause, as `deployer sweep resume`. Raises as `pause` does."""
+    control.steer(_open(server, sweep_path, on), "RUNNING", _agree_if(sure))
+
+
+def stop(server: Server, sweep_path: str, *, sure: bool = False, on: str | None = None) -> None:
+    """End a sweep, as `deployer sweep stop`: running runs finish, then its agents leave.
+
+    Raises as `pause` does, and ConfigError if the sweep was made elsewhere and `sure` is not given.
+    """
+    control.steer(_open(server, sweep_path, on), "FINISHED", _agree_if(sure))
+
+
+def delete(server: Server, sweep_path: str, *, sure: bool = False, on: str | None = None) -> None:
+    """Delete a sweep and its outputs on this machine for good, as `deployer sweep delete --yes`.
+
+    Its runs stay. Raises AgentError while agents may be running, ConfigError if the sweep was made
+    elsewhere and `sure` is not given, WandbError on W&B's own servers.
+    """
+    control.delete(_open(server, sweep_path, on), _agree_if(sure))
+
+
+def agents(sweep_path: str | None = None, *, on: str | None = None) -> list[Agent]:
+    """Return a sweep's agents, as `deployer agents list`; without a path your own of every sweep.
+
+    What other owners have is logged. Raises ConfigError, KubeError, CloudError.
+    """
+    path = None if sweep_path is None else str(_path(sweep_path))
+    project = _read(on=on)
+    executor = find_executor(settle_executor(path, project) if path else settle_all(project))
+    for sentence in describe_owners(executor.list_others(path), time.time(), executor.on):
+        LOG.info(sentence)
+    return list_shown(executor, path)
+
+
+def logs(
+    server: Server,
+    sweep_path: str,
+    *,
+    agents: Sequence[str] = (),
+    run: str | None = None,
+    follow: bool = False,
+    on: str | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield (agent's name, line), as `deployer agents logs`; with `run` (run id, line) of that run.
+
+    `agents` are names, all if none is given; `run` is an id or the number of a set. `follow` waits
+    for more lines until all have ended. Raises ConfigError for both of them; at the first line
+    AgentError, WandbError for what is not found.
+    """
+    if run and agents:
+        raise ConfigError("run", "does not go together with agents", "leave one of them out")
+    if run:
+        return read_run_log(server, _path(sweep_path), run, follow)
+    session = _open(server, sweep_path, on)
+    return read_agent_logs(session.executor, session.path, agents, follow, lambda: server)
+
+
+def results(server: Server, sweep_path: str) -> SweepResults:
     """Return a sweep's ranking, coverage and failures as they are now, follow-ups counted in."""
     snapshot = get_whole_snapshot(server, _path(sweep_path))
-    return build_results(snapshot.sweep, snapshot.runs)
+    found = build_results(snapshot.sweep, snapshot.runs)
+    return SweepResults(
+        sweep=found.sweep_path,
+        state=found.state,
+        stop_reason=found.stop_reason,
+        metric=found.metric,
+        goal=found.goal,
+        coverage=found.coverage,
+        best=found.best,
+        runs=found.rows,
+        failures=found.failures,
+    )
 
 
 def importance(server: Server, sweep_path: str, metric: str | None = None) -> Importance:
@@ -231,6 +355,24 @@ def heal(server: Server, sweep_path: str) -> Healing:
 
 def _read(wandb: str | None = None, on: str | None = None, folder: Path | None = None) -> Project:
     return read_project(Flags(wandb=wandb, on=on), folder)
+
+
+def _open(server: Server, sweep_path: str, on: str | None) -> Session:
+    """Return a sweep with where its agents were started last, unless `on` says otherwise."""
+    project = settle_executor(sweep_path, _read(on=on))
+    return Session(project, find_executor(project), server, _path(sweep_path))
+
+
+def _agree_if(sure: bool) -> control.Agree:
+    """Return what agrees, or raises ConfigError where other people are concerned and not `sure`."""
+
+    def agree(concerns: Sequence[str], _: str) -> bool:
+        if concerns and not sure:
+            said = "; ".join(line for one in concerns for line in one.splitlines())
+            raise ConfigError("sure", f"is False, and {said}", "pass sure=True if you mean it")
+        return True
+
+    return agree
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.logs import logs
-from deployer.cli.output.agent_views import describe_others, show_agents, show_ended
+from deployer.cli.output.agent_views import show_agents, show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, warn
 from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
@@ -35,11 +35,12 @@ from deployer.launch.agents.scaling import (
     drain_agents,
     end_willing_agents,
     find_named,
+    list_shown,
     scale_down,
 )
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
-from deployer.launch.remains import describe_elsewhere, describe_others_here
+from deployer.launch.remains import describe_elsewhere, describe_others_here, describe_owners
 from deployer.launch.starting import Launch, drain_surplus
 from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
@@ -91,9 +92,8 @@ def list_(
     config = call.read_of_all() if all_ else call.read_of(sweep)
     executor = find_executor(config)
     path = None if all_ else str(call.find_path(sweep, config))
-    listed = [one for one in executor.list_agents(path) if path or not one.foreign]
-    show_agents(listed, call.output, time.time())
-    for sentence in describe_others(executor.list_others(path), time.time(), executor.on):
+    show_agents(list_shown(executor, path), call.output, time.time())
+    for sentence in describe_owners(executor.list_others(path), time.time(), executor.on):
         say(sentence)
 
 
@@ -168,7 +168,7 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
     config, executor, named = call.find(sweep)
     path = str(named)
     found = executor.list_others(path)
-    for sentence in describe_others(found, time.time(), executor.on):
+    for sentence in describe_owners(found, time.time(), executor.on):
         say(sentence)
     others = bool(found) and not mine
     own = f"deployer agents down {path} --mine{config.on_option} ends your own alone"

@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 
 from deployer.config.project import Project
 from deployer.errors import CloudError, ConfigError, DeployerError
-from deployer.executors.base import Executor, ProvidesCluster, get_usd_per_hour
+from deployer.executors.base import Belongings, Executor, ProvidesCluster, get_usd_per_hour
 from deployer.executors.registry import find_executor, list_names
 from deployer.launch.session import Session
 from deployer.sweeps.records import Records, SweepRecord
-from deployer.text import format_count, format_usd
+from deployer.text import format_count, format_seconds, format_usd
 
 LOG = logging.getLogger(__name__)
 
@@ -97,6 +98,32 @@ def describe_others_here(project: Project, path: str) -> Iterator[str]:
     """Yield a line for each other sweep of the project folder that has live agents."""
     others = [one for one in list_places(Records.load().made_in(project.folder)) if one[0] != path]
     yield from describe_agents(project, others, role=", another sweep of this folder,")
+
+
+def describe_owners(
+    others: Iterable[Belongings], now: float, on: str = "kubernetes"
+) -> Iterator[str]:
+    """Yield a sentence for each other owner, with the command that shows what they have.
+
+    Not one that ends it: a line that can be pasted would be.
+    """
+    for one in others:
+        age = format_seconds(now - one.created_at)
+        agents = format_count(one.agents, "agent")
+        what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
+        where = f" in namespace {one.namespace}" if one.namespace else ""
+        named = ", ".join(one.sweeps)
+        whose, hint = "not yours", f"see them: {_build_look(one, on)}"
+        if one.by_session:
+            whose = "yours in an earlier session"
+            look = f"deployer agents list --all --on {on} --owner {quote(one.owner)}"
+            hint = f"any command acts for that session with its --owner: {look}"
+        yield f"{whose}: {what} of {one.owner}{where}, up to {age} old: {named} ({hint})"
+
+
+def _build_look(belongings: Belongings, on: str) -> str:
+    """Return the command that shows what another owner has, whatever the current folder."""
+    return "; ".join(f"deployer agents list {path} --on {on}" for path in belongings.sweeps)
 
 
 def describe_elsewhere(executor: Executor, path: str) -> Iterator[str]:

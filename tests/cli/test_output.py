@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.cli.output.agent_views import describe_agents, describe_others, show_agents
+from deployer.cli.output.agent_views import describe_agents, show_agents
 from deployer.cli.output.render import to_plain
 from deployer.cli.output.status_view import build_reason_lines
 from deployer.cli.results.outcome import (
@@ -24,6 +24,7 @@ from deployer.cli.results.ranking import (
 from deployer.config.causes import Cause
 from deployer.executors.base import Belongings
 from deployer.findings import PERMANENT, TRANSIENT
+from deployer.launch.remains import describe_owners
 from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.watch.status import summarise_status
@@ -230,7 +231,7 @@ def test_a_screen_gets_the_best_of_very_many_runs(capsys: pytest.CaptureFixture[
 
 def test_the_command_that_shows_anothers_agents_leads_to_their_cluster() -> None:
     bobs = Belongings("bob", 2, 3, ("b/p/s1", "b/p/s2"), 0.0, "team")
-    [named] = describe_others([bobs], 60.0, "gke")
+    [named] = describe_owners([bobs], 60.0, "gke")
     assert named.endswith(
         "in namespace team, up to 60 s old: b/p/s1, b/p/s2 (see them: "
         "deployer agents list b/p/s1 --on gke; deployer agents list b/p/s2 --on gke)"

@@ -76,6 +76,11 @@ def test_the_python_api_and_logs_that_are_followed(
     assert found.coverage.complete
     assert found.best is not None
     assert found.best.parameters == {"lr": 2, "layers": 1}
+    assert [(row["lr"], row["layers"]) for row in found.rows()] == [(2, 1), (2, 2)]
+    [first, second] = api.agents(path)
+    assert [first.name, second.name] == [agent.name for agent in planned.agents]
+    assert {name for name, _ in api.logs(server, path)} == {first.name, second.name}
+    assert {name for name, _ in api.logs(server, path, agents=[first.name])} == {first.name}
     said = "layers cannot be told from noise with 2 runs"
     assert api.importance(server, path).sentence() == said
     assert api.importance(server, path, metric="_step").constants == ("lr",)

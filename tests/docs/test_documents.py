@@ -14,8 +14,9 @@ from deployer.cli.shell.dropped import INSTEAD
 from tests.docs.commands import is_group, list_commands
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = ("docs", "skills", "sweeps")
 DOCUMENTS = sorted(
-    (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "sweeps").rglob("*.md"))
+    (*ROOT.glob("*.md"), *(p for one in FOLDERS for p in (ROOT / one).rglob("*.md")))
 )
 MAPS = [path for path in DOCUMENTS if path.name == "CONTRIBUTING.md" or "decisions" in path.parts]
 SOURCES = sorted((ROOT / "deployer").rglob("*.py"))

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import App, Call
@@ -18,6 +17,7 @@ from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.cli.shell.options import read_duration
 from deployer.errors import CloudError, ConfigError, DeployerError, ExitCode, KubeError
 from deployer.launch.environment import read_environment
+from deployer.launch.remains import describe_owners
 from deployer.text import format_seconds
 from deployer.waiting import waiting_for
 
@@ -89,7 +89,7 @@ def orphans(
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
     if call.output == "table":  # what is to be removed is seen before the question
         call.emit(None, *_list_shown(found, searched, going, missing))
-    for sentence in describe_others(searched.others, searched.now):
+    for sentence in describe_owners(searched.others, searched.now):
         say(sentence)
     sure = False
     if names and going:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from shlex import quote
+from collections.abc import Sequence
 from typing import Any
 
 from deployer.cli.output.render import emit, say
 from deployer.cli.output.table import Table, without_empty_columns
-from deployer.executors.base import Belongings
 from deployer.findings import Finding
 from deployer.launch.agents.scaling import Ended
 from deployer.model import Agent
@@ -61,32 +59,6 @@ def describe_agents(agents: Sequence[Agent]) -> str:
     may_come = any(not agent.pending or agent.pending.transient is not False for agent in waiting)
     later = "; they start when they can, watched or not" if may_come else ""
     return f"{said}{why}{later}"
-
-
-def describe_others(
-    others: Sequence[Belongings], now: float, on: str = "kubernetes"
-) -> Iterator[str]:
-    """Yield a sentence for each other owner, with the command that shows what they have.
-
-    Not one that ends it: a line that can be pasted would be.
-    """
-    for one in others:
-        age = format_seconds(now - one.created_at)
-        agents = format_count(one.agents, "agent")
-        what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
-        where = f" in namespace {one.namespace}" if one.namespace else ""
-        named = ", ".join(one.sweeps)
-        whose, hint = "not yours", f"see them: {_build_look(one, on)}"
-        if one.by_session:
-            whose = "yours in an earlier session"
-            look = f"deployer agents list --all --on {on} --owner {quote(one.owner)}"
-            hint = f"any command acts for that session with its --owner: {look}"
-        yield f"{whose}: {what} of {one.owner}{where}, up to {age} old: {named} ({hint})"
-
-
-def _build_look(belongings: Belongings, on: str) -> str:
-    """Return the command that shows what another owner has, whatever the current folder."""
-    return "; ".join(f"deployer agents list {path} --on {on}" for path in belongings.sweeps)
 
 
 def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:

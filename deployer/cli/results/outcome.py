@@ -13,7 +13,6 @@ from deployer.cli.results.ranking import (
     View,
     build_lead_line,
     results_to_plain,
-    row_to_plain,
     show_results,
 )
 from deployer.errors import SweepFailed
@@ -23,6 +22,7 @@ from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts, l
 from deployer.sweeps.endings import FIXES, REMEDIES, WORDS, find_last_words, name_signal
 from deployer.sweeps.equal_curves import read_tied_curves
 from deployer.sweeps.results import EARLIER, Results, Row
+from deployer.sweeps.run_rows import row_to_plain
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_value
 from deployer.wandb_api.server import Server

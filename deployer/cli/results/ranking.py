@@ -13,6 +13,7 @@ from deployer.config.redaction import redact
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.metrics import list_logged
 from deployer.sweeps.results import Coverage, Results, Row
+from deployer.sweeps.run_rows import flatten_rows, list_names, row_to_plain
 from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_runtime, name_columns
 
@@ -109,26 +110,14 @@ def build_groups(groups: Sequence[Group], metric: str, names: Sequence[str]) -> 
 
 def build_runs_csv(rows: Sequence[Row], metric: str) -> Table:
     """Return all of each run; where a parameter has another column's name, it is `config.NAME`."""
-    plain = [row_to_plain(row) for row in rows]
-    names, logged = _list_names(plain, "parameters"), _list_names(plain, "summary")
-    own = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code"]
-    summaries = [f"summary.{name}" for name in logged]
-    taken = [*own, "attempts", *name_columns([metric], [*own, "attempts", *summaries], "metric.")]
-    return Table(
-        [*taken, *name_columns(names, [*taken, *summaries]), *summaries],
-        [
-            [*(r[name] for name in own), len(r["attempts"]) or None, r["value"]]
-            + [r["parameters"].get(name) for name in names]
-            + [r["summary"].get(name) for name in logged]
-            for r in plain
-        ],
-    )
+    keys = ("rank", "run_id", "title", "state", "duration_seconds", "exit_code")
+    return Table(*flatten_rows(rows, keys, metric))
 
 
 def build_groups_csv(groups: Sequence[Group]) -> Table:
     """Return all of each configuration, with the ids of its runs."""
     plain = [group_to_plain(group) for group in groups]
-    names = _list_names(plain, "parameters")
+    names = list_names(plain, "parameters")
     own = ["rank", "count", "runs", "mean", "deviation"]
     return Table(
         [*own, "run_ids", *name_columns(names, [*own, "run_ids"])],
@@ -138,10 +127,6 @@ def build_groups_csv(groups: Sequence[Group]) -> Table:
             for g in plain
         ],
     )
-
-
-def _list_names(plain: Sequence[Mapping[str, Any]], part: str) -> list[str]:
-    return list(dict.fromkeys(name for one in plain for name in one[part]))
 
 
 def _list_cells(parameters: Mapping[str, Any], names: Sequence[str]) -> list[object]:
@@ -167,12 +152,6 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
         "runs": [row_to_plain(row) for row in results.rows],
         "failures": [row_to_plain(row) for row in results.failures],
     }
-
-
-def row_to_plain(row: Row) -> dict[str, Any]:
-    """Return a run with stable keys, without values of secrets."""
-    plain = {"parameters": redact(row.parameters), "summary": redact(row.summary)}
-    return {**vars(row), **plain}
 
 
 def groups_to_plain(results: Results) -> dict[str, Any]:

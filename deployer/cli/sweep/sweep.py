@@ -24,26 +24,21 @@ from deployer.cli.shell.options import (
 )
 from deployer.cli.sweep import sweep_check, sweep_control, sweep_files
 from deployer.config.project import Project
-from deployer.errors import AgentError, DeployerError
+from deployer.errors import DeployerError
 from deployer.executors.registry import find_executor
+from deployer.launch import control
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.request import Request
 from deployer.launch.server import connect
 from deployer.model import Agent, Sweep, SweepPath
-from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import build_results
 from deployer.sweeps.sweep_file import load_sweep
-from deployer.text import format_age, format_bytes, format_count
+from deployer.text import format_age
 from deployer.wandb_api.model import Snapshot
-from deployer.wandb_api.operations import (
-    delete_sweep,
-    get_sweep,
-    list_projects,
-    list_sweeps,
-)
+from deployer.wandb_api.operations import list_projects, list_sweeps
 
 app = App("Check, create, list and control sweeps.")
 app.command(without=(*PLACE, *SERVER))(sweep_check.check)
@@ -201,30 +196,12 @@ def delete(
     On the embedded backend alone: W&B's own servers do it on the sweep's page.
     """
     check_can_ask(call.yes)
-    config, server, path = call.connect(sweep)
-    say(f"using {server.describe()}")
-    info = get_sweep(server.client, path)
-    if living := [a for a in find_executor(config).list_agents(str(path)) if a.alive]:
-        names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
-        there = f"{path}: its agents are still there: {', '.join(names)}"
-        foreign = any(agent.foreign for agent in living)
-        raise AgentError(there, f"deployer {'agents list' if foreign else 'down'} {path}")
-    if sweep_control.concerns_others(config, server, path) and not info.ended:
-        said = f"{path}: others' agents may be at work on it"
-        raise AgentError(said, f"deployer sweep stop {path}")
-    outputs = measure_here(path.sweep_id)
-    gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
-    made = sweep_control.describe_maker(server, path)
-    whose = f", {made}," if made else ""
-    kept = f"{format_count(info.run_count, 'run')} of it stay{gone}"
-    what = f"sweep {path}{whose} for good ({kept})"
-    if call.yes:
-        say(f"deleting {what}")
-    elif not confirm(f"delete {what}?"):
-        say("nothing was deleted")
-        return
-    delete_sweep(server.client, path)
-    delete_here(path.sweep_id)
-    Records.load().forget(lambda one: one.sweep_path == str(path) and one.is_on(server))
-    say(f"{path} is deleted")
-    sweep_control.show_state(call, path, "DELETED")
+
+    def agree(_: Sequence[str], what: str) -> bool:
+        if call.yes:
+            say(f"deleting {what}")
+        return call.yes or confirm(f"delete {what}?")
+
+    session = sweep_control.open_session(call, sweep)
+    if control.delete(session, agree):
+        sweep_control.show_state(call, session.path, "DELETED")

@@ -149,6 +149,12 @@ def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> No
         raise AgentError(f"{path}: {stay} cannot be drained by you", f"ask {owners} to scale down")
 
 
+def list_shown(executor: Executor, sweep_path: str | None) -> list[Agent]:
+    """Return a sweep's agents, of all owners; without a path the caller's own of every sweep."""
+    agents = executor.list_agents(sweep_path)
+    return [agent for agent in agents if sweep_path or not agent.foreign]
+
+
 def find_named(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[Agent]:
     """Return the sweep's agents with these names, of every owner; raises AgentError."""
     known = {a.name: a for a in executor.list_agents(str(path))}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from deployer.cli.output.agent_views import describe_others
 from deployer.config.owner import build_owner
 from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.backend.users import note_user
@@ -27,6 +26,7 @@ from deployer.kube.names import (
     build_labels,
     build_selector,
 )
+from deployer.launch.remains import describe_owners
 from deployer.model import SweepPath
 from deployer.wandb_api.accounts import add_user
 from deployer.wandb_api.operations import get_sweep
@@ -403,7 +403,7 @@ def test_what_an_earlier_session_has_is_named_and_stays(cluster: Cluster, namesp
     now = Kube(access, owner=role)
     found = {one.owner: one for one in list_belongings(now)}
     assert [one.by_session for one in found.values()] == [True, False]
-    [said] = describe_others([found[f"{role}/botocore-session-1764374400"]], time.time())
+    [said] = describe_owners([found[f"{role}/botocore-session-1764374400"]], time.time())
     assert said.startswith("yours in an earlier session: 0 agents and 1 object of arn:aws")
     assert f"--owner {role}/botocore-session-1764374400" in said
     assert [one.owner for one in list_belongings(earlier)] == [f"{role}/ann"]
