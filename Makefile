@@ -59,7 +59,7 @@ COMPILED := .venv/.compiled
 BESIDE := @$(MAKE) --no-print-directory --jobs --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-outside test-full bench docs format clean \
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-outside test-full bench pictures docs format clean \
 	lint quick-tests tests-with-torch tests-with-google other-tests cluster-programs chromium root
 
 help: ## list the targets
@@ -156,6 +156,10 @@ test-full: root $(COMPILED) chromium ## all other tests: variants, repeated faul
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench
+
+pictures: chromium ## run the README's sweep, and draw its pictures
+	@$(UV) sync --quiet --frozen --all-extras --group browser
+	@$(ISOLATED) $(BIN)/python -m tests.docs.pictures record && $(ISOLATED) $(BIN)/deployer down --all
 
 docs: $(SETUP) ## build the documentation as a site in .site/
 	@$(BIN)/zensical build --strict

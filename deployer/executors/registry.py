@@ -44,7 +44,7 @@ def find_executor(project: Project, on: str | None = None) -> Executor:
         raise ConfigError("--on", f"'{name}' is not an executor", f"one of: {known}")
     if isinstance(executor, str):
         module, _, attribute = executor.partition(":")
-        with waiting_for(f"Python to load what --on {name} needs"):
+        with waiting_for(f"the libraries of --on {name}"):
             executor = getattr(import_module(module), attribute)
     opener: Opener = executor
     return opener(name, project)

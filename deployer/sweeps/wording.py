@@ -16,14 +16,14 @@ MOST_NAMED = 20  # parameters; nobody reads a line, or looks through columns, of
 def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
     """Return a run's parameters as `lr=0.1, batch_size=32`, without values of secrets.
 
-    Of very many it names the first, and of those first what differs from run to run.
+    Parameters that are the same in all runs `among` which it is are left out; so are those after
+    the first 20.
     """
-    names = list(row.parameters)
-    if more := max(0, len(names) - MOST_NAMED):
-        varying = set(list_varying([one.parameters for one in among]))
-        names = sorted(names, key=lambda name: name not in varying)[:MOST_NAMED]
     shown = redact(row.parameters)
-    named = [f"{name}={word_value(shown[name])}" for name in names]
+    varying = list_varying([one.parameters for one in among]) if among else shown
+    names = [name for name in shown if name in varying]
+    more = max(0, len(names) - MOST_NAMED)
+    named = [f"{name}={word_value(shown[name])}" for name in names[:MOST_NAMED]]
     return ", ".join(named + [f"and {more} more"] * bool(more)) or "no parameters"
 
 

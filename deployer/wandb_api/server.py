@@ -92,13 +92,13 @@ class Server:
         return build_sweep_url(self.url, path, self.pages_url)
 
     def page_lines(self, path: SweepPath) -> list[str]:
-        """Say where a sweep's page is, and what signs in to it where that is not W&B's own."""
+        """Return the address of a sweep's page; a local backend's signs its user in, once."""
         page = f"results page: {self.sweep_url(path)}"
         if self.inside:
             return [f"{page} (deployer backend open --on {self.inside.place} opens it)"]
         place = "/".join(("", *path[:2], "sweeps", path.sweep_id))
         link = make_link(self.client, self.url, place) if self.embedded else None
-        return [page, f"sign in there once, without a key: {link}"] if link else [page]
+        return [f"results page: {link} (signs you in, once)"] if link else [page]
 
     def describe(self) -> str:
         """Return a sentence that names the server."""

@@ -206,4 +206,4 @@ def test_a_terminal_gets_as_many_parameters_as_it_has_room_for(
     shown = table.count("varying_")
     assert 0 < shown < 30
     assert f"{shown} of 30 parameters have a column; -o csv gives all" in table
-    assert "and 40 more" in below
+    assert "and 10 more" in below

@@ -99,7 +99,7 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     ]
 
     path = str(found["sweep"])
-    [link] = re.findall(r"sign in there once, without a key: (\S+)", done.stderr)
+    [link] = re.findall(r"results page: (\S+) \(signs you in, once\)", done.stderr)
     entity_project, _, sweep_id = path.rpartition("/")
     assert f"/login?next=/{entity_project}/sweeps/{sweep_id}#link=" in link
     opened = project.run("backend", "open").stdout.strip()

@@ -396,7 +396,7 @@ def test_a_backend_that_does_not_end_is_named(project: Project) -> None:
     down = project.start("backend", "down")
     assert down.stderr
     said = down.stderr.readline()
-    if "for Python to load" in said:  # a slow machine waits for that first
+    if "for the libraries of" in said:  # a slow machine waits for that first
         said = down.stderr.readline()
     os.kill(process_id, signal.SIGCONT)
     assert said == "waiting for the embedded backend to end\n"

@@ -195,6 +195,39 @@ def test_live_view_joins_run_metric_node_gpu_and_restarts() -> None:
     assert line == ["x-a1", "running", "b", "title-b", "0.25", "node-7", "1", "Tesla-T4", "2"]
 
 
+def show(seen: Status, **more: str) -> list[str]:
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    Console(file=out, width=200).print(build_live_view(seen, 1030.0, **more))
+    return out.getvalue().splitlines()
+
+
+def test_live_view_shows_the_best_run_although_it_is_still_running() -> None:
+    runs = (run("a", "finished", 1, 0.5), run("b", "running", 2, 0.25))
+    assert "best loss=0.25 (b) so far  lr=2" in show(status(runs=runs))
+    worse = (runs[0], run("b", "running", 2, 0.75))
+    assert "best loss=0.5 (a)  lr=1" in show(status(runs=worse))
+
+
+def test_live_view_tells_an_agent_that_has_no_run_yet() -> None:
+    runs = (run("b", "pending", 2),)
+    seen = status(runs=runs, agents=(agent("x", run_id="b"), agent("y")))
+    assert sum("starting its run" in line for line in show(seen)) == 2
+    done = tuple(run(name, "finished", n, 0.5) for n, name in enumerate("abcd", 1))
+    [line] = [line for line in show(status(runs=done, agents=(agent("y"),))) if line[:1] == "y"]
+    assert line.split() == ["y", "waiting"]
+
+
+def test_live_view_calls_a_sweep_without_a_title_by_its_file() -> None:
+    seen = status()
+    assert show(seen, name="digits")[0].split()[0] == seen.title
+    untitled = replace(seen, title=seen.sweep_path.rpartition("/")[2])
+    assert show(untitled, name="digits")[0].startswith("digits  ")
+
+
 class Clock:
     """A clock that only moves when somebody sleeps."""
 

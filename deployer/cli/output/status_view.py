@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ STYLES = {
     "finished": "green",
     "running": "cyan",
     "starting": "yellow",
+    "starting its run": "yellow",
     "ending": "yellow",
     "failed": "red",
     "lost": "red",
@@ -58,26 +60,27 @@ def build_live_view(
     now: float,
     usd_per_hour: float | None = None,
     size: tuple[int, int] = (10_000, 50),
+    name: str = "",
 ) -> RenderableType:
-    """Return the view of a status: how far, the best so far, a line for each agent.
+    """Return the view of a status: progress, the best run so far, a line for each agent.
 
     As many agents are shown as a terminal of this `size` (columns, lines) has lines for, those
-    with a run first.
+    with a run first. `name` stands for a sweep without a title.
     """
     from rich.console import Group
     from rich.text import Text
 
-    head = Text.assemble(
-        (status.title or status.sweep_path, "bold"), "  ", (status.sweep_path, "dim")
-    )
+    untitled = status.title in ("", status.sweep_path.rpartition("/")[2])
+    title = (name if untitled else status.title) or status.sweep_path
+    head = Text.assemble((title, "bold"), "  ", (status.sweep_path, "dim"))
     bar = build_bar(status.results.coverage)
     times, obstacles = _list_times(status, now, usd_per_hour), _list_obstacles(status)
     far = [_count_finished(status), *times, *obstacles]
     progress = Text.assemble(bar, "  " if bar else "", ", ".join(far))
     at_work = Text(", ".join([*_list_counts(status), _agents_phrase(status)]))
     parts: list[RenderableType] = [head, progress, at_work]
-    if status.best is not None:
-        parts.append(_build_best(status, status.best))
+    if leader := _find_leader(status):
+        parts.append(_build_best(status, leader))
     most = max(3, size[1] - LINES_BESIDE_AGENTS)
     agents = sorted(status.agents, key=lambda agent: agent.run_id is None)[:most]
     if agents:
@@ -92,17 +95,30 @@ def _build_agents(status: Status, agents: Sequence[Agent]) -> Table:
     metric = status.metric or "METRIC"
     columns, rows = without_empty_columns(
         ("AGENT", "STATE", "RUN", metric, "NODE", "GPU", "RESTARTS", ""),
-        [_build_cells(agent, status.find_row(agent)) for agent in agents],
+        [
+            _build_cells(agent, status.find_row(agent), _word_state(status, agent))
+            for agent in agents
+        ],
     )
     return Table(columns, rows)
 
 
-def _build_cells(agent: Agent, row: Row | None) -> tuple[object, ...]:
+def _word_state(status: Status, agent: Agent) -> str:
+    """Return an agent's state; one that is running may have no run yet, or no longer."""
+    row = status.find_row(agent)
+    if agent.state != "running" or (row and row.state != "pending"):
+        return str(agent.state)
+    coverage = status.results.coverage
+    begins = agent.run_id or coverage.waiting or coverage.expected is None
+    return "starting its run" if begins else "waiting"
+
+
+def _build_cells(agent: Agent, row: Row | None, state: str) -> tuple[object, ...]:
     title = row.title if row and row.title != row.run_id else None
     code = f"exit {agent.exit_code}" if agent.exit_code else ""
     return (
         agent.name,
-        Styled(agent.state, STYLES.get(agent.state, "")),
+        Styled(state, STYLES.get(state, "")),
         " ".join(filter(None, (agent.run_id, title))),
         row.value if row else None,
         name_node(agent.node),
@@ -133,11 +149,24 @@ def build_bar(coverage: Coverage) -> Text | str:
     return bar
 
 
+def _find_leader(status: Status) -> Row | None:
+    """Return the best run so far: finished, or still running and better by now."""
+    found, sign = status.best, 1 if status.results.goal == "maximize" else -1
+    for row in status.results.rows:
+        if row.state != "running" or row.value is None or not math.isfinite(row.value):
+            continue
+        if found is None or sign * row.value > sign * (found.value or 0.0):
+            found = row
+    return found
+
+
 def _build_best(status: Status, best: Row) -> Text:
     from rich.text import Text
 
     line = Text(f"{_best_word(status)} ", no_wrap=True, overflow="ellipsis")
     line.append(_metric_phrase(status, best), "bold green")
+    if best.state == "running":
+        line.append(" so far", "cyan")
     return line.append(f"  {describe_configuration(best, status.results.rows)}", "dim")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from deployer.agent.exit_codes import MISCONFIGURED
 from deployer.cli.output.live import is_drawn, open_live
@@ -22,8 +23,9 @@ from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
 from deployer.launch.request import Packing
 from deployer.launch.starting import Launch
-from deployer.model import Agent
+from deployer.model import Agent, SweepPath
 from deployer.sweeps.histories import read_dropped
+from deployer.sweeps.records import Records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.watch.pending_timeout import AT_WORK
@@ -113,7 +115,7 @@ def follow(
         every=is_drawn(plain),
     )
     try:
-        return show_statuses(statuses, plain, usd_per_hour)
+        return show_statuses(statuses, plain, usd_per_hour, name=_name_file(path))
     except KeyboardInterrupt:
         say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
         raise
@@ -176,8 +178,13 @@ def _choose_next(results: Results, agents: Sequence[Agent]) -> str:
     return f"{useless}deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
 
 
+def _name_file(path: SweepPath) -> str:
+    """Return the name of the file that a sweep was made from here, without its suffix."""
+    return next((Path(one.file).stem for one in Records.load().of(str(path)) if one.file), "")
+
+
 def show_statuses(
-    statuses: Iterator[Status], plain: bool, usd_per_hour: float | None = None
+    statuses: Iterator[Status], plain: bool, usd_per_hour: float | None = None, name: str = ""
 ) -> Status:
     """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
     started = time.monotonic()  # a clock that is set is no time that has passed
@@ -189,7 +196,7 @@ def show_statuses(
         for last in statuses:
             now = time.time()
             if live is not None:
-                view = build_live_view(last, now, usd_per_hour, live.console.size)
+                view = build_live_view(last, now, usd_per_hour, live.console.size, name)
                 live.update(view, refresh=True)
                 continue
             facts, elapsed = list_facts(last), time.monotonic() - started
