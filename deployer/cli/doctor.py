@@ -37,21 +37,21 @@ def doctor(
     call: Call,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A sweep file that shall run; left out: any."),
+        typer.Argument(metavar="FILE", help="A sweep file to check as well."),
     ] = None,
     replicas: ReplicasOption = None,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Make what is missing where that is safe, and say so."),
+        typer.Option("--fix", help="Create what is missing where that is safe."),
     ] = False,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
     no_check: NoCheckOption = False,
 ) -> None:
-    """Check everything that `up` needs, and say how to mend it; without --fix it changes nothing.
+    """Check everything that `up` needs, and suggest fixes; only --fix changes anything.
 
-    Exit code 1 if something is wrong (✗), so that `up` stops; else 0. Doubtful (!) is what agents
-    would probably wait for.
+    Exit code 1 if a check fails (✗), which would stop `up`; else 0. A warning (!) would probably
+    make agents wait.
     """
     COMMAND.begin_examination()
     config = settle_code(call.read(replicas=replicas))

@@ -14,7 +14,7 @@ import typer
 
 from deployer.cli.agents import end_sweep, naming_repeat
 from deployer.cli.backend.removal import end_backend, list_own_claims
-from deployer.cli.output.agent_views import describe_others, show_ended
+from deployer.cli.output.agent_views import show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import App, Call
@@ -35,7 +35,7 @@ from deployer.executors.registry import find_executor, list_names
 from deployer.launch.agents.scaling import Ended, end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import take_down_cluster
-from deployer.launch.remains import describe_bill, telling_remains
+from deployer.launch.remains import describe_bill, describe_owners, telling_remains
 from deployer.launch.resolution import go_where_agents_are
 from deployer.model import SweepPath
 from deployer.outputs.kept_here import delete_here, measure_here
@@ -50,25 +50,26 @@ def down(
     call: Call,
     sweep: SweepArgument = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="All your agents, of every sweep, and your backends.")
+        bool, typer.Option("--all", help="End all your agents of all sweeps, and your backends.")
     ] = False,
     delete_data: Annotated[
         bool,
         typer.Option(
             "--delete-data",
-            help="With --all: the data of your backends and their runs' outputs too; asks first.",
+            help="With --all: also delete your backends' data and their runs' outputs; asks first.",
         ),
     ] = False,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="The GKE cluster too, with its disks and pools.")
+        bool,
+        typer.Option("--cluster", help="Also delete the GKE cluster with its disks and pools."),
     ] = False,
 ) -> None:
     """End a sweep's agents and delete what was made for it; results stay.
 
-    Runs under way are interrupted and assigned again to the next agent. With --all, your embedded
-    backends end, too: where --on says, else wherever there is one. What belongs to other owners is
-    named, and ends only if you name its sweep and are sure. What may not be looked at or deleted is
-    named at the end, with exit code 1.
+    Running runs are interrupted; the next agent repeats them. --all also ends your embedded
+    backends: those on --on, else all of them. Other people's agents are listed, and ended only if
+    you name the sweep and confirm. Objects that may not be read or deleted are listed at the end,
+    with exit code 1.
     """
     if all_ and (call.given["entity"] or call.given["project"]):
         raise ConfigError("--all", "covers every project", "leave --entity and --project out")
@@ -309,7 +310,7 @@ def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> 
     with refusals.noted(), tell_who_lasts(executor, None):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():
-        for sentence in describe_others(executor.list_others(), time.time(), executor.on):
+        for sentence in describe_owners(executor.list_others(), time.time(), executor.on):
             say(sentence)
     if kube is not None:
         end_backend(kube, executor.on, refusals, delete_data=delete_data)

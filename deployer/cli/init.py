@@ -29,7 +29,7 @@ def init(
     script: Annotated[
         str | None,
         typer.Argument(
-            metavar="SCRIPT", help="A Python file of this folder, or a package: pkg, pkg.train."
+            metavar="SCRIPT", help="A Python file in this folder, or a package: pkg, pkg.train."
         ),
     ] = None,
     words: Annotated[
@@ -44,7 +44,9 @@ def init(
     ] = Path("sweep.yaml"),
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A flag's one value; may be repeated."),
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Give a flag one fixed value; repeatable."
+        ),
     ] = None,
     source: Annotated[
         str | None,
@@ -53,7 +55,7 @@ def init(
 ) -> None:
     """Write a sweep file with ranges for a script's flags, and a commented deployer.yaml.
 
-    The script runs until it has parsed its flags. No file is overwritten.
+    `init` runs the script until it has parsed its flags. It overwrites no file.
     """
     if (script is None) == (source is None):
         raise ConfigError(

@@ -22,11 +22,11 @@ def importance(
     sweep: SweepArgument = None,
     metric: MetricOption = None,
 ) -> None:
-    """Show how much of the metric each parameter explains, and what cannot be told from noise.
+    """Show how much of the metric each parameter explains, and which effects may be noise.
 
-    Needs the extra `analysis`, which is scikit-learn. The share is that of the metric's variance
-    which a parameter explains by itself in runs that the model has not seen; correlation is
-    Spearman's. Exit code 3 where runs have finished and none logged the metric.
+    Needs the extra `analysis` (scikit-learn). A share is the part of the metric's variance that a
+    parameter explains alone in runs that the model has not seen; the correlation is Spearman's.
+    Exit code 3 if runs have finished and none logged the metric.
     """
     require_importance()
     _, server, path = call.connect(sweep, reading=True)

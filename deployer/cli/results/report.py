@@ -38,15 +38,18 @@ def report(
         typer.Option(
             "--to",
             metavar="FILE.html|FILE.md",
-            help="One page that needs no server and no network (ranking, curves, importance, "
-            "failures, coverage, agents, cost, files), or Markdown; left out: Markdown on stdout.",
+            help="Write one HTML page that needs no server or network (ranking, curves, "
+            "importance, failures, coverage, agents, cost, files), or Markdown; default: "
+            "Markdown on stdout.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is no report.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite a file that is not a report.")
+    ] = False,
 ) -> None:
     """Write a report of a sweep, at any time, from any W&B server.
 
-    It holds no value of a parameter whose name is that of a secret.
+    Values of parameters that are named like secrets are redacted.
     """
     if to:
         check_place(to, force=force)

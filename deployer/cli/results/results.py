@@ -47,8 +47,8 @@ def results(
         bool,
         typer.Option(
             "--verify",
-            help="Recount from the raw history instead; exit 3 if a step, a run or the metric is "
-            "missing.",
+            help="Recount from the raw history instead; exit code 3 if a step, a run or the metric "
+            "is missing.",
         ),
     ] = False,
     metric: MetricOption = None,
@@ -58,16 +58,16 @@ def results(
         bool,
         typer.Option(
             "--group",
-            help="Show configurations in place of runs: those that differ in a seed alone are "
-            "repeats, with mean and standard deviation.",
+            help="Rank configurations instead of runs: runs that differ only in a seed are repeats "
+            "and get a mean and a standard deviation.",
         ),
     ] = False,
 ) -> None:
-    """Show a sweep's ranking, coverage and failures, its follow-ups counted in.
+    """Show a sweep's ranking, coverage and failures, with its follow-up sweeps.
 
-    Where there are repeats it is said whether the first leads beyond the noise. Exit code 0
-    whatever is missing or still going on: watch waits for the end and judges it, --verify judges
-    now. 3 where runs have finished and none logged the metric.
+    With repeats it says whether the best configuration leads by more than the noise. Exit code 0
+    even if runs are missing or still running (`watch` waits for the end, --verify judges now); 3
+    if runs have finished and none logged the metric.
     """
     if verify and (metric or goal or by or group):
         raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")

@@ -38,7 +38,7 @@ def heal(
     ] = None,
     retries: RetriesOption = None,
 ) -> None:
-    """Run what is lost or failed again; where the server cannot, by a follow-up sweep."""
+    """Run lost and failed configurations again; on W&B's servers in a follow-up sweep."""
     config, server, path = call.connect(sweep, replicas)
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
@@ -69,12 +69,12 @@ def _describe(path: SweepPath, healing: Healing) -> str:
     elif healing.count:
         said = f"{path}: {words} to run again"
     elif healing.sweep_path != path:
-        said = f"{path}: what is missing runs in the follow-up {healing.sweep_path}"
+        said = f"{path}: the missing configurations run in the follow-up {healing.sweep_path}"
     else:
-        said = f"{path}: nothing to run again"
-        if healing.waiting:
-            waiting = format_count(healing.waiting, "configuration")
-            said += f"; {waiting} not run yet"
+        waiting = format_count(healing.waiting, "configuration")
+        verb = "is" if healing.waiting == 1 else "are"
+        queued = f"{waiting} {verb} queued" if healing.waiting else "nothing to run again"
+        said = f"{path}: {queued}"
     if healing.unknown:
-        said += f"; {healing.unknown} were never drawn and stay missing"
+        said += f"; {healing.unknown} were never drawn and cannot be repeated"
     return said

@@ -67,12 +67,12 @@ def run(
     wait_for_capacity: CapacityOption = None,
     no_check: NoCheckOption = False,
 ) -> None:
-    """Run one command once, where and as `up` would run a sweep's; its words reach it unchanged.
+    """Run one command once, as `up` runs a sweep's commands, with its arguments unchanged.
 
-    It is a sweep of one configuration: `results`, `agents logs`, `reproduce` and `down` work on it.
-    The command succeeds by exit code 0, with or without wandb in it. Typed again, it is another
-    run. Exit code 0 if it succeeded, 3 if not; 1 or 2 if it was refused before that, or a server
-    was lost. Ctrl-C detaches (130).
+    The run is a sweep of one configuration: `results`, `agents logs`, `reproduce` and `down` work
+    on it. A command that exits with 0 has succeeded, even if it does not use wandb. Typing it again
+    starts another run. Exit codes: 0 if it succeeded, 3 if not; 1 or 2 if `run` refused to start,
+    or lost the server. Ctrl-C detaches (130).
     """
     following = Following(
         call.output, call.yes, plain, detach, down_after=down_after, pending_seconds=pending_timeout

@@ -39,19 +39,19 @@ ProbeOption = Annotated[
     bool,
     typer.Option(
         "--probe",
-        help="Look at one run for a minute, say what it shows, then ask before the rest starts.",
+        help="Watch the first run for a minute, report on it, and ask before starting the rest.",
     ),
 ]
 NewOption = Annotated[
     bool,
-    typer.Option("--new", help="Create a new sweep beside an earlier one."),
+    typer.Option("--new", help="Create another sweep even if this file has one."),
 ]
 ReuseOption = Annotated[
     str | None,
     typer.Option(
         "--reuse",
         metavar="SWEEP",
-        help="Of a grid, run only what this sweep has not finished; refused if the code differs.",
+        help="Skip grid configurations that SWEEP has finished; refused if the code differs.",
     ),
 ]
 
@@ -79,11 +79,11 @@ def up(
 ) -> None:
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
-    Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
-    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches (130). With --probe, 3
-    if the first run failed, 4 if the rest was not started.
+    Exit codes: 0 if every configuration finished; 3 if agents were started and some did not; 1 or 2
+    if `up` refused to start, or lost the server. Ctrl-C detaches (130). With --probe: 3 if the
+    first run failed, 4 if the rest was not started.
 
-    With --yes it goes on where the trial start has raised an error, and after a good probe.
+    --yes continues without asking if the script fails the flag check, and after a good probe.
     """
     following = Following(
         call.output, call.yes, plain, detach, probe, down_after, replicas, pending_timeout

@@ -36,14 +36,14 @@ def watch(
             "--timeout",
             metavar="DURATION",
             parser=read_duration,
-            help="How long to watch, such as 30m; exit code 4 after it.",
+            help="Stop watching after this time, such as 30m, with exit code 4.",
         ),
     ] = None,
     pending_timeout: PendingTimeoutOption = None,
 ) -> None:
     """Show a sweep live until it is over, then its ranking.
 
-    Exit codes as for up; 4 if --timeout has passed and the sweep goes on.
+    Exit codes as for `up`; 4 if --timeout has passed and the sweep is still running.
     """
     config, server, path = call.connect(sweep, reading=not _are_agents_wanted(call, sweep))
     launch = Launch(config, find_executor(config), server, path)

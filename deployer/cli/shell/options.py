@@ -50,21 +50,21 @@ SweepArgument = Annotated[
         metavar="SWEEP",
         autocompletion=complete_sweeps,
         help="ENTITY/PROJECT/SWEEP_ID, a short id or an address; "
-        "left out: the newest made from this folder.",
+        "default: the newest sweep started in this folder.",
     ),
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A W&B sweep file (YAML).")]
 ReplicasOption = Annotated[
     int | None,
     typer.Option(
-        "--replicas", metavar="N", envvar="DEPLOYER_REPLICAS", min=1, help="How many agents in all."
+        "--replicas", metavar="N", envvar="DEPLOYER_REPLICAS", min=1, help="Number of agents."
     ),
 ]
 OneRunOption = Annotated[
     bool,
     typer.Option(
         "--one-run-per-job",
-        help="Start an agent for each remaining run, which ends after it; "
+        help="Start one agent per remaining run; each ends after its run. "
         "--replicas limits how many work at a time.",
     ),
 ]
@@ -74,8 +74,8 @@ PackingOption = Annotated[
         "--packing",
         metavar="K|auto",
         parser=read_packing,
-        help="How many agents share a GPU, this machine if it has none, or a pod; `auto` measures "
-        "it while they work: one, two, more, for a minute each.",
+        help="Agents per GPU (per machine without one, per pod on a cluster); `auto` measures how "
+        "many fit: one, two, more, for a minute each.",
     ),
 ]
 MaxTimeOption = Annotated[
@@ -84,8 +84,8 @@ MaxTimeOption = Annotated[
         "--max-time",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="End agents after this time, such as 6h, watched or not; "
-        "their runs are handed out again.",
+        help="End agents after this time, such as 6h, even if nobody watches; "
+        "other agents repeat their runs.",
     ),
 ]
 PendingTimeoutOption = Annotated[
@@ -94,8 +94,8 @@ PendingTimeoutOption = Annotated[
         "--pending-timeout",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="How long to wait for the first agent to start, such as 30m; then your agents "
-        "are ended, exit code 3. What waiting cannot fix is not waited for.",
+        help="How long to wait for the first agent to start, such as 30m; then `deployer` ends "
+        "your agents with exit code 3. Errors that waiting cannot fix end it at once.",
     ),
 ]
 CapacityOption = Annotated[
@@ -104,15 +104,17 @@ CapacityOption = Annotated[
         "--wait-for-capacity",
         metavar="DURATION",
         parser=read_duration,
-        help="With a GKE cluster: how long to ask again while GPUs are sold out, such as 2h.",
+        help="On GKE: how long to retry while GPUs are sold out, such as 2h.",
     ),
 ]
 RunCapOption = Annotated[
-    int | None, typer.Option("--run-cap", metavar="N", min=1, help="At most this many runs.")
+    int | None, typer.Option("--run-cap", metavar="N", min=1, help="Maximum number of runs.")
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option("--seed", metavar="N", help="Repeatable draws; on the embedded backend only."),
+    typer.Option(
+        "--seed", metavar="N", help="Make random draws repeatable; embedded backend only."
+    ),
 ]
 RetriesOption = Annotated[
     int | None,
@@ -120,20 +122,22 @@ RetriesOption = Annotated[
         "--retries",
         metavar="N",
         min=0,
-        help="More attempts for a run that fails (1); on the embedded backend only.",
+        help="How often a failing run is retried (default 1); embedded backend only.",
     ),
 ]
 NoCheckOption = Annotated[
     bool,
-    typer.Option("--no-check", help="Do not ask the script whether it takes the flags."),
+    typer.Option("--no-check", help="Do not check that the script accepts the flags."),
 ]
 PlainOption = Annotated[
-    bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")
+    bool, typer.Option("--plain", help="Print lines instead of the live view, as in a pipe.")
 ]
-DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents are started.")]
+DetachOption = Annotated[
+    bool, typer.Option("--detach", help="Return as soon as the agents are started.")
+]
 DownAfterOption = Annotated[
     bool,
     typer.Option(
-        "--down-after", help="After the end, delete what was made; with --on gke the cluster."
+        "--down-after", help="At the end, delete what `up` made; with --on gke also the cluster."
     ),
 ]

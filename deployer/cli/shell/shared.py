@@ -42,8 +42,8 @@ def _declare(
             metavar="EXECUTOR",
             autocompletion=complete_executors,
             envvar="DEPLOYER_ON",
-            help="Where agents are: local, kubernetes or gke; left out: where the sweep's are, "
-            "else as deployer.yaml has it, else local, or kubernetes with --context or -n.",
+            help="Where agents run: local, kubernetes or gke; default: where the sweep's agents "
+            "are, else `on:` of deployer.yaml, else local (kubernetes with --context or -n).",
         ),
     ] = None,
     wandb: Annotated[
@@ -52,18 +52,19 @@ def _declare(
             "--wandb",
             metavar="SERVER",
             envvar="DEPLOYER_WANDB",
-            help="`embedded`, or a W&B server's address.",
+            help="`embedded`, or the address of a W&B server.",
         ),
     ] = None,
     entity: Annotated[
-        str | None, typer.Option("--entity", metavar="ENTITY", help="Whose sweep: user or team.")
+        str | None,
+        typer.Option("--entity", metavar="ENTITY", help="The user or team that owns the sweep."),
     ] = None,
     project: Annotated[
         str | None,
         typer.Option(
             "--project",
             metavar="PROJECT",
-            help="The sweep's project; of `gke` and `orphans` Google's.",
+            help="The sweep's project; for `gke` and `orphans`, Google's project.",
         ),
     ] = None,
     context: Annotated[
@@ -71,14 +72,14 @@ def _declare(
         typer.Option(
             "--context",
             metavar="NAME",
-            help="The kubeconfig's context; left out: as it was named when the sweep was started, "
-            "else as deployer.yaml has it, else the current one.",
+            help="The kubeconfig's context; default: the one with which the sweep was started, "
+            "else that of deployer.yaml, else the current one.",
         ),
     ] = None,
     namespace: Annotated[
         str | None,
         typer.Option(
-            "--namespace", "-n", metavar="NAME", help="The namespace; left out: as for --context."
+            "--namespace", "-n", metavar="NAME", help="The namespace; default: as for --context."
         ),
     ] = None,
     profile: Annotated[
@@ -88,7 +89,7 @@ def _declare(
             metavar="SITE",
             autocompletion=complete_profiles,
             envvar="DEPLOYER_PROFILE",
-            help="Whose rules hold: eidf, or a file of your own.",
+            help="A site's rules: eidf, or your own file.",
         ),
     ] = None,
     owner: Annotated[
@@ -97,7 +98,7 @@ def _declare(
             "--owner",
             metavar="NAME",
             envvar="DEPLOYER_OWNER",
-            help="The owner of created objects, for a kubeconfig that several people share; "
+            help="Your name as the owner of what you create, if several people share a kubeconfig; "
             "default: the cluster's name for you.",
         ),
     ] = None,
@@ -113,16 +114,16 @@ def _declare(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Nothing on stderr but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors on stderr.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Each request on stderr, too.")
+        bool, typer.Option("--verbose", help="Print each request on stderr.")
     ] = False,
     log_file: Annotated[
         Path | None,
         typer.Option(
             "--log-file",
             metavar="PATH",
-            help="Keep what is told, and each request, in a file, too.",
+            help="Also write messages and each request to a file.",
         ),
     ] = None,
 ) -> None: ...
