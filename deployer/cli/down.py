@@ -131,7 +131,7 @@ def choose_cluster(call: Call, sweep: str | None, config: Project) -> ProvidesCl
     made = (one for one in Records.load().made_in(config.folder) if one.cloud)
     record = next(made, None)
     if record is None:
-        said = "no cluster was made for a sweep of this folder, and none is named"
+        said = "no cluster was made for a sweep of this folder, and you named none"
         raise ConfigError(
             "--cluster", said, "deployer down SWEEP --cluster, or deployer gke down SPEC"
         )

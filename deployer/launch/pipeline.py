@@ -99,7 +99,7 @@ def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | No
         if found and goes_on(request.sweep, found[1]):
             placed = go_where_agents_are(project, found[0])
             if placed.named_cluster != project.named_cluster:
-                LOG.info(f"{found[1].path} goes on where it was started:{found[0].place_options}")
+                LOG.info(f"{found[1].path} continues where it was started:{found[0].place_options}")
             executor = find_executor(placed)
     return executor, server
 

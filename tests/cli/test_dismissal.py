@@ -51,7 +51,7 @@ def test_no_watcher_starts_an_agent_again_that_was_told_to_leave(project: Projec
     # Nobody wants agents any more: a watcher starts none and says which command does.
     healed = project.run("heal").stderr
     assert "4 configurations to run again" in healed
-    assert "1 agent at work" in healed
+    assert "1 agent started or running" in healed
     project.run("agents", "down")
     err = project.run("watch", "--plain", code=3).stderr
     assert "started" not in err

@@ -77,6 +77,8 @@ def test_only_what_is_not_beside_a_script_is_asked_of_the_interpreter(tmp_path: 
         "import own, package.inner, numpy.linalg\nfrom torch import nn\nimport torch\n"
     )
     assert list_imports(script) == ("numpy", "torch", "wandb")
+    script.write_text("import sys\nsys.path.insert(0, '../lib')\nimport helper, torch\n")
+    assert list_imports(script) == ("torch",)
     script.write_text("this is no Python")
     assert list_imports(script) == ()
     assert list_imports(tmp_path / "none.py") == ()

@@ -49,7 +49,7 @@ def heal(
         number = replicas or _count_wanted(config, path)
         with showing_busy():
             launch = add_agents(replace(config, replicas=number), server, healing.sweep_path)
-        say(f"{format_count(len(launch.agents), 'agent')} at work")
+        say(f"{format_count(len(launch.agents), 'agent')} started or running")
         say(f"follow: deployer watch {healing.sweep_path}")
     plain = {"original": str(path), **vars(healing), "sweep_path": str(healing.sweep_path)}
     call.emit(plain)

@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
     "plan": ("plan", "Print what `up` would send; contacts nothing."),
-    "doctor": ("doctor", "Check everything that `up` needs, and say how to mend it."),
+    "doctor": ("doctor", "Check everything that `up` needs, and suggest fixes."),
     "watch": ("running.watch", "Show a sweep live until it is over."),
     "results": (
         "results.results",
@@ -36,16 +36,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "importance": (
         "results.importance",
-        "Show which parameters explain the metric, and which may not.",
+        "Show which parameters explain the metric.",
     ),
     "report": (
         "results.report",
-        "Write a sweep's report: one file, Markdown, or a page to look at.",
+        "Write a sweep's report as one HTML page or Markdown.",
     ),
-    "heal": ("running.heal", "Run what is lost or failed again."),
+    "heal": ("running.heal", "Run lost and failed configurations again."),
     "reproduce": (
         "running.reproduce",
-        "Run a configuration again as it ran, and compare its metric.",
+        "Repeat a run with the same code, and compare its metric.",
     ),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
     "sweep": (
@@ -56,13 +56,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("data", "Put, bring, list, get or delete the data sets that runs read."),
     "rights": (
         "cluster.rights",
-        "Print the Role that an administrator grants to whoever runs sweeps.",
+        "Print the Role that an administrator grants to users who run sweeps.",
     ),
     "secret": ("cluster.secret", "Keep the W&B key in the cluster: set, show, delete."),
     "drivers": ("cluster.drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
     "image": ("cluster.image", "Push, save or load the image that agents run in."),
     "gke": ("cluster.gke", "Plan, make, list or remove a GKE cluster."),
-    "orphans": ("cluster.orphans", "Find and remove what older or crashed runs left in the cloud."),
+    "orphans": ("cluster.orphans", "Find and remove leftovers of older or crashed sweeps."),
     "backend": ("backend.backend", "Run the embedded W&B-compatible backend."),
 }
 

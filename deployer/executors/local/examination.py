@@ -17,7 +17,7 @@ from deployer.executors.checks import Check
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
 from deployer.findings import Finding, right, unknown, warning, wrong
-from deployer.scripts.missing_modules import CHOOSE, list_remedies
+from deployer.scripts.missing_modules import CHOOSE, PACKAGES, list_remedies
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"
@@ -175,18 +175,20 @@ def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
 
 
 def list_imports(script: Path | None) -> tuple[str, ...]:
-    """Return the modules that a script, and what is beside it, import at their top.
+    """Return the modules that a script, and the modules beside it, import at their top.
 
-    What is beside it is left out.
+    Modules beside it are left out, and so are unknown ones if the script adds to `sys.path`: only
+    the script check, which runs it, can tell whether they are there.
     """
     names: dict[str, None] = {}
     waiting, seen = [script] if script else [], set[Path]()
+    adds_paths = script is not None and script.exists() and b"sys.path" in script.read_bytes()
     while waiting:
         file = waiting.pop()
         seen.add(file)
         for name in _read_imports(file):
             own = _find_beside(file.parent, name)
-            if not own:
+            if not own and (name in PACKAGES or not adds_paths):
                 names[name] = None
             waiting += [one for one in own if one not in seen]
     return tuple(names)
