@@ -123,9 +123,10 @@ def test_heal_on_a_server_that_requeues_nothing(
     healing = read(project, "heal", "--replicas", "1", **environment)
     assert (healing["count"], healing["created"]) == (1, True)
     again = project.run("heal", **environment)
-    assert f"what is missing runs in the follow-up {healing['sweep_path']}" in again.stderr
-    assert f"deployer watch {healing['sweep_path']}" in again.stderr
-    project.run("watch", healing["sweep_path"], "--plain", **environment)
+    follow_up = healing["sweep_path"]
+    assert f"the missing configurations run in the follow-up {follow_up}" in again.stderr
+    assert f"deployer watch {follow_up}" in again.stderr
+    project.run("watch", follow_up, "--plain", **environment)
     whole = read(project, "results", healing["original"], **environment)
     assert whole["coverage"]["sentence"] == (
         "2/2 configurations finished, 0 duplicates, 0 lost, 1 healed"

@@ -20,7 +20,7 @@ def test_the_script_of_the_first_page_is_swept(tmp_path: Path) -> None:
     for file in FILE.finditer(PAGE.read_text()):
         (tmp_path / file["name"]).write_text(file["text"])
     page = Recipe(tmp_path)
-    said = page.run_blocks("A script of your own")
+    said = page.run_blocks("Your own script")
     assert "6/6 configurations finished, 0 duplicates, 0 lost" in said
     assert "with lr=0.4, width=32" in said
     page.run("deployer down --all")

@@ -73,7 +73,7 @@ export class Parallel {
       parallel: { left: LEFT, right: RIGHT, top: 46 + 15 * (lines - 1), bottom: 24, parallelAxisDefault: {
         nameTextStyle: { color: ink.text, fontSize: 12, lineHeight: 15 }, nameGap: 16,
         axisLine: { lineStyle: { color: ink.muted } }, axisTick: { lineStyle: { color: ink.edge } },
-        axisLabel: { color: ink.muted, textBorderColor: ink.card, textBorderWidth: 3 },
+        axisLabel: { color: ink.text }, // without a halo, which would cut a line into a minus sign
         areaSelectStyle: { width: BAND, color: ink.accent, opacity: 0.25, borderColor: ink.accent, borderWidth: 1 },
       } },
       parallelAxis: data.axes.map((axis, dim) => ({ dim, id: `axis${dim}`, ...axisOption(axis, this.drawn.map(({ places }) => places[dim])), name: names[dim] })),

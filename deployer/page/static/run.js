@@ -63,8 +63,9 @@ export class Run {
     if (data.exit_code) facts.push(`exit code ${data.exit_code}`);
     this.facts.textContent = facts.filter(Boolean).join("  ·  ");
     for (const curve of data.curves) this.#updateCard(data, curve, this.grid, "m");
-    for (const curve of data.system) this.#updateCard(data, curve, this.system, "s");
-    this.systemSection.hidden = !data.system.length;
+    const system = data.system.filter(({ steps }) => steps.length > 1); // a curve of one sample is none
+    for (const curve of system) this.#updateCard(data, curve, this.system, "s");
+    this.systemSection.hidden = !system.length;
     this.config.replaceChildren(el("h2", {}, "Configuration"), definitions(sortNames(data.config), showParameter),
       ...[commandBlock(data.command)].filter(Boolean));
     this.summary.replaceChildren(el("h2", {}, "Summary"), definitions(sortNames(data.summary)));
