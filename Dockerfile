@@ -49,7 +49,7 @@ LABEL org.opencontainers.image.title="deployer" \
       org.opencontainers.image.licenses="Apache-2.0"
 ARG UV_VERSION
 ARG VARIANT=cuda
-ARG EXTRAS="trainer bayes"
+ARG EXTRAS="trainer"
 ARG LEFT_OUT="google-cloud-compute google-cloud-container kubernetes"
 # What `torch.cuda.get_arch_list()` prints; `deployer doctor` compares it with the GPUs.
 LABEL dev.deployer.variant="${VARIANT}" \

@@ -1,4 +1,4 @@
-"""The command that adds one of deployer's extras to the environment that it runs in."""
+"""The commands that add an extra or a package to the environment that deployer runs in."""
 
 from __future__ import annotations
 
@@ -14,24 +14,33 @@ from pathlib import Path
 DISTRIBUTION = "sweep-deployer"
 
 
-def install_command(extra: str, missing: Sequence[str] = ()) -> str:
-    """Return the command that installs an extra's packages beside this deployer.
-
-    Of code that was sent into a pod, the image has to have the packages that are `missing`.
-    """
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra's packages beside this deployer."""
     try:
         lines = requires(DISTRIBUTION) or ()
     except PackageNotFoundError:  # the code alone, on PYTHONPATH
-        if missing:
-            line = f"RUN pip install {' '.join(missing)}"
-            return (
-                f"add `{line}` to its image's Dockerfile, then deployer backend up with your --on"
-            )
         return f"install deployer with its extra {extra} (docs/index.md)"
     if tool := _install_tool(extra):
         return tool
     parts = [line.replace('"', "'").partition(";") for line in lines]
     packages = [name.strip() for name, _, marker in parts if f"extra == '{extra}'" in marker]
+    return _pip_install(packages)
+
+
+def install_package(package: str) -> str:
+    """Return how to install a package that deployer depends on.
+
+    It can only be missing where deployer's code was sent without it: in a pod of another image.
+    """
+    try:
+        requires(DISTRIBUTION)
+    except PackageNotFoundError:
+        line = f"add `RUN pip install {package}` to its image's Dockerfile"
+        return f"{line}, then deployer backend up with your --on"
+    return _pip_install([package])
+
+
+def _pip_install(packages: Sequence[str]) -> str:
     # An environment that uv made has no pip of its own.
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]

@@ -1,7 +1,4 @@
-"""How much of the metric each parameter explains, and whether that can be told from noise; pure.
-
-Needs the extra `analysis` (scikit-learn), which is imported inside the call alone.
-"""
+"""How much of the metric each parameter explains, and whether that can be told from noise; pure."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from statistics import StatisticsError, correlation
 
 from deployer.analysis.columns import Column, Shares, build_columns
 from deployer.errors import DeployerError
-from deployer.installation import install_command
+from deployer.installation import install_package
 from deployer.sweeps.results import Row
 from deployer.text import format_count
 
@@ -87,23 +84,14 @@ class Importance:
         return "; ".join(told)
 
 
-def importance_available() -> bool:
-    """Tell whether what importance needs is installed; imports nothing."""
-    return find_spec("sklearn") is not None
-
-
-def require_importance() -> None:
-    """Raise DeployerError with the command that installs what is missing."""
-    if not importance_available():
-        raise DeployerError("parameter importance needs scikit-learn", install_command("analysis"))
-
-
 def build_importance(rows: Sequence[Row], metric: str) -> Importance:
     """Return how much of the metric each parameter explains, in the ranked rows.
 
-    The same rows give the same answer. Raises DeployerError without the extra `analysis`.
+    The same rows give the same answer. Raises DeployerError without scikit-learn.
     """
-    require_importance()
+    if find_spec("sklearn") is None:
+        needed = install_package("scikit-learn")
+        raise DeployerError("parameter importance needs scikit-learn", needed)
     ranked = sorted((row for row in rows if row.rank is not None), key=lambda row: row.run_id)
     values = [row.value for row in ranked if row.value is not None]
     columns = build_columns([row.parameters for row in ranked])

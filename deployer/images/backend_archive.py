@@ -22,18 +22,13 @@ PACKAGES = (
     *("anyio", "click", "graphql", "h11", "prometheus_client"),
     *("starlette", "typing_extensions", "uvicorn", "yaml"),
 )
-# What `method: bayes` needs beside torch and scipy, which an image has or has not.
-OF_BAYES = ("colorlog", "optuna", "packaging", "tqdm")
 # They fit one Python on one architecture; a package that has them does without.
 COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
 @cache
 def build_backend_archive() -> bytes:
-    """Return the sources as tar.gz, from the packages that this process uses itself.
-
-    Those of `bayes` are in it if deployer was installed with that extra.
-    """
+    """Return the sources as tar.gz, from the packages that this process uses itself."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, path in sorted(_list_files()):
@@ -46,8 +41,7 @@ def build_backend_archive() -> bytes:
 def _list_files() -> Iterator[tuple[str, Path]]:
     ours = Path(__file__).parents[1]
     yield from ((f"deployer/{name}", path) for top in OURS for name, path in _walk(ours, top))
-    bayes = OF_BAYES if find_spec("optuna") else ()
-    for package in (*PACKAGES, *bayes):
+    for package in PACKAGES:
         spec = find_spec(package)
         assert spec
         assert spec.origin

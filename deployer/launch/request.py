@@ -60,7 +60,7 @@ class Request:
 
     @property
     def is_bayes(self) -> bool:
-        """Return True if the server itself searches by a model, which takes torch and scipy."""
+        """Return True if the server itself searches by a model, which takes scikit-learn."""
         config = self.sweep.config
         return config.get("method") == "bayes" and not has_local_scheduler(config)
 

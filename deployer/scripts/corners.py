@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.errors import DeployerError
 from deployer.sweeps.parameters.forms import Categorical, Constant, Continuous, Integer, Parameter
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.values import distinct
@@ -43,17 +42,11 @@ def list_values(parameter: Parameter) -> list[Any]:
             return [low, high]
         case Continuous():
             ends = (0.0, 1.0) if "uniform" in parameter.distribution else OPEN_ENDS
-            return [_find_value(parameter, u) for u in (*ends, INSIDE)]
+            drawn = [parameter.value_at(u) for u in (*ends, INSIDE)]
+            return drawn if parameter.q else [float(value) for value in drawn]
 
 
 def list_drawn(config: Mapping[str, Any]) -> list[str]:
     """Return the parameters whose value is any number of a range."""
     given = (config.get("parameters") or {}).items()
     return [n for n, raw in given if isinstance(raw, Mapping) and "min" in raw and "q" not in raw]
-
-
-def _find_value(parameter: Continuous, u: float) -> float:
-    try:
-        return float(parameter.value_at(u)) if parameter.q is None else parameter.value_at(u)
-    except DeployerError:  # beta without scipy: it lies between 0 and 1
-        return u

@@ -22,7 +22,7 @@ from deployer.backend.scheduling.search.suggest import STARTUP_RUNS
 from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
-from deployer.images.backend_archive import OF_BAYES, PACKAGES, build_backend_archive
+from deployer.images.backend_archive import PACKAGES, build_backend_archive
 from deployer.images.code_archive import PART_BYTES
 from tests.backend.client import UPSERT_SWEEP, Client, grid
 from tests.backend.pages_browser import log_in
@@ -59,7 +59,7 @@ def write_program(folder: Path) -> list[str]:
 @contextmanager
 def serve(folder: Path, **environment: str) -> Iterator[Client]:
     """Run the program as the pod does, in a Python that has no packages."""
-    assert len(write_program(folder / "program")) == 3
+    assert len(write_program(folder / "program")) == 2
     venv.create(folder / "python", symlinks=True)
     # What lies where the image's programs start is not taken for ours.
     (folder / "graphql.py").write_text("raise SystemExit('not ours')")
@@ -90,14 +90,14 @@ def test_it_serves_in_a_python_without_packages(tmp_path: Path) -> None:
         shown = browser.get(f"{client.url}/tester/{client.project}/sweeps/{sweep}")
         assert "<script" in shown.text
         refused = client.post(UPSERT_SWEEP, config=json.dumps(BAYES)).text
-        assert "bayes needs torch, scipy: add `RUN pip install torch scipy` to its" in refused
+        assert "bayes needs scikit-learn: add `RUN pip install scikit-learn` to its" in refused
 
 
 @pytest.mark.full
-def test_bayes_needs_nothing_of_the_image_but_torch_and_scipy(tmp_path: Path) -> None:
+def test_bayes_needs_nothing_of_the_image_but_scikit_learn(tmp_path: Path) -> None:
     """The image has all that this Python has, without what the archive brings."""
     (tmp_path / "image").mkdir()
-    brought = (*PACKAGES, *OF_BAYES, "deployer")
+    brought = (*PACKAGES, "deployer")
     for path in Path(sysconfig.get_path("purelib")).iterdir():
         if not path.name.startswith(brought) and path.suffix != ".pth":
             (tmp_path / "image" / path.name).symlink_to(path)
@@ -125,7 +125,7 @@ def test_the_archive_has_sources_alone_and_is_the_same_again() -> None:
         contents = {one: archive.extractfile(one) for one in archive.getmembers()}
         binary = [one.name for one, file in contents.items() if file and b"\0" in file.read()]
     assert not binary
-    assert len(packed) < 3 * PART_BYTES
+    assert len(packed) < 2 * PART_BYTES
     build_backend_archive.cache_clear()
     assert build_backend_archive() == packed
 

@@ -13,7 +13,7 @@ from deployer.config.sections.image import ImageConfig
 from deployer.errors import ImageError
 from deployer.images.builders import Build, Login, choose_builder
 from deployer.images.failures import build_tool_failure
-from deployer.images.image import build_image, check_bayes_modules
+from deployer.images.image import build_image, check_bayes_package
 from deployer.images.registry_credentials import Credentials, write_auth_file
 from deployer.text import format_bytes
 
@@ -98,15 +98,14 @@ def test_an_image_is_asked_for_what_bayes_needs(
     done = f'case "$*" in "{run}"*) shift 6; exec {sys.executable} -S "$@";; run*) exit 9;; esac'
     _write_program(programs, name, f"#!/bin/sh\n{done}\n")
     settings = ImageConfig(repository="r.ex/x", builder=name)
-    with pytest.raises(ImageError, match="needs torch, scipy in the embedded") as raised:
-        check_bayes_modules(settings, tmp_path, os.environ, "python")
-    assert raised.value.hint.startswith("add `RUN pip install --no-cache-dir torch scipy` to its")
+    with pytest.raises(ImageError, match="needs scikit-learn in the embedded") as raised:
+        check_bayes_package(settings, tmp_path, os.environ, "python")
+    assert raised.value.hint.startswith("add `RUN pip install --no-cache-dir scikit-learn` to its")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
-    for module in ("torch", "scipy"):
-        (tmp_path / "lib" / module).mkdir(parents=True)
-    assert check_bayes_modules(settings, tmp_path, os.environ, "python")
+    (tmp_path / "lib" / "sklearn").mkdir(parents=True)
+    assert check_bayes_package(settings, tmp_path, os.environ, "python")
     _write_program(programs, name, "#!/bin/sh\n[ $1 != run ]\n")
-    assert not check_bayes_modules(settings, tmp_path, os.environ, "python")
+    assert not check_bayes_package(settings, tmp_path, os.environ, "python")
 
 
 def test_how_a_build_is_told(

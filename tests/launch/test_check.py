@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from deployer.launch.checks.check import (
     check,
     check_program_here,
     check_reach,
-    find_unserved,
     list_place_checks,
     warn_about_port,
 )
@@ -182,18 +180,3 @@ def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("image: {repository: registry.example/team/trainer}\n")
     project = read_project(tmp_path, Flags(on="kubernetes", wandb="http://w.example"))
     run_checks(list_place_checks(find_executor(project), Limits()))
-
-
-@pytest.mark.parametrize("on", ["local", "kubernetes"])
-def test_bayes_without_its_extra_is_refused_where_the_backend_is_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on: str
-) -> None:
-    """By `plan`, `sweep check` and `doctor`, as by `up`; in a cluster its image has them."""
-    project = read_project(tmp_path, Flags(on=on))
-    config = {"method": "bayes", "program": "train.py"}
-    assert list(find_unserved(project, config)) == []
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    found = list(find_unserved(project, config))
-    assert [one.path for one in found] == [("method",)] * (on == "local")
-    assert all("method bayes needs optuna" in one.message for one in found)
-    assert all("install" in one.hint for one in found)

@@ -6,7 +6,7 @@ from typing import Any
 
 from deployer.backend.db.sweeps import KNOWN_CONFIGS, parse_config
 from deployer.backend.refusal import Refusal
-from deployer.backend.scheduling.search.engine import bayes_available
+from deployer.backend.scheduling.search.engine import find_missing_package
 from deployer.backend.scheduling.search.suggest import refusals
 from deployer.sweeps.problem import Problem, join_path
 from deployer.sweeps.validation.configuration import check_content
@@ -57,7 +57,7 @@ def _check_supported(settings: dict[str, Any]) -> None:
     controller = settings.get("controller")
     if isinstance(controller, dict) and controller.get("type") == "local":
         problems.append(LOCAL_CONTROLLER)
-    missing = bayes_available() if settings.get("method") == "bayes" else None
+    missing = find_missing_package() if settings.get("method") == "bayes" else None
     if missing:
         problems.append(missing)
     if problems:

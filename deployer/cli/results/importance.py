@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.analysis.importance import Importance, build_importance, require_importance
+from deployer.analysis.importance import Importance, build_importance
 from deployer.cli.output.render import Aside, emit
 from deployer.cli.output.table import Table
 from deployer.cli.results.metric_choice import MetricOption, choose_metric
@@ -24,11 +24,10 @@ def importance(
 ) -> None:
     """Show how much of the metric each parameter explains, and which effects may be noise.
 
-    Needs the extra `analysis` (scikit-learn). A share is the part of the metric's variance that a
+    A share is the part of the metric's variance that a
     parameter explains alone in runs that the model has not seen; the correlation is Spearman's.
     Exit code 3 if runs have finished and none logged the metric.
     """
-    require_importance()
     _, server, path = call.connect(sweep, reading=True)
     snapshot = get_whole_snapshot(server, path)
     found = choose_metric(snapshot, metric, None, needs_goal=False)

@@ -48,8 +48,8 @@ from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
 from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
-from deployer.images.bayes_modules import list_modules
-from deployer.images.image import check_bayes_modules, predict_image_labels
+from deployer.images.bayes_package import PACKAGE
+from deployer.images.image import check_bayes_package, predict_image_labels
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
 from deployer.model import Agent, Plan
@@ -223,12 +223,12 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
 
     def _ask_built_image(self) -> None:
         """Refuse an image that lacks what `method: bayes` needs, if a tool here holds it."""
-        project, wanted = self.project, " and ".join(list_modules())
+        project = self.project
         if project.image.repository and not (project.backend.image or project.kubernetes.image):
             python = project.backend.python or project.kubernetes.python
-            if check_bayes_modules(project.image, project.folder, project.environment, python):
+            if check_bayes_package(project.image, project.folder, project.environment, python):
                 return
-        said = f"method bayes: whether the image has {wanted} cannot be checked here"
+        said = f"method bayes: whether the image has {PACKAGE} cannot be checked here"
         LOG.info(f"{said}; a pod checks it once the cluster exists, before GPU nodes start")
 
     @property

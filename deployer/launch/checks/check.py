@@ -11,7 +11,7 @@ from typing import Any
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.config import paths
 from deployer.config.code import Code
-from deployer.config.project import LOCAL, Project
+from deployer.config.project import Project
 from deployer.errors import ConfigError, DeployerError, WandbError
 from deployer.executors.base import Executor, KeepsData, Limits, find_backend_url
 from deployer.executors.checks import Check, run_checks
@@ -199,15 +199,9 @@ def check_program_here(
 
 
 def find_unserved(project: Project, config: Mapping[str, Any]) -> Problems:
-    """Yield what the embedded backend refuses: a local controller; bayes without its packages."""
+    """Yield what the embedded backend refuses: a local controller."""
     if not project.embedded:
         return
-    if config.get("method") == "bayes" and project.on == LOCAL:
-        from deployer.backend.scheduling.search.bayes import missing_extra
-
-        if missing := missing_extra():
-            said, _, hint = missing.partition(": ")
-            yield Problem(("method",), said, hint)
     named = not has_local_scheduler(config) and config.get("controller")
     if isinstance(named, Mapping) and named.get("type") == "local":
         from deployer.backend.scheduling.config_warnings import LOCAL_CONTROLLER  # its engine, too

@@ -16,7 +16,7 @@ from statistics import NormalDist
 from typing import Any
 
 from deployer.errors import DeployerError
-from deployer.installation import install_command
+from deployer.installation import install_package
 from deployer.sweeps.parameters.values import distinct, value_key
 
 # A normal quantile at exactly 0 or 1 is infinite; 1e-6 is 4.75 standard deviations away.
@@ -219,6 +219,6 @@ def _scipy_special() -> Any:
         from scipy import special
     except ImportError as error:
         raise DeployerError(
-            "the distributions beta and q_beta need scipy", install_command("bayes")
+            "the distributions beta and q_beta need scipy", install_package("scipy")
         ) from error
     return special

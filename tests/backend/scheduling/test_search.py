@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.scheduling.search.engine import bayes_available
+from deployer.backend.scheduling.search.engine import find_missing_package
 from deployer.backend.scheduling.search.suggest import SearchError, refusals, suggest
 
 PARAMETERS = {
@@ -80,4 +80,4 @@ def test_what_wandb_accepts_is_accepted() -> None:
 
 
 def test_bayes_is_available_where_tests_run() -> None:
-    assert bayes_available() is None
+    assert find_missing_package() is None

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deployer.backend.scheduling.search.bayes import model_seed, modelled, outcomes
+from deployer.backend.scheduling.search.bayes import modelled, outcomes
 from deployer.backend.scheduling.search.engine import SearchEngine
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.backend.scheduling.search.suggest import needs_model, random_point, suggest
@@ -78,33 +78,12 @@ def test_bayes_beats_chance_clearly(engine: SearchEngine, goal: str, seed: str) 
     assert best_after(engine, 22, seed, goal) < chance
 
 
-@pytest.mark.full
-def test_one_at_once_suggestions_are_those_of_plain_optuna() -> None:
-    import optuna
-
-    parameters = {
-        "a": {"values": ["x", "y"]},
-        "n": {"min": 1, "max": 9},
-        "u": {"min": 0.0, "max": 1.0},
-    }
-    config = {**CONFIG, "parameters": parameters}
-    space, _ = parse_parameters(parameters)
-    sampler = optuna.samplers.GPSampler(seed=model_seed("plain"))
-    study = optuna.create_study(sampler=sampler)
-    runs: list[SearchRun] = []
-    for index in range(14):
-        if index < 10:
-            study.enqueue_trial(random_point(space, "plain", index))
-        trial = study.ask()
-        theirs: dict[str, Any] = {
-            "a": trial.suggest_categorical("a", ["x", "y"]),
-            "n": trial.suggest_int("n", 1, 9),
-            "u": trial.suggest_float("u", 0.0, 1.0),
-        }
-        assert suggest(config, "plain", runs, index) == theirs
-        value = (theirs["u"] - 0.4) ** 2 + 0.01 * theirs["n"] + 0.1 * (theirs["a"] == "x")
-        study.tell(trial, value)
-        runs.append(SearchRun(theirs, "finished", value))
+def test_a_suggestion_depends_on_its_arguments_alone() -> None:
+    runs = finished(14)
+    first = suggest(CONFIG, "s", runs[:12], 12)
+    assert suggest(CONFIG, "s", runs, 14) != first
+    assert suggest(CONFIG, "s", runs[:12], 12) == first
+    assert suggest(CONFIG, "another", runs[:12], 12) != first
 
 
 def test_a_model_begins_after_ten_runs_once_three_have_ended() -> None:
@@ -122,7 +101,7 @@ def test_pending_runs_are_kept_away_from() -> None:
     }
     space, _ = parse_parameters(one["parameters"])
     points = [random_point(space, "s", index) for index in range(12)]
-    runs = [SearchRun(p, "finished", (p["x"] - 0.4) ** 2) for p in points]
+    runs = [SearchRun(p, "finished", math.sin(25 * p["x"])) for p in points]
     alone = suggest(one, "s", runs, 12)
     assert alone is not None
     for state in ("running", "pending", "preempting", "preempted"):
@@ -171,10 +150,10 @@ def test_a_model_of_many_runs_keeps_the_best_and_an_even_choice_of_the_rest() ->
     pending = SearchRun({"n": 1000}, "running")
     known = modelled([*runs, pending], [*(float(n) for n in range(1000)), 0.0])
     numbers = [run.arguments["n"] for run, _ in known]
-    assert numbers[:200] == list(range(200))
-    assert numbers[200:400] == list(range(200, 1000, 4))
-    assert numbers[400:] == [1000]
-    assert len(modelled(runs[:400], [0.0] * 400)) == 400
+    assert numbers[:100] == list(range(100))
+    assert numbers[100:200] == list(range(100, 1000, 9))
+    assert numbers[200:] == [1000]
+    assert len(modelled(runs[:200], [0.0] * 200)) == 200
 
 
 def test_bad_runs_never_break_the_search(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,6 +174,9 @@ def test_bad_runs_never_break_the_search(caplog: pytest.LogCaptureFixture) -> No
         assert suggest(CONFIG, "s", [*good, *odd, *lost], 20)
     skipped = [r for r in caplog.records if "skips a run that does not fit" in r.getMessage()]
     assert len(skipped) == len(lost)
+    assert suggest(CONFIG, "s", lost[:2] * 10, 20)  # nothing to learn from
+    fixed = {**CONFIG, "parameters": {"a": {"value": 1}}}
+    assert suggest(fixed, "s", [SearchRun({"a": 1}, "finished", 1.0)] * 10, 10) == {"a": 1}
 
 
 def test_an_integer_with_many_values_takes_no_list_of_them() -> None:

@@ -131,11 +131,11 @@ def check_bare_image(
 
 
 def check_bayes_is_refused(shell: Shell) -> None:
-    """The image has no torch: a pod says so before anything else is made."""
+    """The image has no scikit-learn: a pod says so before anything else is made."""
     space = {"lr": {"min": 0.1, "max": 0.3}}
     shell.write("bayes.yaml", {**SWEEP, "method": "bayes", "run_cap": 3, "parameters": space})
-    lacking = f"method bayes needs torch, scipy in the embedded backend's image, {IMAGE}"
-    mend = "add `RUN pip install --no-cache-dir torch scipy` to its Dockerfile"
+    lacking = f"method bayes needs scikit-learn in the embedded backend's image, {IMAGE}"
+    mend = "add `RUN pip install --no-cache-dir scikit-learn` to its Dockerfile"
     refused = shell.try_deployer("up", "bayes.yaml", "--plain")
     assert refused.returncode == 1
     assert f"error: {lacking}\nhint: {mend}" in refused.stderr, refused.stderr

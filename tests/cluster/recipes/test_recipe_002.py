@@ -3,7 +3,7 @@
 The cloud is the tests' own and the cluster that it hands out a real one, as in test_gke.py. Its
 node has an image already, with wandb and without deployer. Agents get a trainer with the flags of
 the recipe's but without PyTorch, which takes minutes to load in four pods on two cores;
-tests/recipes runs the recipe's own. For the recipe's `method: bayes` the image has torch and scipy,
+tests/recipes runs the recipe's own. For the recipe's `method: bayes` the image has scikit-learn,
 too, which the backend's pod loads; a smaller sweep goes without.
 """
 
@@ -52,7 +52,7 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     ("method", "runs", "agents", "packages"),
     [
         pytest.param("random", 4, 2, (), id="small"),
-        pytest.param("bayes", 16, 4, ("torch", "scipy"), id="whole", marks=pytest.mark.full),
+        pytest.param("bayes", 16, 4, ("scikit-learn",), id="whole", marks=pytest.mark.full),
     ],
 )
 def test_from_nothing_to_results_and_back(

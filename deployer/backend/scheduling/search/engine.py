@@ -1,7 +1,7 @@
 """The search as the server uses it: draws at once, models in a process of their own.
 
-A model takes up to a second of one core, and PyTorch's memory: the server has to go on answering
-meanwhile, and to survive when that process is killed.
+A model can take a second of one core: the server answers meanwhile, and survives if that process
+is killed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from deployer.backend.scheduling.search.bayes import missing_extra
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.backend.scheduling.search.suggest import SearchError, needs_model, refusals, suggest
+from deployer.installation import install_package
 from deployer.sweeps.parameters.counting import expected_count
 
 __all__ = [
     "SearchEngine",
     "SearchError",
     "SearchRun",
-    "bayes_available",
     "expected_count",
+    "find_missing_package",
     "refusals",
 ]
 
@@ -33,9 +34,11 @@ Result = TypeVar("Result")
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def bayes_available() -> str | None:
-    """Return None if bayes can run, else a sentence with the command that installs it."""
-    return missing_extra()
+def find_missing_package() -> str | None:
+    """Return which package bayes lacks and how to install it, if any; imports nothing."""
+    if find_spec("sklearn"):
+        return None
+    return f"method bayes needs scikit-learn: {install_package('scikit-learn')}"
 
 
 class SearchEngine:
@@ -54,7 +57,7 @@ class SearchEngine:
         A process that was killed is replaced and asked once more.
         """
         if not needs_model(config, runs):
-            if config.get("method") == "bayes" and missing_extra() is None:
+            if config.get("method") == "bayes" and find_missing_package() is None:
                 self._submit(_import_model)  # seconds of imports, wanted soon
             return suggest(config, seed, runs, index)
         request = (dict(config), seed, list(runs), index)
@@ -112,5 +115,4 @@ def _end_with_parent() -> None:
 
 
 def _import_model() -> None:
-    import optuna.samplers  # noqa: F401
-    import torch  # noqa: F401
+    import deployer.backend.scheduling.search.bayes  # noqa: F401

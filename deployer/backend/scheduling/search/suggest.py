@@ -1,6 +1,6 @@
 """The next configuration of a sweep, from its configuration, a seed, its runs and an index.
 
-Grid points and draws depend on the arguments alone; a model also continues from its last fit.
+It depends on the arguments alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.backend.scheduling.search.bayes import suggest_bayes
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.sweeps.metrics import metric_goal, metric_name
 from deployer.sweeps.parameters.counting import expected_count
@@ -52,6 +51,8 @@ def suggest(
     if config["method"] == "grid":
         return space.grid_point(index)
     if needs_model(config, runs):
+        from deployer.backend.scheduling.search.bayes import suggest_bayes  # imports take a second
+
         impute = str(config["metric"].get("impute", "worst"))
         return suggest_bayes(space, metric_goal(config), seed, runs, index, impute)
     return random_point(space, seed, index)
@@ -73,7 +74,7 @@ def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
 def refusals(config: Mapping[str, Any]) -> list[str]:
     """Return every reason why a sweep cannot be searched; none if it can.
 
-    `engine.bayes_available` says whether the extra `bayes` is installed.
+    `engine.find_missing_package` says whether bayes has what it imports.
     """
     method = config.get("method")
     space, problems = parse_parameters(config.get("parameters", {}))

@@ -9,16 +9,16 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.backend.deployment import find_image
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
 from deployer.executors.kubernetes.diagnose.run_once import build_probe, run_probe
-from deployer.images.bayes_modules import build_question, has_modules
+from deployer.images.bayes_package import build_question, has_package
 from deployer.kube.client import Kube
 
 SECONDS = 300  # of the pod, its pull included, which the backend's pod is then spared
 
 
-def check_bayes_modules(kube: Kube, project: Project, grows: bool) -> str:
+def check_bayes_package(kube: Kube, project: Project, grows: bool) -> str:
     """Return why the image could not be asked, empty if it has all that bayes needs.
 
-    Raises ImageError if it lacks something, ConfigError if there is no image, KubeError.
+    Raises ImageError if it lacks the package, ConfigError if there is no image, KubeError.
     """
     cluster, settings = replace(project.kubernetes, namespace=kube.namespace), project.backend
     if settings.image is None:
@@ -34,6 +34,6 @@ def check_bayes_modules(kube: Kube, project: Project, grows: bool) -> str:
         if not error.forbidden:
             raise
         return error.message
-    if has_modules(container["image"], answer.exit_code, answer.last_line):
+    if has_package(container["image"], answer.exit_code):
         return ""
     return answer.reason.line if answer.reason else answer.last_line or "its pod did not end"

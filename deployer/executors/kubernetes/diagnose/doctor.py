@@ -44,7 +44,7 @@ from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.gpu_drivers.shortage import describe_served
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey
 from deployer.findings import Finding, Severity, edit, right, unknown, warning, wrong
-from deployer.images.bayes_modules import list_modules
+from deployer.images.bayes_package import PACKAGE
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Manifest
 from deployer.kube.objects import count_requests
@@ -276,8 +276,7 @@ def examine_bayes(kube: Kube, project: Project) -> Iterator[Finding]:
     """
     if not is_made(kube):
         image = project.backend.image or find_image(project) or project.image.repository
-        modules = " and ".join(list_modules())
-        said = f"`up` checks in a pod that it has {modules}, which method bayes needs"
+        said = f"`up` checks in a pod that it has {PACKAGE}, which method bayes needs"
         yield unknown("bayes", f"image {image}", said)
 
 
