@@ -76,7 +76,7 @@ def test_a_quota_of_config_maps_that_is_used_up_is_told_to_a_tenant(
     objects = found["admission-objects"]
     assert objects.message.startswith(f"quota tenant of namespace {namespace} is used up: ")
     assert objects.message.endswith(" of 1 configmaps")
-    assert objects.fix == f"kubectl get resourcequota -n {namespace}"
+    assert objects.fix == f"kubectl --context test get resourcequota -n {namespace}"
     bench.paste(f"{objects.fix} --as=tenant-{namespace}")  # a tenant may
 
 

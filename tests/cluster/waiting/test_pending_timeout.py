@@ -64,7 +64,8 @@ def test_what_no_waiting_mends_is_given_up_at_once_and_nothing_is_left(bed: Bed)
     with pytest.raises(StartFailed) as caught:
         watch(bed, path)
     assert "2 agents cannot start, and no waiting mends it" in caught.value.message
-    assert "Secret nothing is missing (never passes): kubectl create secret" in caught.value.message
+    secret = "Secret nothing is missing (never passes): kubectl --context test create secret"
+    assert secret in caught.value.message
     assert caught.value.hint == f"mend it, then: deployer agents up {path} --replicas 2"
     assert caught.value.exit_code == 3
     assert list_holders(bed) == []
