@@ -33,7 +33,8 @@ class Row:
     `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
     them; `heals` is the run in whose place this one ran, `reused` the sweep that has run it for
     this one. `note` says what `state` does not. `summary` is all that the run has logged last,
-    without the SDK's own values. `copy_of` is a repeat with the same curve of the metric.
+    without the SDK's own values. `copy_of` is a repeat with the same curve of the metric. `word` is
+    the state as it is shown.
     """
 
     rank: int | None
@@ -52,6 +53,7 @@ class Row:
     summary: Mapping[str, Any] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
     copy_of: str = ""
+    word: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Coverage:
             ("stopped early", self.stopped_early),
             ("failed", self.failed),
             ("running", self.running),
-            ("waiting", self.waiting),
+            ("queued", self.waiting),
             ("cancelled", self.cancelled),
         )
         return ", ".join(parts + [f"{count} {word}" for word, count in others if count])
@@ -253,6 +255,14 @@ def is_stopped_early(sweep: Sweep, state: str) -> bool:
     return state == "killed" and bool(sweep.config.get("early_terminate"))
 
 
+def word_state(sweep: Sweep, state: str) -> str:
+    """Return a run's state, in plain words where W&B's say little."""
+    if is_stopped_early(sweep, state):
+        return "stopped early"
+    words = {} if sweep.ended else {"pending": "starting", "preempted": "queued"}
+    return words.get(state, state)
+
+
 def run_seconds(run: Run) -> float | None:
     """Return how long a run has trained, as W&B counts it, else from its first to last sign."""
     inner = run.summary.get("_wandb")
@@ -286,6 +296,7 @@ def _build_row(sweep: Sweep, run: Run, names: tuple[str, ...], listed: str) -> R
         reused=run.reused,
         summary={name: v for name, v in run.summary.items() if not str(name).startswith("_")},
         apart=run.apart,
+        word=word_state(sweep, run.state),
     )
 
 

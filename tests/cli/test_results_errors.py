@@ -190,7 +190,7 @@ def test_a_recount_of_an_unfinished_sweep_proves_nothing(
 ) -> None:
     project.write_grid()
     path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
-    coverage = "0/4 configurations finished, 0 duplicates, 0 lost, 4 waiting"
+    coverage = "0/4 configurations finished, 0 duplicates, 0 lost, 4 queued"
     verified = "verified 0 rows of 0 finished runs, 0 steps doubled, 0 gaps"
     done = project.run("results", path, "--verify", code=3, **backend.environment)
     assert done.stdout.splitlines() == [coverage, verified]

@@ -67,7 +67,7 @@ def test_a_closed_grid_gets_exactly_what_is_missing(plain_backend: ServedBackend
 
     first = work(sdk, healing.sweep_path.sweep_id, 0, 0)
     assert coverage(server, path).sentence() == (
-        "4/6 configurations finished, 0 duplicates, 0 lost, 1 healed, 2 waiting"
+        "4/6 configurations finished, 0 duplicates, 0 lost, 1 healed, 2 queued"
     )
     rest = work(sdk, healing.sweep_path.sweep_id, 0, 0)
     listed = [c["configuration"] for c in first + rest]
@@ -169,7 +169,7 @@ def test_the_embedded_backend_hands_out_again_itself(backend: ServedBackend) -> 
     healing = heal_sweep(server, path)
     assert (healing.sweep_path, healing.count, healing.created) == (path, 1, False)
     assert coverage(server, path).sentence() == (
-        "1/2 configurations finished, 0 duplicates, 0 lost, 1 waiting"
+        "1/2 configurations finished, 0 duplicates, 0 lost, 1 queued"
     )
     work(sdk, sweep, 0)
     assert coverage(server, path).sentence() == (

@@ -137,8 +137,7 @@ def test_what_became_of_each_configuration_is_the_best_of_its_runs() -> None:
     assert coverage.healed == 1
     assert coverage.waiting == 2
     assert coverage.sentence() == (
-        "1/6 configurations finished, 0 duplicates, 1 lost, "
-        "1 healed, 1 failed, 1 running, 2 waiting"
+        "1/6 configurations finished, 0 duplicates, 1 lost, 1 healed, 1 failed, 1 running, 2 queued"
     )
 
 

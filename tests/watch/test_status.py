@@ -159,7 +159,7 @@ def test_status_line() -> None:
 
 def test_a_run_that_waits_for_its_next_attempt_is_not_called_preempted() -> None:
     runs = (run("a", "preempted", 1),)
-    assert build_status_line(status(runs=runs), 0.0).startswith("0/4 finished, 1 to be tried again")
+    assert build_status_line(status(runs=runs), 0.0).startswith("0/4 finished, 1 queued")
     assert "1 preempted" in build_status_line(status("CANCELED", runs=runs), 0.0)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deployer.cli.output.agent_views import name_node
 from deployer.cli.output.table import Styled, Table, without_empty_columns
-from deployer.model import ENDED_SWEEP_STATES, Agent
+from deployer.model import Agent
 from deployer.sweeps.results import Coverage, Row
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_seconds, format_value
@@ -184,11 +184,9 @@ def _best_word(status: Status) -> str:
 
 def _list_counts(status: Status) -> list[str]:
     """Return how many runs are in each other state."""
-    # W&B's words for a run whose script still imports, and for one that waits for its next attempt.
-    ended = status.sweep_state in ENDED_SWEEP_STATES
-    words = {} if ended else {"pending": "starting", "preempted": "to be tried again"}
+    words = {row.state: row.word for row in status.results.rows}
     counts = status.counts
-    return [f"{counts[s]} {words.get(s, s)}" for s in STATE_ORDER if counts.get(s)]
+    return [f"{counts[s]} {words.get(s) or s}" for s in STATE_ORDER if counts.get(s)]
 
 
 def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[str]:

@@ -87,7 +87,7 @@ def build_runs(rows: Sequence[Row], metric: str, names: Sequence[str]) -> Table:
         [*own, *name_columns(names, [*own, "TIME", "NOTE"]), "TIME"] + ["NOTE"] * noted,
         [
             [r.rank] * ranked
-            + [r.run_id, Styled(r.state, STATES.get(r.state, ""))]
+            + [r.run_id, Styled(r.word or r.state, STATES.get(r.state, ""))]
             + ([r.value] if ranked else [r.summary.get(name) for name in logged])
             + _list_cells(r.parameters, names)
             + [format_runtime(r.duration_seconds)]

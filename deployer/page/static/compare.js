@@ -2,7 +2,7 @@
 import { CurveCard, CurveTools } from "./curves.js";
 import { lineLook, lineSample } from "./charts.js";
 import { loadCurves } from "./data.js";
-import { breakable, button, compareNames, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
+import { breakable, button, compareNames, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state, wordOf } from "./parts.js";
 import { ViewState } from "./view-state.js";
 
 const main = document.getElementById("main");
@@ -53,7 +53,7 @@ export class Compare {
   #table(rows, filtered) {
     const shown = rows.filter((row) => !filtered || !row.same || this.all.checked);
     const heads = this.data.runs.map((run, at) => el("th", { scope: "col", class: "number", title: runName(run) }, lineSample(lineLook(at)),
-      link(runAddress(this.data, run.id), runName(run)), el("div", {}, state(run.state), ` ${showSeconds(run.seconds)}`)));
+      link(runAddress(this.data, run.id), runName(run)), el("div", {}, state(run.state, wordOf(run)), ` ${showSeconds(run.seconds)}`)));
     const lines = shown.map((row) => el("tr", { class: row.same ? "" : "differs" }, el("th", { scope: "row", title: row.name }, ...breakable(row.name)),
       ...row.values.map((value) => {
         const text = filtered ? showParameter(value ?? undefined) : show(value);

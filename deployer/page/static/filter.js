@@ -1,6 +1,6 @@
 // The text of the filter: words and conditions such as `lr>=0.01` or `state=killed,failed`, all of which
 // must hold; with `or` between them, and `not` or `-` before one. And what in it is not understood.
-import { isNumber, showParameter } from "./parts.js";
+import { isNumber, showParameter, wordOf } from "./parts.js";
 import { marksOf } from "./runs.js";
 
 const SIGN = /<=|>=|!=|==|=|<|>/;
@@ -127,6 +127,6 @@ function exampleOf(data, rows, meant) {
 const quoteIfNeeded = (value) => (/[\s<>=!,]/.test(String(value)) ? `"${value}"` : String(value));
 
 function anywhere(word) {
-  return (row) => [row.id, row.title, row.state, row.agent, marksOf(row), ...row.parameters]
+  return (row) => [row.id, row.title, row.state, wordOf(row), row.agent, marksOf(row), ...row.parameters]
     .some((value) => value !== null && showParameter(value).toLowerCase().includes(word));
 }

@@ -144,14 +144,19 @@ export function showFuture(seconds) {
   return `done in about ${showSeconds(Math.max(10, seconds - Date.now() / 1000))} (${at})`;
 }
 
-export const state = (word) => el("span", { class: `state ${word}` }, word);
+export const state = (name, word = name) => el("span", { class: `state ${name}` }, word);
+
+const STATE_WORDS = { pending: "starting", preempted: "queued" };
+
+/** A run's state, in plain words where W&B's say little. */
+export const wordOf = (row) => (row.stopped_early ? "stopped early" : STATE_WORDS[row.state] ?? row.state);
 
 /** A run by the name that the terminal has, and by the one that its user gave it, if any. */
 export const runName = (row) => (row.title && row.title !== row.id ? `${row.id} ${row.title}` : row.id);
 
 export function runState(row) {
-  const said = [row.stopped_early && "stopped early", row.note].filter(Boolean).join(", ");
-  return said ? el("span", {}, state(row.state), ` ${said}`) : state(row.state);
+  const shown = state(row.state, wordOf(row));
+  return row.note ? el("span", {}, shown, ` ${row.note}`) : shown;
 }
 
 /** Names and values in two columns. */

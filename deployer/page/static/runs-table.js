@@ -1,7 +1,7 @@
 // The table of a sweep's runs: thousands of them, of which only those in sight are elements.
 import { lineSample } from "./charts.js";
 import { linkTo } from "./data.js";
-import { button, compareAddress, el, isNumber, link, plural, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
+import { button, compareAddress, el, isNumber, link, plural, runAddress, runName, saveCsv, show, showParameter, showSeconds, state, wordOf } from "./parts.js";
 import { marksOf } from "./runs.js";
 import { compare } from "./table.js";
 
@@ -173,7 +173,7 @@ function columnsOf(data) {
     { key: "rank", label: "rank", number: true, value: (row) => row.rank },
     { key: "run", label: "run", value: runName, cell: (row) => link(runAddress(data, row.id), runName(row)),
       saved: [{ label: "run_id", value: (row) => row.id }, { label: "title", value: (row) => row.title }] },
-    { key: "state", label: "state", value: (row) => row.state, cell: stateCell },
+    { key: "state", label: "state", value: wordOf, cell: stateCell },
     ...(data.metric ? [{ key: "metric", label: data.metric, number: true, value: (row) => row.value }] : []),
     ...data.columns.map((label, at) => ({ key: `p.${label}`, label, number: numeric(at), value: (row) => row.parameters[at], write: writer(label) })),
     ...data.metrics.map((label, at) => ({ key: `m.${label}`, label, number: true, value: (row) => row.metrics[at], hidden: at >= SHOWN_METRICS })),
@@ -188,8 +188,8 @@ function columnsOf(data) {
 }
 
 function stateCell(row) {
-  const marks = marksOf(row);
-  return marks ? el("span", {}, state(row.state), ` ${marks}`) : state(row.state);
+  const [shown, marks] = [state(row.state, wordOf(row)), marksOf(row)];
+  return marks ? el("span", {}, shown, ` ${marks}`) : shown;
 }
 
 function cell(column, row) {

@@ -62,5 +62,5 @@ export function isBrushed(row, brush, axes) {
 /** What is special about a run, in words; empty for most. */
 export function marksOf(row) {
   const healed = row.healed && row.state === "finished" && `healed at attempt ${row.attempt}`;
-  return [row.stopped_early && "stopped early", healed, row.note].filter(Boolean).join(", ");
+  return [healed, row.note].filter(Boolean).join(", ");
 }

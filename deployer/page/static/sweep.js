@@ -8,7 +8,7 @@ import { hasCurves, isLive, loadCurves } from "./data.js";
 import { parseFilter } from "./filter.js";
 import { Importance } from "./importance.js";
 import { Parallel } from "./parallel.js";
-import { button, choose, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showParameter, showTime, state, sweepAddress } from "./parts.js";
+import { button, choose, commandBlock, definitions, el, go, isNumber, link, projectAddress, runAddress, runName, section, select, show, showFuture, showParameter, showTime, state, sweepAddress, wordOf } from "./parts.js";
 import { Report } from "./report.js";
 import { isBrushed, readBrush, readRuns } from "./runs.js";
 import { RunsTable } from "./runs-table.js";
@@ -80,12 +80,13 @@ export class Sweep {
     if (data.report) facts.push(`as of ${showTime(data.report.made_at, "medium")}`);
     if (data.reason) facts.push(`stopped: ${data.reason}`);
     this.facts.textContent = facts.join("  ·  ");
-    this.progress.replaceChildren(...drawProgress(data));
+    const leader = findLeader(data, this.rows);
+    this.progress.replaceChildren(...drawProgress(data, leader));
     this.controls.update(data);
     this.agents.update(data);
     this.report.update(data);
     this.importance.update(data);
-    this.#updateBest(data);
+    this.#updateBest(data, leader);
     const metrics = [data.metric, ...data.metrics].filter((name) => name && hasCurves(name));
     [this.firstMetric] = metrics;
     if (JSON.stringify(metrics) !== this.metricsText) {
@@ -109,7 +110,7 @@ export class Sweep {
     this.unclear.textContent = unclear.map((said) => `Not understood: ${said}${said.endsWith("?") ? "" : "."}`).join(" ");
     this.filter.setAttribute("aria-invalid", String(unclear.length > 0));
     const [brush, states] = [readBrush(this.view.get("brush")), this.view.list("states")];
-    const found = this.rows.filter((row) => passes(row) && (!states.length || states.includes(row.state)));
+    const found = this.rows.filter((row) => passes(row) && (!states.length || states.includes(wordOf(row))));
     const passing = found.filter((row) => isBrushed(row, brush, this.data.axes));
     if (document.activeElement !== this.filter) this.filter.value = this.view.get("q");
     this.reset.hidden = passing.length === this.rows.length;
@@ -123,13 +124,14 @@ export class Sweep {
 
   #drawStates(states) {
     const counted = new Map();
-    for (const row of this.rows) counted.set(row.state, (counted.get(row.state) ?? 0) + 1);
+    const names = new Map(this.rows.map((row) => [wordOf(row), row.state]));
+    for (const row of this.rows) counted.set(wordOf(row), (counted.get(wordOf(row)) ?? 0) + 1);
     const flip = (name) => this.view.setList("states", states.includes(name) ? states.filter((one) => one !== name) : [...states, name]);
     const text = JSON.stringify([[...counted], states]);
     if (text === this.statesText) return;
     this.statesText = text;
     this.states.replaceChildren(...[...counted].map(([name, count]) => button("", () => flip(name), { class: "quiet", "aria-pressed": states.includes(name) })));
-    [...counted].forEach(([name, count], at) => this.states.children[at].append(state(name), ` ${count}`));
+    [...counted].forEach(([word, count], at) => this.states.children[at].append(state(names.get(word), word), ` ${count}`));
   }
 
   #chooseCurves(passing, fresh) {
@@ -180,26 +182,36 @@ export class Sweep {
     this.curves.chart?.dispatchAction(id ? { type: "highlight", seriesId: id } : { type: "downplay" });
   }
 
-  #updateBest(data) {
-    const text = JSON.stringify([data.best, data.command]);
+  #updateBest(data, leader) {
+    const text = JSON.stringify([leader && [leader.id, leader.state, leader.value, leader.title], data.command]);
     if (text === this.bestText) return; // a selection in it stays
     this.bestText = text;
-    if (!data.best) {
+    if (!leader) {
       this.bestCard.replaceChildren(el("h2", {}, "Best run"), el("p", { class: "muted" },
-        data.metric ? `No run has finished with a finite ${data.metric}.` : "Without a metric no run is better."));
+        data.metric ? `No run has logged a finite ${data.metric} yet.` : "Without a metric no run is better."));
       return;
     }
-    const row = this.rows.find((run) => run.id === data.best.run);
-    const values = Object.fromEntries(data.columns.map((name, at) => [name, row.parameters[at]]));
+    const values = Object.fromEntries(data.columns.map((name, at) => [name, leader.parameters[at]]));
+    const soFar = leader.state === "running" ? ", still running" : "";
     this.bestCard.replaceChildren(
-      el("h2", {}, "Best run ", link(runAddress(data, row.id), runName(row))),
-      el("p", { class: "figure" }, show(data.best.value), el("span", { class: "muted" }, ` ${data.metric}`)),
+      el("h2", {}, "Best run ", link(runAddress(data, leader.id), runName(leader))),
+      el("p", { class: "figure" }, show(leader.value), el("span", { class: "muted" }, ` ${data.metric}${soFar}`)),
       definitions({ ...values, ...data.fixed }, showParameter));
     this.command.replaceChildren(...[commandBlock(data.command)].filter(Boolean));
   }
 }
 
-function drawProgress({ progress: count, coverage, warnings, best: top, metric, ends_at: end }) {
+/** The best run: one that has finished, or one that is still running and better by now. */
+function findLeader(data, rows) {
+  const better = (a, b) => (data.goal === "maximize" ? a > b : a < b);
+  let leader = data.best && rows.find((row) => row.id === data.best.run);
+  for (const row of data.metric ? rows : []) {
+    if (row.state === "running" && isNumber(row.value) && (!leader || better(row.value, leader.value))) leader = row;
+  }
+  return leader;
+}
+
+function drawProgress({ progress: count, coverage, warnings, metric, ends_at: end }, leader) {
   const { expected, finished, running, failed, lost } = count;
   const total = Math.max(expected ?? 0, finished + running + failed + lost, 1);
   const bar = el("div", { class: "bar", "aria-hidden": "true" });
@@ -210,6 +222,6 @@ function drawProgress({ progress: count, coverage, warnings, best: top, metric, 
   }
   const words = [coverage];
   if (end && isLive) words.push(showFuture(end));
-  if (top) words.push(`best ${metric} ${show(top.value)}`);
+  if (leader) words.push(`best ${metric} ${show(leader.value)}${leader.state === "running" ? " so far" : ""}`);
   return [bar, el("p", {}, words.join("  ·  ")), ...warnings.map((said) => el("p", { class: "warning" }, said))];
 }
