@@ -15,7 +15,7 @@ NOWHERE = "http://127.0.0.1:9"
     [
         ("", "", "no W&B server is named", "make test-wandb URL=https://api.wandb.ai"),
         ("api.wandb.ai", "", "is not the address of a W&B server", "make test-wandb URL=https://"),
-        (NOWHERE, "", f"there is no key for {NOWHERE}", f"wandb login --host {NOWHERE}, or export"),
+        (NOWHERE, "", f"no key found for {NOWHERE}", f"wandb login --host {NOWHERE}, or export"),
         (NOWHERE, FOREIGN_KEY, f"{NOWHERE}: cannot be reached", "check that the server runs"),
     ],
 )

@@ -102,7 +102,7 @@ def list_(
 def scale(
     call: Call,
     replicas: Annotated[
-        int, typer.Argument(metavar="N", min=0, max=MOST_REPLICAS, help="How many in all.")
+        int, typer.Argument(metavar="N", min=0, max=MOST_REPLICAS, help="Total number of agents.")
     ],
     sweep: SweepArgument = None,
 ) -> None:
@@ -126,7 +126,7 @@ def drain(
             "--agent",
             metavar="AGENT",
             autocompletion=complete_agents,
-            help="An agent's name; may be repeated.",
+            help="An agent's name; repeatable.",
         ),
     ],
     sweep: SweepArgument = None,
@@ -147,7 +147,7 @@ def down(
     call: Call,
     sweep: SweepArgument = None,
     mine: Annotated[
-        bool, typer.Option("--mine", help="Only your own agents; do not ask about others'.")
+        bool, typer.Option("--mine", help="End only your own agents, without asking about others'.")
     ] = False,
 ) -> None:
     """Interrupt a sweep's agents; their runs are assigned again to the next ones.
@@ -155,7 +155,7 @@ def down(
     Asks before it ends agents of other owners.
     """
     if mine and call.yes:
-        raise ConfigError("--mine", "does not go together with --yes", "leave one of them out")
+        raise ConfigError("--mine", "does not go together with --yes", "remove one of them")
     end_sweep(call, sweep, mine=mine)
 
 
@@ -171,9 +171,9 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
     for sentence in describe_owners(found, time.time(), executor.on):
         say(sentence)
     others = bool(found) and not mine
-    own = f"deployer agents down {path} --mine{config.on_option} ends your own alone"
-    if others and not call.is_sure("end and delete these, too?", own):
-        say(f"nothing was ended; {own}")
+    own = f"deployer agents down {path} --mine{config.on_option} ends only your own"
+    if others and not call.is_sure("end and delete these as well?", own):
+        say(f"ended nothing; {own}")
         return
     with collect_refusals() as refusals:
         with showing_busy(), tell_who_lasts(executor, path):
@@ -234,7 +234,7 @@ def _say_if_idle(launch: Launch) -> None:
     whose = f", {len(foreign)} of {owners}" if foreign else ""
     are = f"{format_count(len(there), 'agent')} {'is' if len(there) == 1 else 'are'} there"
     more = f"deployer agents up {launch.path} --replicas {len(there) + 1}"
-    say(f"no agent is started: {are}{whose}; for one more: {more}{launch.project.on_option}")
+    say(f"started no agent: {are}{whose}; for one more: {more}{launch.project.on_option}")
 
 
 def _read_runs(call: Call, path: SweepPath) -> Sequence[Run]:

@@ -22,10 +22,10 @@ app = App("The data sets that runs read, as `data:` in deployer.yaml names them.
 
 NameArgument = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="The data set; may be left out if there is one."),
+    typer.Argument(metavar="NAME", help="The data set; optional if there is only one."),
 ]
 OverwriteOption = Annotated[
-    bool, typer.Option("--overwrite", help="Replace files there that have other content.")
+    bool, typer.Option("--overwrite", help="Replace existing files that differ.")
 ]
 
 
@@ -41,7 +41,7 @@ def put(
     ],
     name: NameArgument = None,
     keep_packed: Annotated[
-        bool, typer.Option("--keep-packed", help="Put an archive as the file that it is.")
+        bool, typer.Option("--keep-packed", help="Keep an archive as one file.")
     ] = False,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -60,7 +60,7 @@ def put(
         )
     _show(call, done)
     if data.url or (data.folder and project.on != "local"):
-        say(f"runs see it after: deployer data preload {data.name}{project.on_option}")
+        say(f"to make it visible to runs: deployer data preload {data.name}{project.on_option}")
 
 
 @app.command(without=SERVER)
@@ -69,7 +69,7 @@ def get(
     name: NameArgument = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="FOLDER", help="Where to; left out: a folder named NAME."),
+        typer.Option("--to", metavar="FOLDER", help="The target folder; default: NAME."),
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -81,7 +81,7 @@ def get(
     from deployer.launch.data import data_sets
 
     if to is not None and ("://" in to or not to.strip()):
-        said = "is no folder" if to.strip() else "is empty"
+        said = "is not a folder" if to.strip() else "is empty"
         raise ConfigError("--to", said, "deployer data get --to FOLDER")
     project = call.read()
     data = data_sets.find_data(project, name)
@@ -125,7 +125,7 @@ def list_(call: Call) -> None:
                 (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
                 for one in found
             ],
-            empty=f"there is no data set in deployer.yaml; {data_sets.EXAMPLE} makes one",
+            empty=f"deployer.yaml has no data set; {data_sets.EXAMPLE} makes one",
         )
         call.emit(found, table)
 

@@ -37,12 +37,12 @@ def doctor(
     call: Call,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A sweep file to check as well."),
+        typer.Argument(metavar="FILE", help="A sweep file to check in addition."),
     ] = None,
     replicas: ReplicasOption = None,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Create what is missing where that is safe."),
+        typer.Option("--fix", help="Create missing objects where that is safe."),
     ] = False,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,

@@ -74,9 +74,11 @@ def down(
     if all_ and (call.given["entity"] or call.given["project"]):
         raise ConfigError("--all", "covers every project", "leave --entity and --project out")
     if sweep and all_:
-        raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
+        raise ConfigError("SWEEP", "has no effect with --all", "leave out one of them")
     if delete_data and not all_:
-        raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
+        raise ConfigError(
+            "--delete-data", "deletes every result", "add --all to delete the data of all sweeps"
+        )
     config = call.read_of_all() if all_ else call.read_of(sweep)
     provider = choose_cluster(call, sweep, config) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
@@ -190,7 +192,7 @@ def _is_sure_of_data(call: Call, data: _Data) -> bool:
     """Show what `--delete-data` deletes; return True if that is meant. Raises ConfigError."""
     for what in data.words:
         say(f"to be deleted: {what}")
-    return call.is_sure("delete all of this for good?")
+    return call.is_sure("delete all of this permanently?")
 
 
 def _list_data(config: Project, provider: ProvidesCluster | None) -> _Data:
@@ -261,11 +263,13 @@ def _end_everywhere(
     if ended or not refusals:
         places = ", ".join(executor.place for executor in executors)
         none = f"no agents of yours were found on {places}"
-        show_ended("every sweep", ended, output, none if executors else "all agents went with it")
+        show_ended(
+            "every sweep", ended, output, none if executors else "its agents are gone with it"
+        )
     for executor in executors:
         with refusals.noted():
             for options in _list_other_places(executor):
-                say(f"not looked at, where you started agents before: deployer down --all{options}")
+                say(f"not checked, but you have started agents there: deployer down --all{options}")
 
 
 def _choose_executors(config: Project) -> set[str]:
@@ -305,7 +309,7 @@ def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> 
         say(error.message)  # a cluster that is gone has no agents
         return Ended()
     if executor.runs_here and executor.project.owner:
-        say("no owner counts here: all agents on this machine are yours, and end")
+        say("owners do not matter here: all agents on this machine are yours, and end")
     ended = Ended()
     with refusals.noted(), tell_who_lasts(executor, None):
         ended = end_willing_agents(executor, None, refusals)
@@ -327,7 +331,7 @@ def _end_backend(data: _Data) -> None:
             shutil.rmtree(folder, ignore_errors=True)
             if _holds_data(folder):
                 hint = f"rm -rf {shlex.quote(str(folder))}"
-                raise BackendError(f"{folder} could not be deleted as a whole", hint)
+                raise BackendError(f"{folder} could not be deleted completely", hint)
             say(f"deleted {folder}")
         else:
             say(f"the embedded backend's data stays in {folder}")

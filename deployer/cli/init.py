@@ -36,7 +36,7 @@ def init(
         list[str] | None,
         typer.Argument(
             metavar="WORDS",
-            help="Words before the flags, such as a subcommand: init train.py -- fit.",
+            help="Arguments before the flags, such as a subcommand: init train.py -- fit.",
         ),
     ] = None,
     to: Annotated[
@@ -50,7 +50,9 @@ def init(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="SWEEP", help="Write the file of this sweep instead."),
+        typer.Option(
+            "--from", metavar="SWEEP", help="Write the file of this existing sweep instead."
+        ),
     ] = None,
 ) -> None:
     """Write a sweep file with ranges for a script's flags, and a commented deployer.yaml.
@@ -62,7 +64,7 @@ def init(
             "SCRIPT", "name a script, or a sweep with --from", "deployer init train.py"
         )
     if to.exists():
-        raise ConfigError(str(to), "there is such a file already", "name another one with --to")
+        raise ConfigError(str(to), "the file exists already", "name another one with --to")
     config = call.read()
     if source is not None:
         _write(to, _read_sweep(call, source))
@@ -93,7 +95,7 @@ def _draft(named: tuple[str, list[str]], config: Project, given: dict[str, str],
     for flag in draft.needed:
         if yes or not can_ask():
             place = flag.place or script
-            said = f"--{flag.name} is required, and nothing tells its value"
+            said = f"--{flag.name} is required, and has no default"
             raise ConfigError(place, said, f"deployer init {script} --set {flag.name}=VALUE")
         given[flag.name] = ask(f"--{flag.name}{f' ({flag.help})' if flag.help else ''}:")
     draft = draft_for_script(config, script, given, words) if draft.needed else draft

@@ -19,7 +19,7 @@ def logs(
     call: Call,
     sweep: SweepArgument = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until all have ended.")
+        bool, typer.Option("--follow", "-f", help="Follow the log until all agents have ended.")
     ] = False,
     agent: Annotated[
         list[str] | None,
@@ -32,13 +32,13 @@ def logs(
         typer.Option(
             "--run",
             metavar="RUN",
-            help="Only this run, whichever agents have it; or the number of its set.",
+            help="Only this run, on any agent; or the number of its set.",
         ),
     ] = None,
 ) -> None:
     """Show agents' logs, each line with its agent's name in front."""
     if run and agent:
-        raise ConfigError("--run", "does not go together with --agent", "leave one of them out")
+        raise ConfigError("--run", "does not go together with --agent", "remove one of them")
     whose = "run" if run else "agent"
     if run:
         _, server, path = call.connect(sweep, reading=True)

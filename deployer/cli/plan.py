@@ -67,7 +67,7 @@ def plan(
     check_script_first(executor, request)
     documents = _build_documents(executor, read.expected, one_run_per_job, max_time)
     if not (config.embedded or find_forge(config.wandb)):
-        said = "is not asked; if it is an embedded backend, each agent gets a key of its own"
+        said = "is not contacted; if it is an embedded backend, each agent gets its own key"
         say(f"{config.wandb} {said}")
     for line in describe_runs(executor):
         say(line)

@@ -36,7 +36,7 @@ HINTS = {
     "a number": "write it without quotes, such as 0.5",
     "true or false": "write true or false, without quotes",
     "a mapping": "write `name: value` pairs below it",
-    "a list": "write each item on a line of its own, after a dash",
+    "a list": "write each item on its own line, after a dash",
 }
 
 
@@ -111,7 +111,7 @@ def to_plain(document: Document, value: object, path: Path = ()) -> Any:
     plain = {}
     for key, one in value.items():
         if not isinstance(key, str | int | float | None):
-            said = "a key is neither text nor a number"
+            said = "a key must be text or a number"
             raise ConfigError(document.place_of(path), said, "put dates in quotes")
         plain[str(key)] = to_plain(document, one, (*path, str(key)))
     return plain

@@ -123,7 +123,7 @@ class Credentials:
             return {}
         except netrc.NetrcParseError as error:  # its own words may hold a key
             place = f"{self.netrc_path}:{error.lineno}"
-            self.problems.append(ConfigError(place, "is no entry of a netrc file", NETRC))
+            self.problems.append(ConfigError(place, "is not an entry of a netrc file", NETRC))
         except OSError as error:
             home = self.environment.get("HOME")
             if home and not Path(home).is_dir():

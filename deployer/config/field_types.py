@@ -35,7 +35,7 @@ def refuse_twice(items: Iterable[Any], within: str = "") -> None:
         seen = [getattr(one, what) for one in items]
         twice = next((value for value in seen if seen.count(value) > 1), None)
         if twice is not None:
-            refuse(f"{within}two have the {what} '{twice}'", f"give each a {what} of its own")
+            refuse(f"{within}two entries have the {what} '{twice}'", f"give each its own {what}")
 
 
 def section() -> Any:

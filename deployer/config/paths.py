@@ -30,7 +30,7 @@ def home() -> Path:
         if not path.is_dir():  # one that is there already keeps its mode
             raise _refuse(path, error.strerror or str(error)) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise _refuse(path, "nothing can be written there")
+        raise _refuse(path, "is not writable")
     return path.resolve()
 
 
@@ -38,7 +38,7 @@ def _refuse(path: Path, reason: str) -> ConfigError:
     """Blame the variable that led to a folder: the one that was set, or whose folder is home."""
     names = ("DEPLOYER_HOME", "XDG_DATA_HOME")
     blamed = next((name for name in names if os.environ.get(name)), "HOME")
-    hint = "export DEPLOYER_HOME=FOLDER, one in which you may write"
+    hint = "export DEPLOYER_HOME=FOLDER, with a folder that you may write to"
     return ConfigError(blamed, f"{path}: {reason}", hint)
 
 
@@ -112,4 +112,4 @@ def find_named(named: str, folder: Path, packaged: str, what: str) -> Path:
         return ours[named]
     near = difflib.get_close_matches(named, ours, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(ours)}"
-    raise ConfigError(named, f"there is no such {what}", hint)
+    raise ConfigError(named, f"{what} not found", hint)

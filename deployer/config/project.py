@@ -243,7 +243,7 @@ class Project:
         """
         token_file = self.credentials.token_file
         if not self.embedded and token_file and self.environment.get("WANDB_API_KEY"):
-            said = "is set beside WANDB_API_KEY, which the SDK refuses"
+            said = "is set in addition to WANDB_API_KEY, which the SDK refuses"
             raise ConfigError(TOKEN_FILE_VARIABLE, said, f"unset {TOKEN_FILE_VARIABLE}")
         is_doubtful = self.wandb_source == DEFAULT if self.embedded else not self.has_login
         if is_doubtful and self.credentials.problems:
@@ -260,7 +260,7 @@ class Project:
             return self.key
         raise ConfigError(
             self.wandb_source,
-            f"there is no key for {self.wandb}",
+            f"no key found for {self.wandb}",
             f"wandb login --host {self.wandb}, or export WANDB_API_KEY=…, or use --wandb embedded",
         )
 
@@ -334,7 +334,7 @@ def normalise_server(wandb: str, source: str) -> str:
     if wandb.startswith(("http://", "https://")):
         check_address(wandb, source, hint)
         return normalise(wandb)
-    raise ConfigError(source, f"'{wandb}' is neither `embedded` nor an address", hint)
+    raise ConfigError(source, f"'{wandb}' must be `embedded` or an address", hint)
 
 
 def check_address(url: str, source: str, hint: str) -> None:
@@ -350,7 +350,9 @@ def check_address(url: str, source: str, hint: str) -> None:
     if not is_address or not url.isprintable():
         raise ConfigError(source, f"{url!r} is not an address", hint)
     if parts.username is not None or parts.password is not None:
-        raise ConfigError(source, "an address has no login in it", "wandb login --host ADDRESS")
+        raise ConfigError(
+            source, "an address must not contain a login", "wandb login --host ADDRESS"
+        )
 
 
 def _choose_server(
@@ -384,7 +386,7 @@ def _read_settings(
     section = settings.kubernetes
     for name, value in flags.cluster.items():
         if not value:
-            raise ConfigError(f"--{name}", "is empty", "name one, or leave it out")
+            raise ConfigError(f"--{name}", "is empty", "name one, or remove it")
         try:
             section = change(section, FILE_NAME, **{name: value})
         except ConfigError as error:

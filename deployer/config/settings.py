@@ -35,7 +35,7 @@ def _read_warm(value: Any) -> Any:
         wrong = [one for one in value if not re.fullmatch(r"[^\W\d]\w*(\.\w+)*", str(one))]
         if wrong:
             hint = "write names as a script imports them, such as [lightning, sklearn]"
-            refuse(f"{wrong[0]!r} is not a package's name", hint)
+            refuse(f"{wrong[0]!r} is not the name of a package", hint)
         return tuple(map(str, value))
     if not isinstance(value, bool | tuple):
         refuse(f"{value!r} is not true or false", HINTS["true or false"])
@@ -44,7 +44,7 @@ def _read_warm(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class LocalConfig:
-    """What runs on this machine use."""
+    """Settings of runs on this machine."""
 
     python: Text | None = None
     """The Python interpreter of the runs: a path, relative to deployer.yaml, or a name on PATH;
@@ -62,20 +62,20 @@ class Settings:
     """`embedded`, or the address of a W&B server."""
 
     entity: str | None = None
-    """Whose sweeps: a user or a team."""
+    """The owner of the sweeps: a user or a team."""
 
     project: str | None = None
     """The project of the sweeps."""
 
     replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = None
-    """How many agents in all."""
+    """The total number of agents."""
 
     # YAML 1.1 reads the key as true.
     on: Annotated[str | None, Field(validation_alias=AliasChoices("on", "True"))] = None
     """Where agents run."""
 
     profile: str | None = None
-    """The site whose rules hold: the name of one of ours, or a file."""
+    """The site's rules: the name of a packaged profile, or a file."""
 
     owner: str | None = None
     """The owner of created objects, as `--owner`; default: the server's name for the user."""
@@ -102,7 +102,7 @@ class Settings:
     """The cluster, and what each agent gets there."""
 
     gke: str | None = None
-    """The GKE cluster: the file of its specification, or the name of one of ours."""
+    """The GKE cluster: the file of its specification, or the name of a packaged one."""
 
     image: ImageConfig = section()
     """An image that `up` builds and pushes; agents run in it."""
@@ -117,16 +117,16 @@ class Settings:
         CodeConfig,
         BeforeValidator(read_word, json_schema_input_type=Literal["git"] | CodeConfig),
     ] = section()
-    """The code that agents run: left out, this folder as it is; `git`, its commit."""
+    """The code that agents run: by default this folder as it is; `git`: its commit."""
 
     outputs: OutputsConfig = section()
-    """Where the files are kept that runs write to `DEPLOYER_OUTPUT_DIR`."""
+    """Where to keep the files that runs write to `DEPLOYER_OUTPUT_DIR`."""
 
     metrics: MetricsConfig = section()
-    """Metrics of a script that knows no W&B: where they are read."""
+    """Where to read the metrics of a script without W&B."""
 
     local: LocalConfig = section()
-    """What runs on this machine use."""
+    """Settings of runs on this machine."""
 
 
 def check_settings(document: Document, value: Any = None) -> Settings:
@@ -151,7 +151,7 @@ def read_settings(
     known = {*Settings.__dataclass_fields__, "True"}
     said = {str(key): one for key, one in value.items()}
     empty = [key for key, one in said.items() if one is None and key in known]
-    hint = "write a value, or leave the key out"
+    hint = "write a value, or remove the key"
     problems = [((*within, key), "is empty", hint) for key in empty]
     if {"on", "True"} <= said.keys():
         problems.append(((*within, "on"), "is there twice", "remove one of them"))

@@ -59,7 +59,7 @@ def open_source(source: str, name: str, unpacked: bool) -> Iterator[Store]:
             yield store
         return
     if "://" in source:  # not repeated: it may hold a key
-        raise ConfigError("SOURCE", "is no address of an object store", ADDRESS_HINT)
+        raise ConfigError("SOURCE", "is not the address of an object store", ADDRESS_HINT)
     path = Path(source).expanduser()
     if path.is_dir():
         yield FolderStore(path)

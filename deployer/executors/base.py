@@ -198,8 +198,8 @@ class Executor(ABC):
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what is wrong without contacting anything; raises ConfigError."""
         if limits.capacity_seconds:
-            said = f"agents on {self.name} have no cluster to be made"
-            raise ConfigError("--wait-for-capacity", said, "leave it out, or use --on gke")
+            said = f"--on {self.name} creates no cluster"
+            raise ConfigError("--wait-for-capacity", said, "remove it, or use --on gke")
 
     def list_warnings(self, plan: Plan) -> Sequence[str]:
         """Return what is doubtful about a plan, such as files of the folder that agents lack."""

@@ -48,7 +48,7 @@ def resolve_code(
         if asked == "HEAD":
             said, hint = f"nothing is committed in {local or config.git}", "git add, git commit"
             raise ConfigError(f"{FILE_NAME}: code.git", said, hint)
-        said = f"'{asked}' is no revision of {config.git}"
+        said = f"'{asked}' is not a revision of {config.git}"
         raise ConfigError(f"{FILE_NAME}: code.revision", said, "a branch, a tag or a commit")
     target = paths.code_folder() / f"{name_checkouts(str(repository))}-{found[:SHORT]}"
     ensure_checkout(repository, found, target, origin or str(repository), environment)

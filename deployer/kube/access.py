@@ -163,7 +163,7 @@ def load_access(
     if not found and NAMESPACE_FILE.exists():
         return _load_own(namespace, environment)
     if not found:
-        raise ConfigError(files, "there is no such kubeconfig", NO_KUBECONFIG)
+        raise ConfigError(files, "kubeconfig not found", NO_KUBECONFIG)
     content = load_kubeconfig(environment)
     name, chosen = content.choose_context(context)
     cluster = content.find("cluster", name, chosen.get("cluster"))

@@ -21,7 +21,7 @@ def parse_answer(data: bytes) -> Manifest:
     try:
         content = json.loads(data)
         if not isinstance(content, dict):
-            raise ValueError("the answer is no object")
+            raise ValueError("the answer is not an object")
         for item in content.get("items") or ():
             item["metadata"].pop("managedFields", None)
         return content

@@ -78,7 +78,7 @@ class Kubeconfig:
             return name, self.contexts[name]
         names = ", ".join(self.contexts)
         if wanted:
-            said = f"there is no '{wanted}' in {self.files}"
+            said = f"context '{wanted}' not found in {self.files}"
             raise ConfigError("context", said, f"name one of: {names}")
         said = "no context is chosen"
         if name:
@@ -170,7 +170,7 @@ def _check_values(path: Path, values: Mapping[str, Any], name: str, key: str) ->
     for one in EXCLUSIVE:
         if values.get(one) and values.get(f"{one}-data"):
             said = f"{one}-data and {one} are both specified for {key}"
-            raise ConfigError(str(path), said, "leave one of them out")
+            raise ConfigError(str(path), said, "remove one of them")
     for one in ("exec", "auth-provider"):
         if not isinstance(values.get(one), dict | None):
             raise _refuse(path, values[one], f"{place}.{one}", "api.ExecConfig")

@@ -217,7 +217,7 @@ def run_plugin(
     mode = plugin.get("interactiveMode") or "IfAvailable"
     interactive = mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
     if mode == "Always" and not interactive:
-        said = f"{command} asks somebody at a terminal, and there is none"
+        said = f"{command} asks a question, but there is no terminal"
         raise ConfigError(files, said, f"log in first: kubectl get pods --context {context}")
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.get("provideClusterInfo"):

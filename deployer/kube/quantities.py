@@ -17,7 +17,7 @@ def parse_quantity(text: object) -> float:
     """Return an amount as a number; raises ValueError."""
     found = QUANTITY.fullmatch(str(text).strip())
     if found is None:
-        raise ValueError(f"'{text}' is no amount")
+        raise ValueError(f"'{text}' is not an amount")
     return float(found[1]) * UNITS[found[2] or ""]
 
 

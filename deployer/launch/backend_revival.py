@@ -15,7 +15,7 @@ from deployer.wandb_api.server import Server
 LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-REVIVED = "the embedded backend had died and is started again"
+REVIVED = "restarted the embedded backend, which had died"
 TRIES = 5
 PAUSE_SECONDS = 1.0
 

@@ -79,14 +79,14 @@ def delete(session: Session, agree: Agree) -> bool:
     living = [agent for agent in session.executor.list_agents(str(path)) if agent.alive]
     if living:
         names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
-        there = f"{path}: its agents are still there: {', '.join(names)}"
+        there = f"{path}: its agents still run: {', '.join(names)}"
         foreign = any(agent.foreign for agent in living)
         raise AgentError(there, f"deployer {'agents list' if foreign else 'down'} {path}")
     concerns = _list_concerns(session)
     for sentence in concerns:
         LOG.info(sentence)
     if concerns and not info.ended:
-        said = f"{path}: others' agents may be at work on it"
+        said = f"{path}: others' agents may work on it"
         raise AgentError(said, f"deployer sweep stop {path}")
     outputs = measure_here(path.sweep_id)
     gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
@@ -94,7 +94,7 @@ def delete(session: Session, agree: Agree) -> bool:
     whose = f", {made}," if made else ""
     kept = f"{format_count(info.run_count, 'run')} of it stay{gone}"
     concerns += _list_makers(server, path)
-    if not agree(concerns, f"sweep {path}{whose} for good ({kept})"):
+    if not agree(concerns, f"sweep {path}{whose} permanently ({kept})"):
         LOG.info("nothing was deleted")
         return False
     delete_sweep(server.client, path)
@@ -147,13 +147,13 @@ def _list_concerns(session: Session) -> list[str]:
             found = [one for one in executor.list_others(path) if one.agents]
         except DeployerError as error:
             if not (isinstance(error, CloudError) and error.reason == "NOT_FOUND"):
-                said = f"not checked whether others' agents work on it: {error.message}"
+                said = f"could not check whether others' agents work on it: {error.message}"
                 concerns.append(said)
             continue  # a cluster that was deleted has no agents
         concerns += describe_owners(found, time.time(), executor.on)
     beating = get_snapshot(session.server.client, session.path).agents
     if count := count_other_agents(beating, known, time.time()):
-        concerns.append(f"{format_count(count, 'agent')} at work on it, not started from here")
+        concerns.append(f"{format_count(count, 'agent')} work on it, started elsewhere")
     return concerns
 
 

@@ -23,7 +23,7 @@ class NotDrafted(ConfigError):
     """Nothing can be written for a script; `lines` are those of a sweep file to copy."""
 
     def __init__(self, script: str, said: str, start: Start) -> None:
-        super().__init__(script, said, "copy the lines above into sweep.yaml, with flags of yours")
+        super().__init__(script, said, "copy the lines above into sweep.yaml, with your own flags")
         self.lines = write_by_hand(start)
 
 
@@ -91,4 +91,4 @@ def _find_start(folder: Path, script: str, words: tuple[str, ...]) -> Start:
         if file.is_file():
             return Start(str(file.relative_to(folder)), ("-m", module), words)
     hint = "name a Python file of this folder, or a package such as pkg or pkg.train"
-    raise ConfigError(script, "there is no such script", hint)
+    raise ConfigError(script, "script not found", hint)

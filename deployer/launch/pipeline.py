@@ -73,7 +73,7 @@ def up(
     report = await_report(script, request.file)
     tell_report(report, request)
     if report.raised and request.asks and executor.runs_here:
-        raise ScriptRaised(str(request.file), "the trial start of its script has raised an error")
+        raise ScriptRaised(str(request.file), "its script failed in the check")
     _tell_about_agents(executor, server)
     note_cluster(executor)
     executor.provision(build_limits(executor.project, request))
@@ -117,8 +117,8 @@ def add_agents(
     session = Session(project, find_executor(project), server, path)
     executor, info = session.executor, get_sweep(server.client, path)
     if info.ended:
-        mend = f"deployer heal {path} runs what is missing, if anything is"
-        LOG.info(f"{path} is {info.state}: no agent is started; {mend}")
+        mend = f"deployer heal {path} runs missing configurations"
+        LOG.info(f"{path} is {info.state}: started no agent; {mend}")
         return Launch(**vars(session))
     for line in _describe_file(session, info):
         LOG.info(line)
@@ -145,7 +145,9 @@ def _describe_file(session: Session, sweep: Sweep) -> Iterator[str]:
         return
     file = Path(record.folder, record.file)
     if is_edited(sweep, file):
-        said = f"{file.name} was edited since {sweep.path} was created, which runs as it was"
+        said = (
+            f"{file.name} was edited after {sweep.path} was created, which keeps its configuration"
+        )
         yield f"{said}; a sweep of the edited file: deployer up {record.file}"
     yield from describe_others(session, file)
 

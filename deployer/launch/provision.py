@@ -96,7 +96,7 @@ def _save_results(executor: Executor) -> bool:
         silent = isinstance(error, KubeError) and error.passing
         if not silent or executor.project.embedded:
             raise _explain_kept(error, executor.on) from error
-        LOG.info(f"whether the cluster holds results cannot be told: {error.message}")
+        LOG.info(f"whether the cluster holds results is unknown: {error.message}")
         return False
     if saved:
         _note_copy(saved)
@@ -113,7 +113,7 @@ def _note_copy(saved: Saved) -> None:
 
 def _explain_kept(error: DeployerError, on: str) -> BackendError:
     return BackendError(
-        f"the cluster stays, since its results are not copied: {error.message}",
+        f"the cluster stays, because copying its results failed: {error.message}",
         f"{error.hint or 'type the command again'}; then deployer down --cluster --on {on} "
         f"copies and deletes, or deployer down --all --cluster --delete-data --on {on} gives the "
         "results up",
@@ -124,9 +124,9 @@ def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: b
     working = {agent.sweep_path for agent in executor.list_agents() if agent.alive}
     others = sorted(working - {str(path)})
     if others and not everything:
-        said = f"agents of {', '.join(others)} are at work in the cluster"
+        said = f"agents of {', '.join(others)} work in the cluster"
         raise ConfigError(
-            "--cluster", said, f"deployer down --all --cluster --on {executor.on} ends them, too"
+            "--cluster", said, f"deployer down --all --cluster --on {executor.on} ends them as well"
         )
     with tell_who_lasts(executor, None):
         end_agents(executor, None)
@@ -137,4 +137,4 @@ def _take_down(session: Session) -> None:
         take_down_cluster(session.executor, session.path, everything=False)
         return
     end_agents(session.executor, session.sweep_path)
-    LOG.info(f"{session.path}: what was made for its agents is deleted; results stay")
+    LOG.info(f"{session.path}: deleted everything made for its agents; results stay")

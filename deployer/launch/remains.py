@@ -147,7 +147,7 @@ def describe_cloud(
     try:
         yield from describe()
     except DeployerError as error:
-        yield _say_unchecked("a cluster of ours still exists", error, failure)
+        yield _say_unchecked("a cluster made by deployer still exists", error, failure)
 
 
 def _say_unchecked(what: str, error: DeployerError, failure: BaseException | None) -> str:

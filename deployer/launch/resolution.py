@@ -63,8 +63,8 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
     if not whole and len(parts) < 3:  # a whole path needs no agent that knows it
         whole = _match(text, known_paths)
     if not whole and text.endswith(FILE_ENDINGS):
-        hint = f"deployer sweep list names sweeps; deployer up {text} makes one"
-        raise ConfigError("SWEEP", f"'{text}' is a sweep file, and no sweep", hint)
+        hint = f"deployer sweep list lists sweeps; deployer up {text} makes one"
+        raise ConfigError("SWEEP", f"'{text}' is a sweep file, not a sweep", hint)
     entity, project, sweep_id = (whole.split("/") if whole else ["", "", *parts])[-3:]
     record = next(iter(records.of(whole)), None) if whole else None
     return Choice(_config_for(record, config), entity, project, sweep_id)
@@ -113,10 +113,9 @@ def _go_to_cluster(config: Project, record: SweepRecord) -> Project:
         from deployer.kube.access import list_contexts  # the client of Kubernetes: 0.3 s
 
         if record.context not in list_contexts(config.environment):
-            said = (
-                f"the kubeconfig has no '{record.context}', where {record.sweep_path} was started"
-            )
-            raise ConfigError("--context", said, "name the one that leads there now")
+            started = f"in which {record.sweep_path} was started"
+            said = f"the kubeconfig has no context '{record.context}', {started}"
+            raise ConfigError("--context", said, "name the context that leads there now")
     return config.with_cluster(record.context, named.get("namespace", record.namespace))
 
 
@@ -147,9 +146,9 @@ def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
             return found
     hint = f"deployer sweep list{options}"
     if AGENT_NAME.search(path.sweep_id):
-        hint += f"; an agent is named by --agent {path.sweep_id}"
+        hint += f"; for an agent: --agent {path.sweep_id}"
     raise WandbError(
-        f"{server.url}: there is no sweep {path.sweep_id} in any project of {path.entity}",
+        f"{server.url}: no project of {path.entity} has a sweep {path.sweep_id}",
         hint,
         status=404,
     )
@@ -163,7 +162,7 @@ def _newest(config: Project) -> Choice:
         raise ConfigError(
             "SWEEP",
             f"no sweep was made from {config.folder}",
-            "name one as ENTITY/PROJECT/SWEEP_ID, or make one: deployer up FILE",
+            "name one as ENTITY/PROJECT/SWEEP_ID, or create one: deployer up FILE",
         )
     return Choice(_config_for(made[0], config), *made[0].sweep_path.split("/"))
 

@@ -46,7 +46,7 @@ def connect(
 
     if project.known_data and not project.known_data.is_dir():
         said = f"the copy of its backend, {project.known_data}, is gone"
-        raise BackendError(said, "bring the folder back from where you keep copies of yours")
+        raise BackendError(said, "restore the folder from your own backup")
     if reading and not project.known_data and not is_served(backend_folder()):
         raise BackendStopped("the embedded backend is stopped", "deployer backend up")
     backend = start_backend(project.known_data or backend_folder())

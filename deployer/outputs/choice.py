@@ -42,7 +42,7 @@ def _find(snapshot: Snapshot, name: str) -> Run:
     found = by_id or [run for run in snapshot.runs if run.title == name]
     if not found:
         hint = "the best one: --best" if name == "best" else f"deployer results {path} -o json"
-        raise ConfigError("RUN", f"'{name}' is no run of {path}", hint)
+        raise ConfigError("RUN", f"run '{name}' not found in {path}", hint)
     if len(found) > 1:
         ids = ", ".join(run.run_id for run in found)
         raise ConfigError("RUN", f"{len(found)} runs are called '{name}'", f"name one of: {ids}")

@@ -44,7 +44,7 @@ class RunFolder(FolderStore):
                     continue
                 if not link.is_file():
                     what = "a folder" if link.is_dir() else "nothing"
-                    yield f"{path} is left out: it is a link to {what} ({os.readlink(link)})"
+                    yield f"{path} is skipped: it is a link to {what} ({os.readlink(link)})"
                 elif not leads_to.is_relative_to(root):
                     yield f"{path} is a copy of {leads_to}, to which it is a link"
 

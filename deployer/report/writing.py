@@ -22,12 +22,12 @@ def check_place(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise ConfigError(str(path), "is a folder", f"name a file: {path / 'report'}")
     if not folder.is_dir():
-        raise ConfigError(str(path), f"there is no folder {folder}", f"mkdir -p {folder}")
+        raise ConfigError(str(path), f"folder {folder} not found", f"mkdir -p {folder}")
     if not os.access(folder, os.W_OK):
         said = f"you may not write to the folder {folder.resolve()}"
         raise ConfigError(str(path), said, "name a file in a folder of yours")
     if path.exists() and not force and not (path.is_file() and _is_report(path)):
-        said = "there is such a file, and it is no report"
+        said = "the file exists and is not a report"
         raise ConfigError(str(path), said, "name another one, or --force overwrites it")
 
 

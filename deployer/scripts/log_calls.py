@@ -47,7 +47,7 @@ def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iter
     name = metric.get("name") if isinstance(metric, Mapping) else None
     if not isinstance(name, str) or logged.open or name in logged.names:
         return
-    message = f"{script} logs no {name}"
+    message = f"{script} does not log {name}"
     yield Problem(("metric", "name"), message, nearest(name, sorted(logged.names)), "warning")
 
 

@@ -66,7 +66,7 @@ def _find_remedy(module: str, folder: Path, environment: Mapping[str, str]) -> s
     own = [one for level in levels for end in ("", ".py") for one in folder.glob(level + top + end)]
     code = [one for one in own if one.suffix or any((*one.glob("*.py"), *one.glob("*/*.py")))]
     if code and top != module:
-        return f"{code[0].relative_to(folder)} has no {module}: correct the import, or add its file"
+        return f"{code[0].relative_to(folder)} has no {module}: fix the import, or add the file"
     if code:
         path = os.pathsep.join(filter(None, [str(code[0].parent), environment.get("PYTHONPATH")]))
         return f"it is in the project: export PYTHONPATH={shlex.quote(path)}"

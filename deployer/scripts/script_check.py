@@ -205,17 +205,19 @@ class _Check:
                     continue
                 where = find_place(name, answer["files"], str(self._around.folder)) or self._script
                 if flag["type"] == "bool" and flag["plain_bool"] and value is False:
-                    message = f"{where}: type=bool takes every text for true, 'False' too"
+                    message = f"{where}: type=bool turns every text into True, even 'False'"
                     hint = (
                         "action=argparse.BooleanOptionalAction, or type=lambda text: text == 'True'"
                     )
                     found[name] = doubt(path, message, hint)
                 if flag["paired"] and flag["default"] is True and value is False and drops_false:
-                    message = f"{where}: --{name} is on by default, and no agent writes --no-{name}"
+                    message = (
+                        f"{where}: --{name} is on by default, and agents never pass --no-{name}"
+                    )
                     hint = "default=False in the script, or a flag that takes a value"
                     found[name] = doubt(path, message, hint)
                 if flag["inert"] and value is (not flag["default"]):
-                    said = f"can never be {value}: {not value} is its default, and what it sets"
+                    said = f"can never be {value}: {not value} is its default and what it sets"
                     message = f"{where}: --{name} {said}, so it changes nothing"
                     found[name] = doubt(path, message, f"default={value} in the script")
                 if isinstance(value, dict) and flag["type"] in ("", "str"):
@@ -251,14 +253,14 @@ class _Check:
             said = f"{self._script}:{line}: wandb is offline or disabled from here on"
             yield doubt(("program",), said, ONLINE)
         if self._modules and (line := find_line(self._modules[0], OTHER_PROJECT)):
-            said = f"{self._script}:{line}: the script sets a project of its own"
+            said = f"{self._script}:{line}: the script sets its own project"
             yield doubt(("program",), said, OF_SWEEP)
 
     def _list_unset(self) -> Iterator[Problem]:
         """Warn of environment variables that the command needs and that are not set here."""
         for name in self._unset:
             if name not in self._around.environment:
-                said = f"{name} is not set here, so its name is taken for its value"
+                said = f"{name} is not set here, so its name is used as the value"
                 yield doubt(("command",), said, "set it where the agents run")
 
     def _list_cut(self) -> Iterator[Problem]:
@@ -266,5 +268,5 @@ class _Check:
         for name, raw in (self._config.get("parameters") or {}).items():
             values = raw.get("values") if isinstance(raw, Mapping) else None
             if isinstance(values, list) and len(values) > MOST_VALUES:
-                said = f"only {MOST_VALUES:,} of {len(values):,} values are asked about"
-                yield doubt(("parameters", name), said, "look at the others yourself")
+                said = f"only {MOST_VALUES:,} of {len(values):,} values are checked"
+                yield doubt(("parameters", name), said, "check the remaining values yourself")

@@ -69,7 +69,7 @@ def build_command_sweep(words: Sequence[str]) -> SweepFile:
             word.encode()
         except UnicodeEncodeError:
             said = f"the word {word!r} is not UTF-8"
-            raise ConfigError(PLACE, said, "pass such a name in a file") from None
+            raise ConfigError(PLACE, said, "pass it in a file") from None
     return parse_sweep(dump_config(build_command_config(words)), PLACE)
 
 

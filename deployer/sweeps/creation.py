@@ -126,11 +126,13 @@ def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
         kept = {key: value for key, value in made.config.items() if key != "run_cap"}
         config = {**kept, "run_cap": sweep.run_cap} if sweep.run_cap else kept
         reopen_sweep(server.client, made, dump_config(config))
-        return (f"{made.path} goes on: run_cap was {cap:.0f}, now {sweep.run_cap or 'none'}",)
+        return (f"{made.path} continues: run_cap was {cap:.0f}, now {sweep.run_cap or 'none'}",)
     said = []
     if wanted < cap:
         kept_cap = made.config.get("run_cap", "none")
-        said.append(f"run_cap of {made.path} stays {kept_cap}: --new starts one with {wanted:.0f}")
+        said.append(
+            f"run_cap of {made.path} stays {kept_cap}; --new creates a sweep with {wanted:.0f}"
+        )
     if made.state == "PAUSED":
         set_sweep_state(server.client, made, "RUNNING")
         said.append(f"{made.path} was PAUSED and is resumed")
@@ -142,7 +144,7 @@ def _say_retries(draws: Draws, made: Sweep) -> Iterator[str]:
     kept = made.config.get("retries", DEFAULT_RETRIES)
     if draws.retries not in (None, kept):
         more = f"deployer heal {made.path} --retries {draws.retries}"
-        yield f"{made.path} keeps --retries {kept}; for what has failed by then: {more}"
+        yield f"{made.path} keeps --retries {kept}; to run failed configurations again: {more}"
 
 
 def find_newest(
@@ -194,7 +196,7 @@ def choose_names(project: Project, sweep: SweepFile, viewer: str) -> tuple[str, 
     ):
         if letter := find_forbidden(one):
             place = variable if project.environment.get(variable) == one else flag
-            said = f"'{one}' holds {letter}, which is in no name"
+            said = f"'{one}' contains {letter}, which names cannot have"
             raise ConfigError(place, said, f"write it without {letter}")
     return entity, name
 
@@ -215,11 +217,11 @@ def check_draws(server: Server, draws: Draws) -> None:
         return
     refused = (
         (draws.seed is not None, "--seed", "draws without a seed"),
-        (bool(draws.retries), "--retries", "gives a run that failed no other attempt"),
+        (bool(draws.retries), "--retries", "does not retry failed runs"),
     )
     for given, flag, reason in refused:
         if given:
-            hint = f"leave {flag} out, or use --wandb embedded"
+            hint = f"remove {flag}, or use --wandb embedded"
             raise ConfigError(flag, f"{server.url} {reason}", hint)
 
 

@@ -56,7 +56,7 @@ def list_metric_doubts(results: Results) -> tuple[str, ...]:
         doubts.append(": ".join(filter(None, (said, results.dropped))))
     if results.not_finite:
         said = f"{results.metric} is NaN or infinite in {results.not_finite} of {total}"
-        doubts.append(f"{said} finished runs, which are ranked last")
+        doubts.append(f"{said} finished runs, which rank last")
     return tuple(doubts)
 
 
@@ -126,7 +126,7 @@ def _say_logged(results: Results) -> str:
     if results.dropped:
         return results.dropped
     if not results.logged:
-        return "the first of them logged no number"
+        return "the first of them did not log any number"
     near = find_near(results)
     meant = f"; did you mean {near}?" if near else ""
     return f"the first of them logged {', '.join(results.logged)}{meant}"

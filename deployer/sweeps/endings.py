@@ -15,19 +15,19 @@ WORDS = {
     "stopped": "stopped",
     "interrupted": "interrupted",
     "own failure": "crashed",
-    "usage error": "refused its command line",
+    "usage error": "rejected its command line",
     "no run": "ended without wandb.init",
     "offline": "its script ran wandb offline",
     "other project": "its script sent the run to another project than the sweep's",
-    "own sweep": "its script makes a sweep of its own",
+    "own sweep": "its script creates its own sweep",
     "missing program": "its program was not found or cannot be executed",
     "authentication error": "its script had no valid API key",
     "never started": "ended before wandb.init",
     "no server": "wandb.init reached no server",
     "signal": "killed",
-    "OOM": "killed, since there was not enough memory",
-    "node": "gone together with its agent or its machine",
-    "lost reply": "sent again, since its agent had not received it",
+    "OOM": "killed because memory ran out",
+    "node": "lost with its agent or its machine",
+    "lost reply": "sent again, because its agent had not received it",
 }
 # What would fail again in the same way, so that the server does not retry it, and what fixes it.
 FIXES = {
@@ -37,7 +37,7 @@ FIXES = {
     "configurations, list the others: deployer sweep import FILE",
     "offline": 'let the script run wandb online: without WANDB_MODE and mode="offline" in its code',
     "other project": "remove WANDB_PROJECT, WANDB_ENTITY and id= from the script's wandb settings",
-    "own sweep": 'eval "$(deployer backend env)", then start the script itself: it has own agents',
+    "own sweep": 'eval "$(deployer backend env)", then start the script: it has its own agents',
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
 }
@@ -65,7 +65,7 @@ def describe_attempt(cause: str, exit_code: int | None) -> str:
     """Say how an attempt ended, with its exit code or the signal that killed it."""
     said = WORDS.get(cause, cause)
     if cause == "own failure" and exit_code == 0:
-        said = "left in the middle of its run"
+        said = "left during its run"
     if cause == "delivered" and exit_code is None:
         return f"{said}, exit unknown"
     code = f"exit code {exit_code}" if cause in OWN_EXIT_CODE and exit_code is not None else ""
@@ -93,11 +93,11 @@ def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) 
         return ""
     said = describe_attempt(last.cause, last.exit_code)
     if state == "preempted":
-        waits = "was not tried again" if sweep_ended else "waits for its next attempt"
+        waits = "was not retried" if sweep_ended else "waits for its next attempt"
         return f"{waits} ({said})"
     if last.cause == "signal" and state == "failed":
         again = sum(attempt.cause == "signal" for attempt in attempts) > 1
-        return f"{said}, again and again without a new step" if again else said
+        return f"{said}, repeatedly without progress" if again else said
     return said if last.cause in NOTED else ""
 
 

@@ -94,11 +94,11 @@ def check_sets_file(config: Mapping[str, Any], folder: Path, place: str) -> None
         return
     again = f"deployer sweep import {name} --to {place} --force, with the options of the first time"
     if not (folder / name).is_file():
-        said = f"runs read {name}, and there is none in {folder}"
+        said = f"runs read {name}, which is missing in {folder}"
         raise ConfigError(place, said, f"copy it there; code from git: git add {name}, commit")
     sets = dict(enumerate(load_sets(folder / name).sets, start=1))
     if any(sets.get(number) != one for number, one in _list_numbered(config)):
-        raise ConfigError(place, f"its sets are not those of {name}", again)
+        raise ConfigError(place, f"its sets differ from {name}", again)
 
 
 def _find_sets_file(config: Mapping[str, Any]) -> str:

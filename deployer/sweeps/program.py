@@ -40,7 +40,7 @@ LAUNCH_RUNNERS = ("job", "image_uri")
 PLAIN_FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-NO_PROGRAM = "'%s' sets a variable, as a shell or env does, and is no program"
+NO_PROGRAM = "'%s' sets a variable, as a shell or env does, and is not a program"
 
 
 def check_command(config: Mapping[str, Any]) -> Problems:
@@ -65,25 +65,27 @@ def check_command(config: Mapping[str, Any]) -> Problems:
             yield from _check_inside(path, str(word), config)
             if str(word).startswith("--") and " --" in str(word):
                 hint = "write each flag as a word of its own: --a=1, --b=2"
-                yield doubt(path, "several flags in one word: the script gets them as one", hint)
+                yield doubt(
+                    path, "several flags in one word: the script gets them as one argument", hint
+                )
     first = str(command[0]).strip()
     if ASSIGNMENT.match(first):
         words = ", ".join(["'${env}'", *map(repr, first.split())])
         hint = f"write '${{env}}' before it: [{words}, …]"
         yield Problem(("command", "[0]"), NO_PROGRAM % first, hint)
     elif " " in first and not first.startswith("$"):
-        message = f"'{first}' is one word, so a program of that name is looked for"
+        message = f"'{first}' is one word, so it would be the name of a program"
         hint = f"write [{', '.join(first.split())}, …], each word by itself"
         yield doubt(("command", "[0]"), message, hint)
     if "${program}" in command and not runs:
         hint = "add program: train.py, or write the script's name in command"
-        yield Problem(("program",), "missing, and command uses ${program}", hint)
+        yield Problem(("program",), "missing, but command uses ${program}", hint)
     if _varies(config) and not any(macro in command for macro in PARAMETER_MACROS):
         message = "no ${args}: a script that does not read wandb.config runs the same every time"
         yield doubt(("command",), message, "add '${args}' as a word of its own")
     yield from _check_overrides([*map(str, command)], config)
     if sum(macro in command for macro in FLAG_MACROS) > 1:
-        message = "the flags are handed over more than once"
+        message = "the flags are passed more than once"
         yield doubt(("command",), message, "keep one of the macros")
 
 
@@ -132,7 +134,7 @@ def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems
             message = f"{macro} is inside a word, so it is not replaced"
             yield doubt(path, message, f"make '{macro}' a word of its own")
         elif name in names:
-            message = f"{macro} is no macro: an agent hands over all parameters at once"
+            message = f"{macro} is not a macro: an agent passes all parameters at once"
             yield doubt(path, message, "write '${args}' as a word of its own")
 
 
@@ -143,12 +145,12 @@ def _check_macro(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
         return
     parameters = config.get("parameters")
     if isinstance(parameters, Mapping) and word[2:-1] in parameters:
-        said = f"{word} is a parameter and no macro, so the agent would leave it out"
+        said = f"{word} is a parameter, not a macro, so the agent would drop it"
         yield Problem(path, said, "write '${args}', the flags of all parameters")
         return
     near = difflib.get_close_matches(word, MACROS, n=1)
     known = f"one of: {', '.join(MACROS)}, ${{envvar:NAME}}"
-    said = f"{word} is no macro, so the agent would leave it out"
+    said = f"{word} is not a macro, so the agent would drop it"
     yield Problem(path, said, f"did you mean {near[0]}?" if near else known)
 
 
@@ -180,13 +182,15 @@ def find_missing_scripts(
             hint = f"cd {above}, write {inside}, and name the sweep file from there"
             if commit:
                 hint = f"let code: {{folder: …}} in deployer.yaml name a folder that has {inside}"
-            yield Problem((key,), f"{name} is outside of {folder}, all that pods get", hint)
+            yield Problem(
+                (key,), f"{name} is outside {folder}, and pods get only that folder", hint
+            )
             continue
         if _can_run(path):
             continue
         where = f"at commit {commit}" if commit else f"in {folder}"
         folder_said = "is a folder without __main__.py"
-        what = folder_said if path.is_dir() else f"there is no such file {where}"
+        what = folder_said if path.is_dir() else f"file not found {where}"
         yield Problem((key,), f"{name}: {what}", _hint_at_file(folder, name, commit))
 
 

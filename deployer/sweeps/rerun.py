@@ -68,8 +68,8 @@ def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> H
         count = requeue_sweep(server.client, path, uuid.uuid4().hex, retries)
         return Healing(path, count, waiting=coverage.waiting)
     if retries:
-        reason = f"{server.url} gives a run that failed no other attempt"
-        raise ConfigError("--retries", reason, "leave --retries out, and heal again")
+        reason = f"{server.url} does not retry failed runs"
+        raise ConfigError("--retries", reason, "remove --retries, and heal again")
     original, follow_ups = _read_family(server, path)
     if origin := _origin(original.sweep):
         return heal_sweep(server, origin)

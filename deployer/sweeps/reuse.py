@@ -52,10 +52,10 @@ def plan_reuse(sweep: SweepFile, file: str, source: Snapshot) -> Reuse:
     missing = [point for key, point in points.items() if key not in done]
     look = f"deployer results {path}"
     if not done:
-        said = f"{path} has finished none of its configurations"
+        said = f"{path} has not finished any configuration"
         raise ConfigError(file, said, f"{look}; or leave --reuse out")
     if not missing:
-        said = f"{path} has finished all of its {len(points)} configurations"
+        said = f"{path} has finished all {len(points)} configurations"
         raise ConfigError(file, said, look)
     if len(done) > MOST_REUSED:
         said = f"{path} has finished {len(done)} configurations of {file}, and {MOST_REUSED} is all"
@@ -71,13 +71,13 @@ def check_reusable(sweep: SweepFile, file: str, source: Snapshot) -> None:
     """Refuse what has no list of configurations, or runs another way; raises ConfigError."""
     path, leave = source.sweep.path, "leave --reuse out"
     if sweep.method != "grid":
-        said = f"{sweep.method} draws its configurations, so none is known before it runs"
+        said = f"{sweep.method} draws its configurations while it runs"
         raise ConfigError(f"{file}: method", said, f"method: grid, or {leave}")
     if sweep.config.get("early_terminate"):
-        said = "compares runs with each other, and a list has only the missing ones"
+        said = "compares runs with each other, but a list has only the missing ones"
         raise ConfigError(f"{file}: early_terminate", said, f"remove it, or {leave}")
     if not source.sweep.ended:
-        said = f"{path} is {source.sweep.state}: what it has not finished would run twice"
+        said = f"{path} is {source.sweep.state}: its unfinished configurations would run twice"
         raise ConfigError("--reuse", said, f"deployer sweep stop {path}")
     then, now = source.sweep.config, sweep.config
     words = [str(word) for word in now.get("command") or DEFAULT_COMMAND]

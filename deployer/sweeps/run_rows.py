@@ -17,7 +17,8 @@ KEYS = tuple(one.name for one in fields(Row) if one.name not in NESTED)
 def row_to_plain(row: Row) -> dict[str, Any]:
     """Return a run with stable keys, without values of secrets."""
     plain = {"parameters": redact(row.parameters), "summary": redact(row.summary)}
-    return {**vars(row), **plain}
+    kept = {name: value for name, value in vars(row).items() if name != "word"}
+    return {**kept, **plain}
 
 
 def flatten_rows(

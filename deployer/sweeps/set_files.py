@@ -36,7 +36,7 @@ YAML, JSON, TABLES = (".yaml", ".yml"), (".json",), (".csv", ".tsv")
 FLAG = re.compile(r"[^\s=\-\"'`][^\s=\"'`]*")
 RESERVED: Mapping[str, str] = {
     JOB_ID: "is the number of the set itself",
-    PARAMETER: "is the name of the whole set",
+    PARAMETER: "is the key of the whole set",
 }
 KINDS: Mapping[type, str] = {str: "a text", bool: "a boolean", int: "a number", float: "a number"}
 MOST_KEYS_SHOWN = 3
@@ -129,7 +129,7 @@ def _read_json(text: str, place: str) -> Document:
 def _list_items(document: Document) -> list[Any]:
     value = document.value
     if value is None or value in ([], {}):
-        raise ConfigError(document.place, "there is no set in it", EXAMPLE)
+        raise ConfigError(document.place, "it has no sets", EXAMPLE)
     if isinstance(value, dict):
         raise ConfigError(document.place, "a mapping, not a list of sets", EXAMPLE)
     if not isinstance(value, list):
@@ -181,7 +181,7 @@ def _check_key(key: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
     if not isinstance(key, str):
         yield ConfigError(place, f"{key!r} is not a name", "put it in quotes")
     elif key in RESERVED:
-        yield ConfigError(place, RESERVED[key], "leave it out, or call it otherwise")
+        yield ConfigError(place, RESERVED[key], "remove it, or rename it")
     elif not key.strip():
         yield ConfigError(place, "a name without a letter", "give the value a name")
     elif not (key.isprintable() and (wrapped or FLAG.fullmatch(key))):
@@ -214,7 +214,7 @@ def _list_warnings(
     for number, item in enumerate(items) if wrapped else ():
         if others := [str(key) for key in item if key != KEY]:
             place = document.place_of((f"[{number}]", others[0]))
-            said.append(f"{place}: is not in {KEY} and left out")
+            said.append(f"{place}: is outside {KEY} and ignored")
     seen: dict[Hashable, int] = {}
     for number, one in enumerate(sets):
         first = seen.setdefault(configuration_key(one), number)
@@ -232,5 +232,5 @@ def _note_missing_keys(document: Document, sets: Sequence[Mapping[str, Any]]) ->
             more = ", …" if len(missing) > MOST_KEYS_SHOWN else ""
             listed = ", ".join(missing[:MOST_KEYS_SHOWN]) + more
             place = document.place_of((f"[{number}]",))
-            yield f"{place}: has no {listed}, as other sets have: the script's own default counts"
+            yield f"{place}: has no {listed}, unlike other sets, so the script's default applies"
             return

@@ -42,12 +42,12 @@ def read_table(text: str, place: str) -> Document:
     separator, body, skipped = _find_separator(text, place)
     rows = list(_read_rows(body, separator, place, skipped))
     if not rows:
-        raise ConfigError(place, "there is nothing in it", "write a header such as lr,batch_size")
+        raise ConfigError(place, "it is empty", "write a header such as lr,batch_size")
     (line, header), *rest = rows
     header = _cut(header, max(_width(cells) for _, cells in rows))
     if not rest:
         hint = "write a row below the header for each set"
-        raise ConfigError(f"{place}:{line}", "a header, and no set below it", hint)
+        raise ConfigError(f"{place}:{line}", "a header without sets below it", hint)
     errors = [*_check_header(header, f"{place}:{line}"), *_check_rows(header, rest, place)]
     if errors:
         raise ConfigError.join(errors)
@@ -105,7 +105,7 @@ def _read_rows(
                 yield begins, cells
             begins = skipped + reader.line_num + 1
     except csv.Error as error:
-        said = f"unreadable from here on: {error}"
+        said = f"cannot be read from here on: {error}"
         hint = 'close each double quote; one inside a cell is written twice: ""'
         raise ConfigError(f"{place}:{begins}", said, hint) from error
 
@@ -125,15 +125,15 @@ def _check_header(header: Sequence[str], place: str) -> Iterator[ConfigError]:
         if not name:
             yield ConfigError(place, "a column has no name", "write one above its cells")
         elif times > 1:
-            hint = "give each column a name of its own"
-            yield ConfigError(place, f"the column '{name}' is there twice", hint)
+            hint = "give each column its own name"
+            yield ConfigError(place, f"the column '{name}' appears twice", hint)
 
 
 def _check_rows(
     header: Sequence[str], rows: Sequence[tuple[int, list[str]]], place: str
 ) -> Iterator[ConfigError]:
     for line, cells in rows:
-        said = f"{len(cells)} cells, and the header names {len(header)}"
+        said = f"{len(cells)} cells, but the header has {len(header)}"
         if _width(cells) > len(header):
             hint = "put a cell that holds a separator in double quotes"
             yield ConfigError(f"{place}:{line}", said, hint)
@@ -162,11 +162,11 @@ def _note_numbers(
     for name, cell in zip(header, cells, strict=False):
         word = cell.strip()
         if separator != COMMA and DECIMAL_COMMA.fullmatch(word):
-            said = f"{word} is read as {_read_cell(cell, separator)}, and others likewise"
+            said = f"{word} is read as {_read_cell(cell, separator)}, like others below"
             yield Remark((item, name), said, "write a decimal point")
         elif THOUSANDS.fullmatch(word) and isinstance(_read_cell(cell, separator), str):
-            said = f"'{word}' is text, not a number, and others likewise"
-            yield Remark((item, name), said, "write thousands without a mark")
+            said = f"'{word}' is text, not a number, like others below"
+            yield Remark((item, name), said, "write numbers without a thousands separator")
 
 
 def _write_cell(value: Any) -> str:

@@ -255,7 +255,7 @@ def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None
         run = (client.execute(query, {**variables, **more}).get("project") or {}).get("run")
         if not run:
             raise WandbError(
-                f"there is no run '{run_id}' in {path.entity}/{path.project}",
+                f"run '{run_id}' not found in {path.entity}/{path.project}",
                 f"deployer results {path}",
             )
         page = run.get("logLines") or {}
@@ -299,7 +299,7 @@ def _sweep_node(
     node = (client.execute(query, variables).get("project") or {}).get("sweep")
     if not node:
         raise WandbError(
-            f"{client.base_url}: there is no sweep {path}", "deployer sweep list", status=404
+            f"{client.base_url}: sweep {path} not found", "deployer sweep list", status=404
         )
     return dict(node)
 

@@ -39,7 +39,7 @@ class PendingTimeout:
         # Another owner's agents are not ours to end, but one that starts works on the sweep, too.
         hopeless = all(agent.hopeless for agent in status.agents if agent.state == "starting")
         if self._hopeless.holds(hopeless, now):
-            raise _give_up(status, waiting, "and no waiting mends it")
+            raise _give_up(status, waiting, "and waiting cannot fix that")
         limit = self.limit_seconds
         if limit is not None and not self._started and now - self._began_at >= limit:
             raise _give_up(status, waiting, f"for {format_seconds(limit)}")
@@ -62,5 +62,5 @@ def _give_up(status: Status, waiting: Sequence[Agent], how_long: str) -> StartFa
         f"{format_count(len(waiting), 'agent')} cannot start, {how_long}: {first.name}{why}"
         if first.hopeless
         else f"no agent has started {how_long}: {first.name}{why}",
-        f"mend it, then: deployer agents up {status.sweep_path} --replicas {replicas}",
+        f"fix it, then: deployer agents up {status.sweep_path} --replicas {replicas}",
     )

@@ -140,7 +140,7 @@ class Reconciler:
             number = wanted.number if wanted else 0
             if self._wanted_before and not number and status.sweep_state in HANDING_OUT:
                 more = f"deployer agents up {self.path} --replicas N"
-                LOG.info(f"no agent is wanted any more, says another command; for more: {more}")
+                LOG.info(f"another command set the number of agents to 0; for more: {more}")
             self._wanted_before = number
             if wanted is None:
                 return False
@@ -162,7 +162,7 @@ class Reconciler:
         except (KubeError, AgentError) as error:
             if error.passing:
                 raise
-            self._tell_once(f"no agent is started or ended: {error.message}")
+            self._tell_once(f"started and ended no agent: {error.message}")
             return None
 
     def _pack(self, status: Status, wanted: Wanted) -> Wanted:
@@ -217,7 +217,7 @@ class Reconciler:
     def _revive(self) -> None:
         try:
             if self.server.revive():
-                LOG.info("the embedded backend had died and is started again")
+                LOG.info("restarted the embedded backend, which had died")
         except BackendStopped as error:
             left = any(agent.alive for agent in self.executor.list_agents(str(self.path)))
             raise build_stopped(self.path, "watch" if left else "agents up") from error
@@ -230,14 +230,14 @@ class Reconciler:
         try:
             self._stop_excess(status)
         except WandbError as error:
-            self._tell_once(f"cannot stop what is too much: {error.message}")
+            self._tell_once(f"cannot stop surplus agents: {error.message}")
 
     def _stop_excess(self, status: Status) -> None:
         for run in status.duplicates:
             if run.run_id not in self._stopped:
                 stop_run(self.server.client, run)
                 self._stopped.add(run.run_id)
-                LOG.info(f"stopped {run.run_id}: its configuration runs or ran already")
+                LOG.info(f"stopped {run.run_id}: its configuration already runs or ran")
         if status.overshooting:
             set_sweep_state(
                 self.server.client, get_sweep(self.server.client, self.path), "FINISHED"
@@ -263,7 +263,7 @@ class Reconciler:
         lacks = {a.name: find_lack(a) for a in own if not self._is_fruitless(a.name)}
         for name, lack in lacks.items():
             if lack:
-                LOG.info(f"{name}: {lack}; it is made again")
+                LOG.info(f"{name}: {lack}; creating it again")
         sitting = [a.name for a in own if a.node in self._bad_nodes or lacks.get(a.name)]
         if sitting:
             self.executor.stop(sitting)
@@ -279,7 +279,7 @@ class Reconciler:
         self._surplus_before = surplus
         if leaving:
             self._change(lambda old: Wanted(old.number, old.leaving | {*leaving}))
-            said = f"leave after their runs, since {wanted.number} are wanted"
+            said = f"leave after their runs, because {wanted.number} are wanted"
             LOG.info(f"{', '.join(leaving)}: {said}")
         self._drain([*list_unheard(status, wanted), *leaving])
 

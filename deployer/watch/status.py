@@ -195,7 +195,7 @@ def watch_status(
         if timeout_seconds is not None and clock() - started >= timeout_seconds:
             path = last.sweep_path if last else ""
             raise WatchTimeout(
-                f"the sweep still goes on after {timeout_seconds:g} s",
+                f"the sweep still runs after {timeout_seconds:g} s",
                 f"deployer watch {path}".rstrip(),
             )
         if last is not None and last.ended and not ended:

@@ -16,9 +16,8 @@ from deployer.analysis.importance import (
     Importance,
     ParameterImportance,
     build_importance,
-    importance_available,
 )
-from deployer.installation import install_command
+from deployer.installation import install_package
 from tests.analysis.rows import Parameters, draw_rows, make_row, rank
 
 
@@ -240,18 +239,13 @@ def test_shares_agree_with_optuna() -> None:
         assert find(found, name).share == pytest.approx(float(share), abs=0.06)
 
 
-def test_availability_is_known_without_importing() -> None:
-    assert importance_available()
-
-
 def test_without_scikit_learn_an_error_names_the_command() -> None:
     code = (
         "import sys; sys.modules['sklearn'] = None\n"  # as Python sees what is not installed
-        "from deployer.analysis.importance import build_importance, importance_available\n"
+        "from deployer.analysis.importance import build_importance\n"
         "from deployer.errors import DeployerError\n"
-        "assert not importance_available()\n"
         "try: build_importance([], 'loss')\n"
         "except DeployerError as error: print(error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{install_command('analysis')}\n"
+    assert done.stdout == f"{install_package('scikit-learn')}\n"

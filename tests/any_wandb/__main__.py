@@ -49,7 +49,7 @@ def find_server(url: str) -> WandbServer:
     project = load_project(Flags(wandb=url), os.environ, ROOT, ("local",))
     if not project.key:
         hint = f"wandb login --host {project.wandb}, or export WANDB_API_KEY=…"
-        raise ConfigError("URL", f"there is no key for {project.wandb}", hint)
+        raise ConfigError("URL", f"no key found for {project.wandb}", hint)
     viewer = get_viewer(Client(project.wandb, project.key, project.key_source))
     return WandbServer(project.wandb, project.key, project.entity or viewer.entity)
 

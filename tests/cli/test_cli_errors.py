@@ -41,10 +41,10 @@ def test_an_error_and_what_to_do(project: Project) -> None:
             "results",
             2,
             f"SWEEP: no sweep was made from {project.folder}",
-            "name one as ENTITY/PROJECT/SWEEP_ID, or make one: deployer up FILE",
+            "name one as ENTITY/PROJECT/SWEEP_ID, or create one: deployer up FILE",
         ),
-        (f"sweep list --wandb {server}", 2, f"--wandb: there is no key for {server}", login),
-        ("backend status", 1, "no backend was ever served from ", "deployer backend up"),
+        (f"sweep list --wandb {server}", 2, f"--wandb: no key found for {server}", login),
+        ("backend status", 1, "no backend has used ", "deployer backend up"),
     ):
         first, second = fail(project, *words.split(), code=code)
         assert first.startswith(f"error: {error}"), words
@@ -113,7 +113,7 @@ def test_a_state_folder_that_cannot_be_is_blamed_on_who_chose_it(
     error, hint = fail(project, "agents", "list", "--all", code=2, **environment)
     assert error.startswith(f"error: {variable}: {file}/")
     assert error.endswith(": Not a directory")
-    assert hint == "hint: export DEPLOYER_HOME=FOLDER, one in which you may write"
+    assert hint == "hint: export DEPLOYER_HOME=FOLDER, with a folder that you may write to"
 
 
 def test_a_relative_state_folder_is_refused(project: Project) -> None:
@@ -141,7 +141,7 @@ def test_a_missing_program_starts_nothing(project: Project, backend: ServedBacke
     """Neither server nor agent is there for it; nor for a sweep that was made elsewhere."""
     project.write_grid(lrs="[2.0]")
     (project.folder / "train.py").unlink()
-    said = f"train.py: there is no such file in {project.folder}"
+    said = f"train.py: file not found in {project.folder}"
     hint = "hint: name the script, from the folder you are in"
     assert fail(project, "up", "grid.yaml", code=2) == [f"error: grid.yaml: program: {said}", hint]
     environment = backend.environment
@@ -180,7 +180,9 @@ def test_what_is_doubtful_in_a_file_is_said_before_anybody_is_asked(project: Pro
         for verb in (("up",), ("sweep", "create")):
             words = (*verb, "grid.yaml", "--wandb", url)
             warning, error, _ = fail(project, *words, code=1, WANDB_API_KEY=FOREIGN_KEY)
-            assert warning.startswith("warning: grid.yaml:9: early_terminate: only type: hyperband")
+            assert warning.startswith(
+                "warning: grid.yaml:9: early_terminate: the only known type is hyperband"
+            )
             assert error.startswith(f"error: {url}: cannot be reached (")
 
 
@@ -190,13 +192,13 @@ def test_seed_and_retries_are_refused_where_they_have_no_use(
     project.write_grid()
     for flag, said in (
         ("--seed", "draws without a seed"),
-        ("--retries", "gives a run that failed no other attempt"),
+        ("--retries", "does not retry failed runs"),
     ):
         words = ("sweep", "create", "grid.yaml", flag, "2")
         lines = fail(project, *words, code=2, **plain_backend.environment)
         assert lines[-2:] == [
             f"error: {flag}: {plain_backend.url} {said}",
-            f"hint: leave {flag} out, or use --wandb embedded",
+            f"hint: remove {flag}, or use --wandb embedded",
         ]
 
 

@@ -76,7 +76,7 @@ def test_an_object_store_with_keys_that_no_message_shows(
     make_tree(tmp_path / "from", {"a": 5})
     keys = object_server.environment
     done = project.run("data", "put", str(tmp_path / "from"), **keys)
-    assert done.stderr == "runs see it after: deployer data preload cats\n"
+    assert done.stderr == "to make it visible to runs: deployer data preload cats\n"
     refused = project.run("up", "grid.yaml", code=1)
     assert refused.stderr.splitlines()[-1] == "hint: deployer data preload cats"
     assert "cats: 1 file, 1 kB, in " in project.run("data", "preload", **keys).stdout

@@ -29,7 +29,7 @@ def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
     (agent,) = read(project, "agents", "list")
     refused = project.run("sweep", "delete", path, "--yes", code=1).stderr.splitlines()[-2:]
     assert refused == [
-        f"error: {path}: its agents are still there: {agent['name']}",
+        f"error: {path}: its agents still run: {agent['name']}",
         f"hint: deployer down {path}",
     ]
     project.run("down")
@@ -83,8 +83,8 @@ def test_other_servers_delete_sweeps_on_their_page(
     environment = plain_backend.environment
     refused = project.run("sweep", "delete", path, code=2, **environment).stderr
     assert refused.splitlines() == [
-        "error: --yes: is missing, and there is no terminal to ask on",
-        "hint: add --yes if you mean it",
+        "error: --yes: is missing, and deployer cannot ask without a terminal",
+        "hint: add --yes to confirm",
     ]
     said = project.run("sweep", "delete", path, "--yes", code=1, **environment).stderr
     assert said.splitlines()[-2:] == [
@@ -115,8 +115,8 @@ def test_only_what_is_listed_is_deleted(project: Project) -> None:
     refused = project.run(*command, "--on", "local", code=2).stderr.splitlines()
     assert refused == [
         "to be deleted: outputs of tester/p/here on this machine, 5 kB",
-        "error: --yes: is missing, and there is no terminal to ask on",
-        "hint: add --yes if you mean it",
+        "error: --yes: is missing, and deployer cannot ask without a terminal",
+        "hint: add --yes to confirm",
     ]
     assert [path.name for path in outputs_folder().iterdir()] == ["here"]
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -144,7 +144,7 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
     said = answer(project, "n", "--quiet", path, **backend.environment)
     goes = "0 runs of it stay, their outputs on this machine go: 5 kB"
     whose = f"made by {backend.entity} elsewhere"
-    assert f"delete sweep {path}, {whose}, for good ({goes})? [y/N]" in said
+    assert f"delete sweep {path}, {whose}, permanently ({goes})? [y/N]" in said
     assert any(line.startswith("using ") for line in said)
     assert sorted(one.name for one in outputs_folder().iterdir()) == sorted([sweep, "other"])
     project.run("sweep", "delete", path, "--yes", **backend.environment)
@@ -212,13 +212,13 @@ def test_agents_that_only_the_server_knows_are_asked_about(
     path = f"{sdk.entity}/asked-{extended}/{sweep}"
     for words in (("pause",), ("stop",), ("cancel",), ("pause", "--on", "local")):
         refused = project.run("sweep", *words, path, code=2, **served.environment)
-        assert "1 agent at work on it, not started from here\n" in refused.stderr
+        assert "1 agent work on it, started elsewhere\n" in refused.stderr
         assert "--yes: is missing" in refused.stderr
     assert sdk.sweep(sweep)["state"] == "RUNNING"
     if extended:
         refused = project.run("sweep", "delete", path, "-y", code=1, **served.environment)
         assert refused.stderr.splitlines()[-2:] == [
-            f"error: {path}: others' agents may be at work on it",
+            f"error: {path}: others' agents may work on it",
             f"hint: deployer sweep stop {path}",
         ]
     project.run("sweep", "stop", path, "--yes", **served.environment)

@@ -17,7 +17,7 @@ def test_the_refusal_says_what_to_do(line: str, capsys: pytest.CaptureFixture[st
     assert run(line.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"deployer {line}: is no longer there\nhint: " in err
+    assert f"deployer {line}: was removed\nhint: " in err
     assert " ".join(err.partition("hint: ")[2].split()) == INSTEAD[line]
 
 

@@ -30,7 +30,7 @@ def test_table_and_sentence(found: Importance, capsys: pytest.CaptureFixture[str
     assert first.split()[-2:] == ["1", "60"]
     assert sentence.startswith("dropout explains ")
     assert sentence.endswith("cannot be told from noise with 60 runs")
-    assert "all of them explain" in said.err
+    assert "together they explain" in said.err
 
 
 def test_json_has_every_figure(found: Importance, capsys: pytest.CaptureFixture[str]) -> None:

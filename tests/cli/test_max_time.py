@@ -21,7 +21,7 @@ def test_an_agent_leaves_unwatched_when_its_time_is_over(project: Project) -> No
     [agent] = read(project, "agents", "list")
     assert (agent["exit_code"], agent["reason"]) == (0, "its time is over (--max-time)")
     said = project.run("watch", "--plain", code=3).stderr
-    assert "its time is over (--max-time): 0/2 configurations finished" in said
+    assert "--max-time has passed: 0/2 configurations finished" in said
     assert "hint: deployer agents up" in said
     assert "started" not in said
 

@@ -13,7 +13,7 @@ def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
     path = f"{backend.entity}/none/nothere"
     lines = fail(project, "results", path, code=1, **backend.environment)
     assert lines == [
-        f"error: {backend.url}: there is no sweep {path}",
+        f"error: {backend.url}: sweep {path} not found",
         "hint: deployer sweep list",
     ]
 
@@ -53,7 +53,7 @@ def test_every_command_says_that_there_is_no_such_sweep(
     project.write_grid()
     for words in commands.strip().splitlines():
         *_, error, hint = fail(project, *words.split(), "nothere", code=1, **backend.environment)
-        said = f"there is no sweep nothere in any project of {backend.entity}"
+        said = f"no project of {backend.entity} has a sweep nothere"
         assert (words, error) == (words, f"error: {backend.url}: {said}")
         assert hint == "hint: deployer sweep list"
     project.run(*hint.removeprefix("hint: deployer ").split(), **backend.environment)
@@ -62,10 +62,10 @@ def test_every_command_says_that_there_is_no_such_sweep(
 def test_a_sweep_without_agents_has_no_logs(project: Project, backend: ServedBackend) -> None:
     path = f"{backend.entity}/none/nothere"
     first, _ = fail(project, "agents", "logs", path, code=1, **backend.environment)
-    assert first == f"error: {backend.url}: there is no sweep {path}"
+    assert first == f"error: {backend.url}: sweep {path} not found"
     project.write_grid()
     made = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
     assert fail(project, "agents", "logs", made, code=1, **backend.environment) == [
-        f"error: {made} has no agents here, and their logs go with `down`",
+        f"error: {made} has no agents here, and `down` deletes their logs",
         f"hint: what a run sent to the server: deployer agents logs {made} --run RUN",
     ]

@@ -41,5 +41,5 @@ def test_ended_agents_leave_their_runs_to_those_that_go_on(project: Project) -> 
     assert sentence == "2/2 configurations finished, 0 duplicates, 0 lost, 2 healed"
 
     again = project.run("agents", "up", "--replicas", "2")
-    assert f"{path} is FINISHED: no agent is started" in again.stderr
+    assert f"{path} is FINISHED: started no agent" in again.stderr
     assert not [a for a in read(project, "agents", "list") if a["state"] != "ended"]

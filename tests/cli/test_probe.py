@@ -47,7 +47,7 @@ def test_nothing_follows_a_probe_that_failed(project: Project) -> None:
     ended = project.run("up", "grid.yaml", "--probe", "--yes", "--no-check", code=3)
     *_, error, hint = ended.stderr.splitlines()
     assert error.endswith("has failed (crashed: exit code 1), and nothing more is started")
-    assert hint == "hint: mend it, then: deployer up grid.yaml --probe --yes --no-check"
+    assert hint == "hint: fix it, then: deployer up grid.yaml --probe --yes --no-check"
     assert "ValueError: no learning rate for mortals" in ended.stderr
     [row] = read(project, "results")["runs"]
     assert len(row["attempts"]) == 1
@@ -57,4 +57,4 @@ def test_nothing_follows_a_probe_that_failed(project: Project) -> None:
 def test_a_probe_is_somebodys_to_see(project: Project) -> None:
     project.write_grid()
     refused = project.run("up", "grid.yaml", "--probe", "--detach", code=2)
-    assert "--probe: somebody has to see what the first run shows" in refused.stderr
+    assert "--probe: does not go together with --detach" in refused.stderr

@@ -169,7 +169,7 @@ def test_what_cannot_be_ranked_is_refused(
     for words, said in (
         (
             ("--metric", "acc"),
-            "error: --metric: acc is not the sweep's metric, so its goal is unknown",
+            "error: --metric: acc is not the sweep's metric, so it needs a goal",
         ),
         (
             ("--by", "first"),

@@ -62,7 +62,7 @@ def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
     out, err = up.communicate(timeout=120)
     assert up.returncode == 0, out + err
     assert f"started again: {agent['name']}" in err
-    assert "the embedded backend had died and is started again" in err
+    assert "restarted the embedded backend, which had died" in err
     coverage = json.loads(out)["coverage"]
     assert coverage["sentence"] == "2/2 configurations finished, 0 duplicates, 0 lost, 1 healed"
     (healed,) = [r for r in json.loads(out)["runs"] if len(r["attempts"]) > 1]
@@ -81,7 +81,7 @@ def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
 def test_a_broken_script_stops_the_sweep_and_says_why_once(project: Project) -> None:
     project.write_grid(lrs="[3.0, 4.0, 5.0]", text=FAILS_ABOVE_2)
     done = project.run("up", "grid.yaml", "--plain", "--down-after", code=3)
-    assert "what was made for its agents is deleted; results stay" in done.stderr
+    assert "deleted everything made for its agents; results stay" in done.stderr
     assert read(project, "agents", "list") == []
     lines = done.stdout.splitlines()
     assert lines.count("stopped: 3 configurations failed before any finished") == 1
@@ -165,7 +165,7 @@ def test_a_watcher_stops_twins_and_what_overshoots(
     sdk.init_run("twin", sweep=sweep, config=json.dumps(command["args"]))
     words = ("watch", path, "--plain", "--timeout", "0s")
     watched = project.run(*words, code=4, **plain_backend.environment)
-    assert "stopped twin: its configuration runs or ran already" in watched.stderr
+    assert "stopped twin: its configuration already runs or ran" in watched.stderr
     assert (sdk.run("twin")["shouldStop"], sdk.run(first)["shouldStop"]) == (True, False)
 
     sdk.finish("twin", 255)

@@ -47,7 +47,7 @@ def test_a_file_that_is_no_report_is_kept(client: Client, project: Project) -> N
     words = ("report", *_words(client, sweep))
     project.write("notes.md", "mine\n")
     refused = project.run(*words, "--to", "notes.md", code=2, WANDB_API_KEY=client.key)
-    assert "it is no report" in refused.stderr
+    assert "the file exists and is not a report" in refused.stderr
     assert (project.folder / "notes.md").read_text() == "mine\n"
     project.run(*words, "--to", "notes.md", "--force", WANDB_API_KEY=client.key)
     project.run(*words, "--to", "notes.md", WANDB_API_KEY=client.key)
@@ -64,8 +64,8 @@ def test_a_file_that_is_no_report_is_kept(client: Client, project: Project) -> N
         (["--to", "-"], "error: --to: - ends neither as a page nor as Markdown"),
         (["--to", "a.pdf"], "error: --to: a.pdf ends neither as a page nor as Markdown"),
         (["--to", "."], "error: --to: . ends neither as a page nor as Markdown"),
-        (["--to", "no/where.md"], "error: no/where.md: there is no folder no"),
-        (["--to", "no/where.html"], "error: no/where.html: there is no folder no"),
+        (["--to", "no/where.md"], "error: no/where.md: folder no not found"),
+        (["--to", "no/where.html"], "error: no/where.html: folder no not found"),
     ],
 )
 def test_where_no_report_can_be_written_is_said_before_a_server_is_asked(

@@ -76,7 +76,7 @@ def test_all_that_a_command_prints_counts_where_no_metric_is_named(project: Proj
 def test_the_command_stands_behind_two_dashes(project: Project) -> None:
     refused = project.run("run", "--on", "local", "python", "train.py", "--lr", "a b", code=2)
     assert "hint: deployer run --on local -- python train.py --lr 'a b'" in refused.stderr
-    assert "a command is missing behind --" in project.run("run", "--", code=2).stderr
+    assert "write a command after --" in project.run("run", "--", code=2).stderr
     missing = project.run("run", "--", "python", "trian.py", "-o", "json", code=2)
-    assert "error: deployer run: command: trian.py: there is no such file" in missing.stderr
+    assert "error: deployer run: command: trian.py: file not found" in missing.stderr
     assert "hint: did you mean train.py?" in missing.stderr

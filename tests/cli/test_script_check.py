@@ -50,7 +50,7 @@ if os.environ["WANDB_MODE"] == "disabled":  # of the trial start alone
 wandb.init().log({"loss": 1})
 """
 SAID = "warning: grid.yaml:2: program: train.py:5: KeyError: DATA"
-ASKED = "grid.yaml: the trial start of its script has raised an error"
+ASKED = "grid.yaml: its script failed in the check"
 
 
 @pytest.mark.slow(seconds=15)
@@ -62,7 +62,7 @@ def test_up_asks_on_a_terminal_whether_it_goes_on_after_an_error(project: Projec
     project.run("backend", "up")
     drawn = project.draw(200, "up", "grid.yaml", typed="n\n")
     assert SAID in drawn
-    assert f"{ASKED}; start all the same? [y/N]" in drawn
+    assert f"{ASKED}; start anyway? [y/N]" in drawn
     assert f"error: {ASKED}" in drawn
     assert json.loads(project.run("sweep", "list", "-o", "json").stdout) == []
     done = project.run("up", "grid.yaml", "--plain")
@@ -80,7 +80,8 @@ def test_plan_refuses_a_script_that_the_archive_of_pods_would_lack(project: Proj
     inside = Project(folder)
     said = inside.run("plan", "grid.yaml", "--on", "kubernetes", code=2).stderr.splitlines()
     assert said[-2:] == [
-        f"error: grid.yaml: program: ../train.py is outside of {folder}, all that pods get",
+        f"error: grid.yaml: program: ../train.py is outside {folder}, and pods get only that "
+        "folder",
         f"hint: cd {project.folder}, write train.py, and name the sweep file from there",
     ]
     assert inside.run("plan", "grid.yaml").stdout

@@ -22,7 +22,7 @@ def test_a_file_of_sets_becomes_a_sweep_and_comes_back(project: Project) -> None
     assert yaml.safe_load(exported) == yaml.safe_load(SETS)
     project.run(*words)  # the same again is no other file
     refused = project.run(*words, "--goal", "maximize", code=2).stderr
-    assert "sweep.yaml: there is such a file already" in refused
+    assert "sweep.yaml: the file exists already" in refused
     nowhere = project.run(*words[:-1], "nowhere/sweep.yaml", code=2).stderr
     assert "error: nowhere/sweep.yaml: cannot be written: No such file or directory" in nowhere
     assert "--force overwrites it" in refused
@@ -33,7 +33,7 @@ def test_what_is_missing_is_said(project: Project) -> None:
     project.write("sub/hyperparams.yml", SETS)
     (project.folder / "train.py").unlink()
     refused = project.run("sweep", "import", "sub/hyperparams.yml", code=2).stderr
-    assert "--program: there is no main.py" in refused
+    assert "has no main.py" in refused
     done = project.run("sweep", "import", "sub/hyperparams.yml", "--program", "main.py")
     assert "runs look for hyperparams.yml in their working folder" in done.stderr
     assert "nothing ranks the runs: --metric NAME" in done.stderr
@@ -66,10 +66,10 @@ def test_what_is_read_is_never_written_over(
     Path("sets.yaml").write_text("- {lr: 1.0}\n")
     Path("link.yaml").symlink_to("sets.yaml")
     for to, said in (
-        ("sets.yaml", "--to: sets.yaml is the file that is read"),
-        ("link.yaml", "--to: link.yaml is the file that is read"),
-        ("sweep.json", "--to: sweep.json does not end as what is written does"),
-        ("json", "--to: 'json' is no file's name"),
+        ("sets.yaml", "--to: sets.yaml is the input file"),
+        ("link.yaml", "--to: link.yaml is the input file"),
+        ("sweep.json", "--to: sweep.json has the ending of another format"),
+        ("json", "--to: 'json' is not a file name"),
     ):
         assert run_command(["sweep", "import", "sets.yaml", "--to", to, "--force"]) == 2
         first, second = capsys.readouterr().err.splitlines()

@@ -146,7 +146,7 @@ def test_up_again_continues_and_new_makes_another(project: Project) -> None:
 
     project.write_grid(lrs="[3.0]")
     more = project.run("agents", "up", "-o", "json").stderr
-    assert f"grid.yaml was edited since {other['sweep']} was created" in more
+    assert f"grid.yaml was edited after {other['sweep']} was created" in more
     assert list_live(more) == list_live(made.stderr)
     done = project.run("up", "grid.yaml", "--detach", "-o", "json")
     edited = json.loads(done.stdout)

@@ -47,7 +47,7 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
         said = refused.stderr + refused.stdout
         assert f"VIRTUAL_ENV: {python} has no wandb, which runs need" in said
         assert f"{python} -m ensurepip && {python} -m pip install wandb" in said
-        assert "the script is not checked" not in said
+        assert "the script was not checked" not in said
 
     install_wandb(python)
     named = f"Python of the runs: {python} (VIRTUAL_ENV)"

@@ -21,7 +21,7 @@ EVERYTHING = """
    endpoint_url: "http://minio.example:9000/", secret: minio}
 - {name: own-files, path: /data/own, folder: ../data}
 """
-URL_HINT = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys never stand in a file"
+URL_HINT = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys do not belong in a file"
 
 
 def complain(text: str) -> list[tuple[str, str]]:
@@ -78,7 +78,7 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
         ("{path: d, claim: a}", "data.path: 'd' is not valid", "write an absolute path"),
         (
             "{path: /deployer/x, claim: a}",
-            "data: path: folders in /deployer are deployer's own",
+            "data: path: /deployer is reserved for deployer",
             "choose another",
         ),
         (
@@ -94,20 +94,24 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
         ),
         (
             "{path: /d, claim: a, sub_path: ../b}",
-            "data: sub_path: is no folder inside the claim",
+            "data: sub_path: is not a folder inside the claim",
             "write one such as images/train",
         ),
         (
             "[{path: /a, claim: a}, {path: /b, claim: b}]",
-            "data: two have the name 'data'",
-            "give each a name of its own",
+            "data: two entries have the name 'data'",
+            "give each its own name",
         ),
         (
             "[{path: /a, claim: a}, 3]",
             "data[1]: 3 is not a mapping",
             "write `name: value` pairs below it",
         ),
-        ("{path: /d, url: /some/folder}", "data.url: is no address of an object store", URL_HINT),
+        (
+            "{path: /d, url: /some/folder}",
+            "data.url: is not the address of an object store",
+            URL_HINT,
+        ),
         ("{path: /d, url: 's3://b/../c'}", "data.url: has an empty, . or .. part", "remove it"),
     ],
 )
@@ -126,7 +130,7 @@ def test_complaints(text: str, said: str, hint: str) -> None:
 def test_a_key_in_an_address_is_refused_and_not_repeated(text: str) -> None:
     [(said, hint)] = complain(text)
     assert "hidden" not in said + hint
-    assert "keys never stand in a file" in hint
+    assert "keys do not belong in a file" in hint
 
 
 def test_a_complaint_has_its_line(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ PLACE = "deployer.yaml: kubernetes"
         ("{gpu: true}", "gpu: True is not a mapping", "write `name: value` pairs below it"),
         (
             "{gpu: 0.5}",
-            "gpu: a part of a GPU cannot be asked for",
+            "gpu: a pod cannot request a fraction of a GPU",
             "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb",
         ),
         ("{gpu: {product: [A100, H100]}}", "gpu: a list, and agents get one product", None),
@@ -160,7 +160,7 @@ PLACE = "deployer.yaml: kubernetes"
         ("{env: {A-B: x}}", "env: 'A-B' is not the name of an environment variable", ""),
         (
             "{env: {WANDB_API_KEY: x}}",
-            "env: the key is no setting of a file",
+            "env: the key cannot be set in a file",
             "deployer secret set",
         ),
         ("{secrets: {A: {name: s}}}", "secrets.A.key: is missing", "add `key:`"),
@@ -222,11 +222,11 @@ def test_labels_as_kubernetes_takes_them() -> None:
 def test_two_volumes_of_one_name_or_path() -> None:
     twice = "{name: a, mount_path: /a, pvc: a}"
     ((message, _),) = complain(f"volumes: [{twice}, {twice}]")
-    assert message == f"{PLACE}: volumes: two have the name 'a'"
+    assert message == f"{PLACE}: volumes: two entries have the name 'a'"
     ((message, _),) = complain(
         "volumes: [{name: a, mount_path: /a, pvc: a}, {name: b, mount_path: /a, pvc: b}]"
     )
-    assert message == f"{PLACE}: volumes: two have the path '/a'"
+    assert message == f"{PLACE}: volumes: two entries have the path '/a'"
 
 
 def test_all_complaints_about_the_file_come_with_their_lines(tmp_path: Path) -> None:

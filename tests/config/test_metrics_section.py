@@ -46,12 +46,12 @@ def test_an_exit_code_alone_needs_no_metric() -> None:
 
 
 REFUSED = [
-    ({"names": ["loss"]}, "metrics: names needs from, which is missing"),
+    ({"names": ["loss"]}, "metrics: names needs `from`, which is missing"),
     ({"from": "stdout", "path": "x"}, "metrics: path does not belong to from: stdout"),
     ({"from": "file"}, "metrics: path is missing"),
     ({"from": "file", "path": "../x"}, "metrics.path: leads out of the run's folder"),
     ({"from": "stdout", "pattern": "loss"}, "metrics.pattern: has no named group"),
-    ({"from": "stdout", "pattern": "("}, "metrics.pattern: is no regular expression: missing )"),
+    ({"from": "stdout", "pattern": "("}, "metrics.pattern: is not a regular expression: missing )"),
     ({"form": "stdout"}, "metrics.form: unknown key"),
     ({"from": "stdout", "names": [1]}, "metrics.names[0]: 1 is not text"),
 ]

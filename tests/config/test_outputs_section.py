@@ -35,10 +35,13 @@ def test_nothing_is_told_without_a_section() -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"url": "gs://models"}, "outputs.url: is no address in an S3 store"),
-        ({"url": "models"}, "outputs.url: is no address of an object store"),
-        ({"secret": "store"}, "outputs: secret: belongs to url, and there is none"),
-        ({"url": "s3://a", "endpoint_url": "minio"}, "endpoint_url: is no address of a server"),
+        ({"url": "gs://models"}, "outputs.url: is not an address in an S3 store"),
+        ({"url": "models"}, "outputs.url: is not the address of an object store"),
+        ({"secret": "store"}, "outputs: secret: needs url, which is missing"),
+        (
+            {"url": "s3://a", "endpoint_url": "minio"},
+            "endpoint_url: is not the address of a server",
+        ),
     ],
 )
 def test_complaints(section: dict[str, str], said: str) -> None:

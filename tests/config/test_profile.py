@@ -91,7 +91,7 @@ def test_its_namespace_has_to_be_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_has_the_nearest_known(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="edif: there is no such profile") as refused:
+    with pytest.raises(ConfigError, match="edif: profile not found") as refused:
         load(tmp_path, FILE, Flags(profile="edif"))
     assert refused.value.findings[0].fix == "did you mean `eidf`?"
 

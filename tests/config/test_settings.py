@@ -27,7 +27,7 @@ REFUSED = {
     "entity: 3\nreplicas:\nowner: a\nowner: b": [
         "deployer.yaml:1: entity: 3 is not text",
         "deployer.yaml:2: replicas: is empty",
-        "deployer.yaml:4: owner: the key is written twice (line 3 too), the last one counts",
+        "deployer.yaml:4: owner: the key appears twice (also in line 3); the last one counts",
     ],
     "'on': kubernetes\non: local": ["deployer.yaml:1: on: is there twice"],
     "on: ''": ["deployer.yaml:1: on: '' is not an executor"],
@@ -42,9 +42,9 @@ REFUSED = {
         "deployer.yaml:2: kubernetes.labels.team a: 'b c' is not valid",
     ],
     "kubernetes:\n  env:\n    2026-01-01: a": [
-        "deployer.yaml:2: kubernetes.env: a key is neither text nor a number"
+        "deployer.yaml:2: kubernetes.env: a key must be text or a number"
     ],
-    "warm: ['{hint}']": ["deployer.yaml:1: warm: '{hint}' is not a package's name"],
+    "warm: ['{hint}']": ["deployer.yaml:1: warm: '{hint}' is not the name of a package"],
 }
 
 

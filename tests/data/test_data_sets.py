@@ -61,10 +61,10 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     data = data_sets.find_data(project, "data")
     data_sets.get(project, data, tmp_path / "out", QUIET)
     assert read_tree(FolderStore(tmp_path / "out")) == content
-    assert "is kept on this machine, where runs see it" in refuse(lambda: bring(project))[0]
+    assert "is on this machine, where runs see it" in refuse(lambda: bring(project))[0]
     data_deletion.delete(project, data, False)
     assert not (tmp_path / "held").exists()
-    gone = "data set data is not there where runs on local see it: nothing was deleted"
+    gone = "data set data was not found where runs on local see it: deleted nothing"
     for act in (data_deletion.check_deletable, data_deletion.delete):
         said, hint = refuse(lambda act=act: act(project, data, False))  # type: ignore[misc]
         assert said == gone
@@ -103,7 +103,7 @@ def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path, told: li
 def test_what_cannot_be_meant(tmp_path: Path) -> None:
     none = read_project(tmp_path)
     assert refuse(lambda: data_sets.find_data(none, None)) == (
-        "deployer.yaml: data: there is no data set",
+        "deployer.yaml: data: it has no data set",
         "data: {path: /data, folder: data} in deployer.yaml",
     )
     two = read(tmp_path / "p", "[{path: /a, folder: a}, {name: b, path: /b, folder: b}]")
@@ -111,7 +111,7 @@ def test_what_cannot_be_meant(tmp_path: Path) -> None:
     assert refuse(lambda: data_sets.find_data(two, "c"))[1] == "one of: data, b"
     assert "there is no such file or folder" in refuse(lambda: put(two, tmp_path / "x", "b"))[0]
     (tmp_path / "empty").mkdir()
-    assert "there is no file in it" in refuse(lambda: put(two, tmp_path / "empty", "b"))[0]
+    assert "is empty" in refuse(lambda: put(two, tmp_path / "empty", "b"))[0]
 
 
 def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_could_not_be_unpacked_is_not_put_as_the_archive(tmp_path: Path, na
     tar = write_tar(tmp_path / "a.tar.gz", {"a": b"1"})
     wrong = tar if name == "cats.zip" else tmp_path / "deployer.yaml"
     assert refuse(lambda: put(project, wrong)) == (
-        f"{wrong} is no archive of the kind of {name}",
+        f"{wrong} is not an archive like {name}",
         "pack it so, or correct `url:` in deployer.yaml",
     )
 
@@ -211,13 +211,13 @@ def test_places_that_make_no_sense(tmp_path: Path) -> None:
     project = read(tmp_path / "project", "{path: /data, folder: held}")
     make_tree(tmp_path / "project", {"a": 1})
     said, hint = refuse(lambda: put(project, tmp_path / "project"))
-    assert "lies inside" in said
-    assert hint == "choose a folder beside it"
+    assert "is inside" in said
+    assert hint == "choose a folder outside it"
     make_tree(tmp_path / "held", {"a": 1})
     around = read(tmp_path / "around", "{path: /data, folder: ../held}")
     inside = tmp_path / "held/copy"
     data = around.data[0]
-    assert "lies inside" in refuse(lambda: data_sets.get(around, data, inside, QUIET))[0]
+    assert "is inside" in refuse(lambda: data_sets.get(around, data, inside, QUIET))[0]
     assert "is neither a file nor a folder" in refuse(lambda: put(project, Path("/dev/null")))[0]
     assert all(refuse(lambda: data_sets.get(project, data, Path("/proc/x"), QUIET)))
     said, _ = refuse(lambda: data_sets.put(project, data, "", QUIET, True))
@@ -251,7 +251,7 @@ def test_a_copy_that_was_broken_off_is_not_handed_on(tmp_path: Path) -> None:
         raise ConfigError("broken", "off")
     data = project.data[0]
     said, hint = refuse(lambda: data_sets.get(project, data, tmp_path / "out", QUIET))
-    assert said == f"data set data: a copy to {held} is under way, or was broken off"
+    assert said == f"data set data: a copy to {held} is running or was interrupted"
     assert hint == "deployer data put SOURCE data, with the same SOURCE"
 
 

@@ -319,7 +319,7 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
         "ok: a PersistentVolume of class nfs is free | "
     ]
     assert show(judge_classes({"backend: {storage_class: %s}": "zzz"}, [standard])) == [
-        "warning: there is no StorageClass zzz; there is standard | "
+        "warning: StorageClass zzz not found; there is standard | "
         "backend: {storage_class: standard} in deployer.yaml"
     ]
     assert show(judge_classes(wanted, [])) == [

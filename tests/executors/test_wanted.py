@@ -60,7 +60,7 @@ def test_one_that_cannot_be_read_is_named_and_replaced_by_the_next(text: str) ->
     executor.change_wanted(SWEEP, lambda _: Wanted(2))
     [file] = paths.agents_folder().glob("*.wanted")
     file.write_text(text)
-    with pytest.raises(AgentError, match="holds no number of agents") as raised:
+    with pytest.raises(AgentError, match="does not contain a number of agents") as raised:
         executor.get_wanted(SWEEP)
     assert raised.value.hint == f"deployer agents up {SWEEP} --replicas N"
     executor.change_wanted(SWEEP, lambda old: Wanted(3 if old is None else 0))

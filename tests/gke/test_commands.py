@@ -130,7 +130,9 @@ def test_a_failure_says_what_exists_and_costs(cloud: Cloud, machine: Machine) ->
     cloud.fail("CreateNodePool", permission())
     cloud.fail("ListClusters", permission("container.clusters.list"), nth=3, times=math.inf)
     err = machine.run(*UP, code=1)[1]
-    assert "not checked whether a cluster of ours still exists: cannot list clusters" in err
+    assert (
+        "not checked whether a cluster made by deployer still exists: cannot list clusters" in err
+    )
     cloud.heal()
     machine.run(*DOWN)
     cloud.fail("CreateCluster", internal().in_operation())
@@ -205,8 +207,8 @@ def test_orphans_are_found_without_a_specification(cloud: Cloud, machine: Machin
     machine.run("orphans", NAME, "--yes")
     assert cloud.inventory().empty
     out, err = machine.run("orphans")
-    assert out == "nothing is left over\n"
-    assert "there is no kubeconfig: Kubernetes is not searched" in err
+    assert out == "no leftovers\n"
+    assert "no kubeconfig found: skipping Kubernetes" in err
 
 
 def test_a_cluster_that_does_not_answer_is_not_checked(cloud: Cloud, machine: Machine) -> None:
@@ -240,7 +242,7 @@ def test_a_cloud_that_cannot_be_listed_is_not_checked(
     out, err = machine.run("orphans", "--yes", code=1)
     assert f"not checked: Google's project {PROJECT}: cannot list disks: " in err
     assert "hint: you need the role Compute Admin" in err
-    assert "nothing is left over" not in out
+    assert "no leftovers" not in out
     cloud.heal()
     cloud.estate.silent_zones = (FIRST,)
     assert f"cannot list disks: {FIRST} does not answer" in machine.run("orphans", code=1)[1]

@@ -93,8 +93,8 @@ def test_without_a_terminal_gke_down_needs_yes(cloud: Cloud, machine: Machine) -
         err = machine.run(*DOWN, "--owner", ME.name, code=2)[1]
     assert "holds" not in err
     assert err.splitlines()[-2:] == [
-        "error: --yes: is missing, and there is no terminal to ask on",
-        "hint: add --yes if you mean it",
+        "error: --yes: is missing, and deployer cannot ask without a terminal",
+        "hint: add --yes to confirm",
     ]
     assert cloud.changes == ()
 
@@ -116,7 +116,7 @@ def test_a_cluster_that_others_use_stays(cloud: Cloud, machine: Machine) -> None
         assert f"{NAME}: 1 claim with data: team/notebook" in err
         err = machine.run(*DOWN, *owner, code=2)[1]
         assert "1 Pod of others: team/notebook; 1 claim with data: team/notebook" in err
-        assert "hint: add --yes if you mean it" in err
+        assert "hint: add --yes to confirm" in err
         assert cloud.changes == ()
     cloud.add_foreign_cluster("empty", labels=label("empty"), age_seconds=2 * HOURS)
     with serve_odd_kubernetes(list_foreign()) as server:

@@ -92,7 +92,7 @@ def test_zones_and_regions() -> None:
     assert [is_zone(one) for one in ("us-east1", "us-east1-b")] == [False, True]
 
 
-LIST_HINT = "write each item on a line of its own, after a dash"
+LIST_HINT = "write each item on its own line, after a dash"
 NAME_HINT = "small letters, digits and dashes, at most 40, a letter first, no dash last"
 LABEL_HINT = (
     "small letters, digits, dashes and underscores, at most 63, a letter or digit at the end"
@@ -119,7 +119,7 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ("location: []", "1: location: is empty", "such as us-central1-a"),
         (
             "location: [us-east1, us-east1]",
-            "1: location[1]: us-east1 is there twice",
+            "1: location[1]: us-east1 appears twice",
             "remove one of them",
         ),
         (
@@ -232,7 +232,7 @@ def test_all_complaints_come_at_once_each_with_its_line() -> None:
     assert [message for message, _ in complain(text)] == [
         "lab.yaml:4: private_nodes: 'maybe' is not true or false",
         "lab.yaml:8: gpus[0].kount: unknown key",
-        "lab.yaml:12: name: the key is written twice (line 1 too), the last one counts",
+        "lab.yaml:12: name: the key appears twice (also in line 1); the last one counts",
         "lab.yaml:6: gpus[0].accelerator: 't4' is not Google's name of it",
         "lab.yaml:9: gpus[1].count: g2-standard-24 comes with 2 GPUs, not with 1",
         "lab.yaml:3: locations: there is `location` too",
@@ -246,7 +246,7 @@ def test_all_complaints_come_at_once_each_with_its_line() -> None:
         ("", ["lab.yaml: name: is missing", "lab.yaml: location: is missing"]),
         ("[a]", ["lab.yaml: ['a'] is not a mapping"]),
         ("a: &a [*a]", ["lab.yaml: an anchor contains itself"]),
-        ("2026-01-01: x", ["lab.yaml: a key is neither text nor a number"]),
+        ("2026-01-01: x", ["lab.yaml: a key must be text or a number"]),
     ],
 )
 def test_files_that_are_none(text: str, messages: list[str]) -> None:
@@ -270,7 +270,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError) as caught:
             load_spec(named, tmp_path)
-        assert caught.value.message == f"{named}: there is no such cluster specification"
+        assert caught.value.message == f"{named}: cluster specification not found"
         assert caught.value.hint == hint
     (tmp_path / "odd.yaml").write_bytes(b"name: \xff")
     with pytest.raises(ConfigError, match=r"odd.yaml: cannot be read: "):

@@ -167,7 +167,7 @@ def test_a_zone_elsewhere_that_does_not_answer_stops_nothing(
     assert f"error: not checked: whether a cluster {NAME} is left in asia-east1-a" in err
     assert cloud.inventory().empty
     out, err = machine.run("orphans", code=1)
-    assert out == "nothing else was found\n"
+    assert out == "found nothing else\n"
     assert "not checked: asia-east1-a, which does not answer" in err
 
 

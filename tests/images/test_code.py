@@ -102,7 +102,7 @@ def test_a_variable_of_git_leads_to_no_other_repository(
 
 def test_what_is_not_there_is_refused(repository: Path, tmp_path: Path) -> None:
     refused = {
-        f"'v9' is no revision of {repository}": {"git": str(repository), "revision": "v9"},
+        f"'v9' is not a revision of {repository}": {"git": str(repository), "revision": "v9"},
         "there is no folder none at": {"git": str(repository), "folder": "none"},
         "is not in a git repository": {"git": "."},
     }
@@ -128,13 +128,13 @@ def test_a_repository_without_a_commit_says_so(tmp_path: Path) -> None:
     [
         ({"git": "https://user:token@host/x.git"}, "code.git: an address with credentials"),
         ({"git": "HTTPS://ghp_token@host/x.git"}, "code.git: an address with credentials"),
-        ({"git": "--upload-pack=x"}, "code.git: no address begins with a dash"),
-        ({"git": ".", "revision": "--all"}, "code.revision: is no revision"),
-        ({"git": ".", "revision": "a b"}, "code.revision: is no revision"),
-        ({"git": ".", "folder": "../x"}, "code.folder: is no folder of the repository"),
-        ({"git": ".", "folder": "/x"}, "code.folder: is no folder of the repository"),
+        ({"git": "--upload-pack=x"}, "code.git: an address cannot begin with a dash"),
+        ({"git": ".", "revision": "--all"}, "code.revision: is not a revision"),
+        ({"git": ".", "revision": "a b"}, "code.revision: is not a revision"),
+        ({"git": ".", "folder": "../x"}, "code.folder: is not a folder of the repository"),
+        ({"git": ".", "folder": "/x"}, "code.folder: is not a folder of the repository"),
         ({"git": ".", "branch": "x"}, "code.branch: unknown key"),
-        ({"revision": "main"}, "code: revision and folder belong to git, which is missing"),
+        ({"revision": "main"}, "code: revision and folder need git, which is missing"),
         ("svn", "code: 'svn' is not known"),
     ],
 )

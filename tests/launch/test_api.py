@@ -37,7 +37,7 @@ def test_a_sweep_that_up_refuses_is_not_made(
     sweep = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}\n"
     (tmp_path / "sweep.yaml").write_text(sweep)
     server: Any = None  # it is not asked
-    with pytest.raises(ConfigError, match=r"train\.py: there is no such file"):
+    with pytest.raises(ConfigError, match=r"train\.py: file not found"):
         api.create_sweep(server, "sweep.yaml")
     script = (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('--rate')\np.parse_args()"
@@ -87,7 +87,7 @@ def test_what_concerns_others_must_be_sure(
     sweep = sdk.create_sweep(grid(x=[1, 2]))
     sdk.init_run(sdk.heartbeat(sdk.create_agent(sweep))[0]["run_id"])
     path = f"{sdk.entity}/api-others/{sweep}"
-    others = "1 agent at work on it, not started from here"
+    others = "1 agent work on it, started elsewhere"
     elsewhere = f"{path} was made by {sdk.entity} elsewhere"
     for steer, said in ((api.pause, others), (api.stop, f"{others}; {elsewhere}")):
         with pytest.raises(ConfigError) as refused:
@@ -95,7 +95,7 @@ def test_what_concerns_others_must_be_sure(
         assert refused.value.message == f"sure: is False, and {said}"
         assert refused.value.hint == "pass sure=True if you mean it"
     for sure in (False, True):
-        with pytest.raises(AgentError, match="others' agents may be at work on it"):
+        with pytest.raises(AgentError, match="others' agents may work on it"):
             api.delete(server, path, sure=sure)
     assert sdk.sweep(sweep)["state"] == "RUNNING"
     for steer, state in ((api.pause, "PAUSED"), (api.resume, "RUNNING"), (api.stop, "FINISHED")):

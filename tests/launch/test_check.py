@@ -35,11 +35,10 @@ def test_pods_do_not_reach_this_machines_own_address(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         check_reach(find_executor(project, "kubernetes"), "http://localhost:8080")
     assert raised.value.message == (
-        "--on: pods in a cluster do not reach http://localhost:8080, an address of this machine "
-        "alone"
+        "--on: pods in a cluster cannot reach http://localhost:8080, an address of this machine"
     )
     assert raised.value.hint == (
-        "deployer backend down; deployer backend serve --host ADDRESS, one that pods reach"
+        "deployer backend down; deployer backend serve --host ADDRESS, which pods must reach"
     )
 
 
@@ -52,7 +51,7 @@ def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it(tmp_path: Pa
         with pytest.raises(ConfigError) as raised:
             check_reach(find_executor(project, on), url, inside)
         assert raised.value.message == (
-            f"--on: agents on {on} do not reach {url}, the embedded backend of --on gke"
+            f"--on: agents on {on} cannot reach {url}, the embedded backend of --on gke"
         )
         assert raised.value.hint == "start them there: --on gke"
 
@@ -126,11 +125,11 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
         (
             GKE + "gke: nowhere\nkubernetes: {image: x}\n",
             {},
-            "nowhere: there is no such cluster specification",
+            "nowhere: cluster specification not found",
         ),
         (GKE + "kubernetes: {image: x, template: no.yaml}\n", {}, "no.yaml: cannot be read"),
-        ("on: local\n", {"capacity_seconds": 60.0}, "--wait-for-capacity: agents on local"),
-        (GKE + "entity: a/b\n", {}, "--entity: 'a/b' holds"),
+        ("on: local\n", {"capacity_seconds": 60.0}, "--wait-for-capacity: --on local"),
+        (GKE + "entity: a/b\n", {}, "--entity: 'a/b' contains"),
         (
             "on: kubernetes\nkubernetes: {image: x, agents_per_pod: 2}\n",
             {"one_run": True},

@@ -47,9 +47,9 @@ def test_an_interpreter_is_judged_by_what_it_lacks() -> None:
     assert own.endswith("has none of your script's packages | " + CHOOSE)
     missing = {f"{install} timm einops": ["timm", "einops"], "install it": ["x"]}
     assert said(missing=missing) == [
-        "warning: /venv/bin/python has no module timm, einops, which the script imports | "
+        "warning: /venv/bin/python lacks timm, einops, which the script imports | "
         f"{install} timm einops",
-        "warning: /venv/bin/python has no module x, which the script imports | install it",
+        "warning: /venv/bin/python lacks x, which the script imports | install it",
     ]
 
 
@@ -95,7 +95,7 @@ def test_a_full_disk_is_wrong_and_one_with_little_room_doubtful() -> None:
     home = Path("/home/carol/.local/share/deployer")
     assert judge_disk(home, "the state folder", 2 << 30).severity is Severity.OK
     assert show(judge_disk(home, "the state folder", 500_000_000)) == (
-        "warning: 500 MB free for the state folder, which is less than 1 GiB | "
+        "warning: 500 MB free for the state folder, less than 1 GiB | "
         f"du -xh -d 2 {home} | sort -h | tail"
     )
     full = judge_disk(home, "the state folder", 1_000_000)

@@ -44,8 +44,11 @@ def test_as_many_agents_as_runs_are_left_at_most_the_bound() -> None:
 def test_a_sweep_without_end_needs_a_bound() -> None:
     with pytest.raises(ConfigError) as raised:
         count_agents(None, None)
-    assert raised.value.message == "--one-run-per-job: a sweep without end has no number of runs"
-    assert raised.value.hint == ("--run-cap N ends it, --replicas N bounds how many run at a time")
+    assert (
+        raised.value.message
+        == "--one-run-per-job: the number of runs of an endless sweep is unknown"
+    )
+    assert raised.value.hint == ("--run-cap N ends it, --replicas N limits how many run at a time")
 
 
 def test_idle_agents_leave_first_where_only_the_server_knows_them() -> None:
@@ -74,7 +77,7 @@ def test_jobs_that_wait_come_nearer_to_their_end_unless_a_queue_suspends_them(
 ) -> None:
     file = tmp_path / "deployer.yaml"
     file.write_text("kubernetes: {image: x, max_time: 12h}\n")
-    assert "each Job ends after 12 h 00 min, its wait" in warn(tmp_path, "kubernetes")
+    assert "each Job ends after 12 h 00 min, including its wait" in warn(tmp_path, "kubernetes")
     assert warn(tmp_path, "local") == ""
     for section in ("{image: x}", "{image: x, max_time: 12h, queue: mine}"):
         file.write_text(f"kubernetes: {section}\n")

@@ -159,7 +159,7 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
     (tmp_path / "deployer.yaml").write_text("kubernetes: {namespace: sweeps}\n")
     assert settle() == ("lab", "team")
     kubeconfig.write_text("contexts: [{name: home, context: {}}]\n")
-    with pytest.raises(ConfigError, match="has no 'lab', where e/p/there was started"):
+    with pytest.raises(ConfigError, match="has no context 'lab', in which e/p/there was started"):
         settle(namespace="mine")
     assert settle(context="home") == ("home", "sweeps")
     everything = settle_all(read_project(tmp_path))  # that context is nobody's concern here

@@ -30,7 +30,7 @@ def test_a_slow_script_is_named(told: list[str]) -> None:
         assert await_report(future, file, patience=0.0).not_checked == "no reason"
     finally:
         script.LOG.removeFilter(answer)
-    assert told == ["sweep.yaml: asking its script about its flags"]
+    assert told == ["sweep.yaml: checking the flags with its script"]
     assert await_report(future, file).not_checked == "no reason"
 
 

@@ -156,7 +156,7 @@ def test_a_cluster_whose_results_are_not_copied_stays(
         take_down_cluster(executor, None, everything=False)
     assert not executor.removed
     assert raised.value.message == (
-        f"the cluster stays, since its results are not copied: {failure.message}"
+        f"the cluster stays, because copying its results failed: {failure.message}"
     )
     given_up = "deployer down --all --cluster --delete-data --on gke gives the results up"
     assert given_up in raised.value.hint
@@ -190,4 +190,4 @@ def test_with_another_server_a_cluster_that_does_not_answer_goes(
     executor = Paid(read_gke(tmp_path), b"", KubeError("no answer", status=0))
     take_down_cluster(executor, None, everything=False)
     assert executor.removed
-    assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]
+    assert told == ["whether the cluster holds results is unknown: no answer", "removed"]

@@ -54,8 +54,8 @@ def test_links_to_files_are_followed_alone_and_said(
     said = capsys.readouterr().err.splitlines()
     run = f"run {kept.runs[0]}"
     assert [line for line in said if line.startswith("run")] == [
-        f"{run}: latest is left out: it is a link to a folder (deep)",
-        f"{run}: gone is left out: it is a link to nothing (nowhere)",
+        f"{run}: latest is skipped: it is a link to a folder (deep)",
+        f"{run}: gone is skipped: it is a link to nothing (nowhere)",
         f"{run}: deep/epoch.pt is a copy of {kept.folder / 'epoch.pt'}, to which it is a link",
     ]
 
@@ -108,7 +108,7 @@ def test_the_best_run_by_another_metric(kept: Kept, capsys: pytest.CaptureFixtur
     kept.get("--best", "--metric", "eval/acc", "--goal", "maximize")
     assert kept.read() == {"second/model": kept.runs[1].encode()}
     for words, code, said in (
-        (["--metric", "loss"], 2, "error: --metric: ranks runs, and --best is missing"),
+        (["--metric", "loss"], 2, "error: --metric: ranks runs, but --best is missing"),
         (["--best", "--metric", "eval/acc"], 2, "hint: add --goal minimize or --goal maximize"),
         (["--best", "--metric", "x", "--goal", "minimize"], 3, "no finished run logged x"),
     ):
@@ -213,9 +213,9 @@ def test_a_run_of_the_newest_sweep_needs_no_sweep(
     assert kept.read() == kept.read("twice") == {"first/model": b"0"}
     capsys.readouterr()
     for word, said in (
-        ("second", "there is no sweep a/b/second"),  # a sweep's id counts more than a title
-        ("best", "'best' is no sweep"),
-        ("third", "SWEEP: 'third' is no sweep, and no run of the newest one"),
+        ("second", "sweep a/b/second not found"),  # a sweep's id counts more than a title
+        ("best", "'best' is not a sweep"),
+        ("third", "SWEEP: 'third' is neither a sweep nor a run of the newest sweep"),
     ):
         assert run_command(["results", "get", word]) != 0
         assert said in capsys.readouterr().err
@@ -252,12 +252,12 @@ def test_a_run_that_could_not_keep_its_outputs_is_named(
 def test_what_cannot_be_got_says_why(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     for words, code, said in (
         ((), 3, f"{kept.path}: 2 runs and no outputs"),
-        (("third",), 2, f"RUN: 'third' is no run of {kept.path}"),
-        (("first", "--best"), 2, "--best: is a run, and you name others"),
-        (("first", "--to", "s3://"), 2, "--to: 's3://' is no place"),
-        (("first", "--to", ""), 2, "--to: '' is no place"),
-        (("first", "--to", "ftp://x"), 2, "--to: is no address of an object store"),
-        (("first", "--to", "s3://key:secret@x"), 2, "--to: is no address of an object store"),
+        (("third",), 2, f"RUN: run 'third' not found in {kept.path}"),
+        (("first", "--best"), 2, "--best: is a run, but you also name others"),
+        (("first", "--to", "s3://"), 2, "--to: 's3://' is not a location"),
+        (("first", "--to", ""), 2, "--to: '' is not a location"),
+        (("first", "--to", "ftp://x"), 2, "--to: is not the address of an object store"),
+        (("first", "--to", "s3://key:secret@x"), 2, "--to: is not the address of an object store"),
     ):
         kept.get(*words, code=code)
         assert f"error: {said}" in capsys.readouterr().err.splitlines()

@@ -47,7 +47,7 @@ def test_what_only_the_place_of_the_runs_can_tell_is_a_doubt(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        ("NOT_THERE", ["NOT_THERE is not set here, so its name is taken for its value"]),
+        ("NOT_THERE", ["NOT_THERE is not set here, so its name is used as the value"]),
         ("HF_TOKEN", []),
     ],
 )
@@ -112,7 +112,7 @@ LOGS = [
 def test_a_metric_that_no_call_logs(text: str, said: list[str]) -> None:
     module = Module(Path("train.py"), ast.parse(text))
     found = list(check_metric({"metric": {"name": "los"}}, find_logged([module]), "train.py"))
-    assert [one.message for one in found] == ["train.py logs no los" for _ in said]
+    assert [one.message for one in found] == ["train.py does not log los" for _ in said]
     assert all(one.hint.startswith("did you mean loss?") for one in found)
 
 
@@ -129,21 +129,21 @@ def test_a_flag_that_is_on_by_default_never_gets_its_false(tmp_path: Path) -> No
     ) + PARSE
     values = "amp: {values: [true, false]}"
     command = "[python, train.py, '${args_no_boolean_flags}']"
-    on = "train.py:3: --amp is on by default, and no agent writes --no-amp"
+    on = "train.py:3: --amp is on by default, and agents never pass --no-amp"
     assert ask(tmp_path, script, values, command=command) == [
         f"doubt: parameters.amp: {on} | default=False in the script, or a flag that takes a value"
     ]
     [refused] = ask(tmp_path, script, values)
     assert refused.endswith(
-        "| have it take a value: it is on by default, and no agent writes --no-…"
+        "| have it take a value: it is on by default, and agents never pass --no-…"
     )
 
 
 def test_a_list_of_which_not_all_is_asked_about(tmp_path: Path) -> None:
     values = ", ".join(map(str, range(10_001)))
     assert ask(tmp_path, SCRIPT, f"lr: {{values: [{values}]}}") == [
-        "doubt: parameters.lr: only 10,000 of 10,001 values are asked about | "
-        "look at the others yourself"
+        "doubt: parameters.lr: only 10,000 of 10,001 values are checked | "
+        "check the remaining values yourself"
     ]
 
 
@@ -175,7 +175,7 @@ def test_the_line_that_takes_wandb_offline_is_named(tmp_path: Path) -> None:
     ]
     script = script.replace("MODE", "PROJECT")
     assert ask(tmp_path, script, RIGHT) == [
-        "doubt: program: train.py:2: the script sets a project of its own | "
+        "doubt: program: train.py:2: the script sets its own project | "
         "remove it: a run of a sweep belongs to the sweep's project"
     ]
 
@@ -207,7 +207,7 @@ def test_what_a_parser_leaves_over_arrives_by_the_runs_config(
 ) -> None:
     body = "".join(f"    {line}\n" for line in code.splitlines())
     said = ask(tmp_path, f"{KNOWN}def main():\n{body}main()\n", RIGHT)
-    doubt = "doubt: parameters.lr: --lr is ignored by train.py: its parser leaves it over"
+    doubt = "doubt: parameters.lr: --lr is ignored by train.py: its parser does not know it"
     assert [line.partition(" | ")[0] for line in said] == [doubt] * ignored
 
 

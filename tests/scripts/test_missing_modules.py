@@ -20,7 +20,7 @@ from tests.scripts.asking import RIGHT, ask
         ("apex", "NVIDIA's apex is built from its sources: https://github.com/NVIDIA/apex"),
         ("helpers", "it is in the project: export PYTHONPATH={folder}:/mine"),
         ("mypkg", "it is in the project: export PYTHONPATH={folder}/src:/mine"),
-        ("mypkg.inner", "src/mypkg has no mypkg.inner: correct the import, or add its file"),
+        ("mypkg.inner", "src/mypkg has no mypkg.inner: fix the import, or add the file"),
         ("yaml", "it is in the project: export PYTHONPATH='{folder}/third party:/mine'"),
     ],
 )

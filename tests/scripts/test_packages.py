@@ -66,7 +66,7 @@ FULL = [
     (
         "tyro",
         DATACLASS.replace("bool = False", "str = ''") + "import tyro\ntyro.cli(Args)\n" + LOG,
-        "Unrecognized options: --learnin_rate=0.1 | python train.py --help lists what it takes",
+        "Unrecognized options: --learnin_rate=0.1 | python train.py --help lists its flags",
     ),
     (
         "transformers",

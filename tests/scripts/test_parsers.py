@@ -14,7 +14,7 @@ PARSE = "p.parse_args()"
 LR = 'add("--lr", type=float)\n'
 CLICK = "import click\n@click.command()\n"
 NUMBERS = "write numbers as its values"
-WORDS = "python train.py --help lists what it takes"
+WORDS = "python train.py --help lists its flags"
 NO_BOOLEANS = "command: [..., '${args_no_boolean_flags}'] instead of '${args}'"
 BAD_LR = f"parameters.lr: train.py:4: argument --lr: invalid float value: 'x' | {NUMBERS}"
 
@@ -78,7 +78,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         [
             "parameters.amp: train.py:4: argument --amp: ignored explicit argument 'True' | "
             + NO_BOOLEANS,
-            "doubt: parameters.b: train.py:5: type=bool takes every text for true, 'False' too | "
+            "doubt: parameters.b: train.py:5: type=bool turns every text into True, even 'False' | "
             "action=argparse.BooleanOptionalAction, or type=lambda text: text == 'True'",
             "doubt: parameters.m: train.py:6: --m gets a mapping as one text, {'depth': 3} | "
             "read it with ast.literal_eval, or from wandb.config",
@@ -106,8 +106,8 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "a: {values: [0.5, 2]}, rate: {values: [0.5, 1.0]}",
         [
             "parameters.rate: train.py:10: argument --rate: must be in (0, 1) | "
-            "write values that it takes",
-            "parameters.a: train.py:9: too big | write values that it takes",
+            "write values that it accepts",
+            "parameters.a: train.py:9: too big | write values that it accepts",
         ],
     ),
     (
@@ -115,7 +115,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         ARGPARSE + 'add("--model", type=lambda name: {"cnn": 1}[name])\n' + PARSE,
         "model: {values: [cnn, mlp]}",
         [
-            "doubt: parameters.model: train.py:4: KeyError: mlp | write values that it takes; "
+            "doubt: parameters.model: train.py:4: KeyError: mlp | write values that it accepts; "
             + RAISED,
         ],
     ),
@@ -153,7 +153,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         ARGPARSE + LR + "p.parse_known_args()",
         "lr: {value: 1}, lrr: {value: 1}",
         [
-            "doubt: parameters.lrr: --lrr is ignored by train.py: its parser leaves it over | "
+            "doubt: parameters.lrr: --lrr is ignored by train.py: its parser does not know it | "
             "did you mean --lr? (train.py:4)"
         ],
     ),
@@ -198,7 +198,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "lr: {value: 1}",
         [
             "parameters.lr: train.py: unrecognized arguments: --lr=1 | "
-            "a subcommand may have it: command: [..., fit, '${args}']"
+            "perhaps it belongs to a subcommand: command: [..., fit, '${args}']"
         ],
     ),
     (

@@ -96,7 +96,7 @@ def test_the_file_that_is_written_fits_its_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "named", "said"),
     [
-        ("", "gone.py", "gone.py: there is no such script"),
+        ("", "gone.py", "gone.py: script not found"),
         ("import wandb", "train.py", "train.py: it ends with exit code 0 before it has parsed"),
         (
             "import argparse\nargparse.ArgumentParser().parse_args()",

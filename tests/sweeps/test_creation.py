@@ -127,11 +127,11 @@ def test_a_finished_sweep_goes_on_with_a_larger_run_cap(server: Server, config: 
 
     path = make_capped(2).path
     set_sweep_state(server.client, get_sweep(server.client, path), "FINISHED")
-    said = f"{path} goes on: run_cap was 2, now 4"
+    said = f"{path} continues: run_cap was 2, now 4"
     assert make_capped(4) == MadeSweep(path, created=False, warnings=(said,))
     info = get_sweep(server.client, path)
     assert (info.state, info.config["run_cap"]) == ("RUNNING", 4)
-    said = f"run_cap of {path} stays 4: --new starts one with 3"
+    said = f"run_cap of {path} stays 4; --new creates a sweep with 3"
     assert make_capped(3) == MadeSweep(path, created=False, warnings=(said,))
     set_sweep_state(server.client, get_sweep(server.client, path), "CANCELED")
     assert make_capped(5).path != path
@@ -205,7 +205,7 @@ def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Projec
 
 def test_other_retries_make_no_other_sweep(server: Server, config: Project) -> None:
     if not server.extended:
-        with pytest.raises(ConfigError, match="gives a run that failed no other attempt"):
+        with pytest.raises(ConfigError, match="does not retry failed runs"):
             make(server, config, draws=Draws(retries=3))
         assert tuple(Records.load()) == ()
         return
@@ -215,7 +215,7 @@ def test_other_retries_make_no_other_sweep(server: Server, config: Project) -> N
     again = make(server, config, draws=Draws(retries=0))
     assert again.path == first.path
     assert again.warnings == (
-        f"{first.path} keeps --retries 3; for what has failed by then: "
+        f"{first.path} keeps --retries 3; to run failed configurations again: "
         f"deployer heal {first.path} --retries 0",
     )
     assert get_sweep(server.client, first.path).config["retries"] == 3
@@ -226,7 +226,7 @@ def test_a_name_that_is_no_part_of_an_address_is_refused(
     server: Server, config: Project, project: str
 ) -> None:
     """By whoever it was said: the file is checked when it is read."""
-    with pytest.raises(ConfigError, match="which is in no name") as caught:
+    with pytest.raises(ConfigError, match="which names cannot have") as caught:
         make(server, replace(config, project=project))
     assert caught.value.place == "--project"
     assert not Records.load().made_in(config.folder)

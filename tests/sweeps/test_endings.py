@@ -31,14 +31,14 @@ def attempt(cause: str | None, exit_code: int | None = None) -> Attempt:
         ("never started", 1, "ended before wandb.init: exit code 1"),
         ("never started", None, "ended before wandb.init"),
         ("no run", 0, "ended without wandb.init: exit code 0"),
-        ("usage error", 2, "refused its command line: exit code 2"),
+        ("usage error", 2, "rejected its command line: exit code 2"),
         ("delivered", None, "all rows delivered, exit unknown"),
         ("delivered", 137, "all rows delivered, then SIGKILL"),
         ("delivered", 1, "all rows delivered, then exit code 1"),
         ("signal", 137, "killed: SIGKILL"),
         ("signal", 255, "killed"),
         ("interrupted", 255, "interrupted"),
-        ("node", None, "gone together with its agent or its machine"),
+        ("node", None, "lost with its agent or its machine"),
     ],
 )
 def test_each_cause_has_its_words(cause: str, exit_code: int | None, words: str) -> None:
@@ -49,13 +49,13 @@ def test_a_run_that_waits_says_for_what_and_why() -> None:
     crashed = [attempt("signal", 137), attempt("own failure", 1)]
     waits = "waits for its next attempt (crashed: exit code 1)"
     assert describe_ending("preempted", crashed, sweep_ended=False) == waits
-    given_up = "was not tried again (crashed: exit code 1)"
+    given_up = "was not retried (crashed: exit code 1)"
     assert describe_ending("preempted", crashed, sweep_ended=True) == given_up
 
 
 def test_a_run_that_was_given_up_after_kills_says_so() -> None:
     killed = [attempt("signal", 137)]
-    said = "killed: SIGKILL, again and again without a new step"
+    said = "killed: SIGKILL, repeatedly without progress"
     assert describe_ending("failed", killed * 2, sweep_ended=True) == said
     assert describe_ending("failed", killed, sweep_ended=True) == "killed: SIGKILL"
 

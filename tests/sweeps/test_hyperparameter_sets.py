@@ -55,12 +55,12 @@ def test_a_file_that_is_missing_or_was_edited_is_refused_before_runs_read_it(
 ) -> None:
     found = HyperparameterSets(SETS, wrapped=True)
     config = build_sweep_config(found, "sets.yml", "main.py", None, "minimize")
-    with pytest.raises(ConfigError, match=r"runs read sets.yml, and there is none in"):
+    with pytest.raises(ConfigError, match=r"runs read sets.yml, which is missing in"):
         check_sets_file(config, tmp_path, "sweep.yaml")
     (tmp_path / "sets.yml").write_text(dump_sets(SETS))
     check_sets_file(config, tmp_path, "sweep.yaml")
     (tmp_path / "sets.yml").write_text(dump_sets(SETS[::-1]))
-    with pytest.raises(ConfigError, match=r"sweep.yaml: its sets are not those of sets.yml"):
+    with pytest.raises(ConfigError, match=r"sweep.yaml: its sets differ from sets.yml"):
         check_sets_file(config, tmp_path, "sweep.yaml")
     plain = build_sweep_config(
         HyperparameterSets(SETS, wrapped=False), "sets.csv", "main.py", None, "minimize"
@@ -82,7 +82,7 @@ def test_a_healed_set_keeps_its_number(tmp_path: Path) -> None:
     check_sets_file(again, tmp_path, "the repeat")
     (tmp_path / "sets.yml").write_text(dump_sets(SETS[:1]))
     for one in (healed, again):
-        with pytest.raises(ConfigError, match=r"its sets are not those of sets.yml"):
+        with pytest.raises(ConfigError, match=r"its sets differ from sets.yml"):
             check_sets_file(one, tmp_path, "x")
 
 

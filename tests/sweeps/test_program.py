@@ -29,7 +29,7 @@ def complaint_about(config: dict[str, Any], folder: Path) -> str:
 )
 def test_an_unknown_macro_is_named(macro: str, hint: str) -> None:
     text = grid(LR, f"command: ['{macro}', '${{args}}']\n")
-    said = f"s.yaml:5: command[0]: {macro} is no macro, so the agent would leave it out"
+    said = f"s.yaml:5: command[0]: {macro} is not a macro, so the agent would drop it"
     assert errors_of(text) == [(said, hint)]
 
 
@@ -57,7 +57,7 @@ def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "train.py").touch()
     assert complaint_about({"program": "train.py"}, tmp_path) == ""
     assert complaint_about({"program": "trian.py"}, tmp_path) == (
-        f"s.yaml: program: trian.py: there is no such file in {tmp_path} | did you mean train.py?"
+        f"s.yaml: program: trian.py: file not found in {tmp_path} | did you mean train.py?"
     )
     assert complaint_about({"program": "."}, tmp_path) == (
         "s.yaml: program: .: is a folder without __main__.py | "
@@ -110,9 +110,7 @@ def test_what_the_command_starts_is_looked_for(
 
 
 def test_a_script_that_is_not_committed_says_so(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"train\.py: there is no such file at commit ab12"
-    ) as one:
+    with pytest.raises(ConfigError, match=r"train\.py: file not found at commit ab12") as one:
         check_program({"program": "train.py"}, tmp_path, "s.yaml", "ab12")
     assert one.value.hint == "agents get what is committed: git add train.py, git commit"
 
@@ -128,7 +126,7 @@ def test_a_script_above_the_folder_is_in_no_archive(tmp_path: Path) -> None:
 
     assert said(archived=False) == []
     assert said(archived=True) == [
-        f"../train.py is outside of {folder}, all that pods get | "
+        f"../train.py is outside {folder}, and pods get only that folder | "
         f"cd {tmp_path}, write train.py, and name the sweep file from there"
     ]
     assert said(archived=True, commit="ab12")[0].endswith("name a folder that has train.py")

@@ -221,7 +221,7 @@ def test_a_metric_that_no_run_logs_is_said_with_what_was_logged() -> None:
     assert not build_results(sweep(other), [run("live", "running")]).metric_missing
     assert not build_results(sweep({**NESTED, "metric": {}}), runs).metric_missing
     silent = build_results(sweep(), [run("none")])
-    assert list_metric_doubts(silent)[0].endswith(": the first of them logged no number")
+    assert list_metric_doubts(silent)[0].endswith(": the first of them did not log any number")
 
 
 def test_a_metric_that_is_no_number_is_said() -> None:
@@ -271,7 +271,7 @@ def test_what_cannot_be_ranked_is_counted() -> None:
     assert [row.run_id for row in results.rows if row.rank is not None] == ["one"]
     assert list_metric_doubts(results) == (
         "1 of 4 finished runs did not log loss",
-        "loss is NaN or infinite in 2 of 4 finished runs, which are ranked last",
+        "loss is NaN or infinite in 2 of 4 finished runs, which rank last",
     )
     assert build_results(sweep(), lost).metric_missing
 

@@ -85,8 +85,8 @@ def test_what_cannot_be_reused_honestly_is_refused() -> None:
         "is RUNNING": (grid, open_),
         "program: is another": (parse([1, 2], program="other.py"), source),
         "command: is another": (parse([1, 2], command=["python", "x.py", "${args}"]), source),
-        "finished none": (parse([7, 8]), source),
-        "finished all of its 1": (parse([1]), source),
+        "not finished any configuration": (parse([7, 8]), source),
+        "finished all 1": (parse([1]), source),
     }
     for said, (sweep, snapshot) in refused.items():
         with pytest.raises(ConfigError, match=said):

@@ -23,8 +23,8 @@ FORMS = {
     "tabs.tsv": '"lr"\tbatch_size\n0.1\t32\n0.2\t"64"\n',
 }
 REFUSED = {
-    "a.yml": ("", "a.yml: there is no set in it"),
-    "b.yml": ("[]", "b.yml: there is no set in it"),
+    "a.yml": ("", "a.yml: it has no sets"),
+    "b.yml": ("[]", "b.yml: it has no sets"),
     "c.yml": ("lr: 0.1", "c.yml: a mapping, not a list of sets"),
     "d.yml": ("just words", "d.yml: a text, not a list of sets"),
     "e.yml": ("- {lr: 1}\n- 3\n", "e.yml:2: [1]: 3 is not a mapping"),
@@ -44,7 +44,7 @@ REFUSED = {
     "m.yml": ("- JOB_ID: 3\n", "m.yml:1: [0].JOB_ID: is the number of the set itself"),
     "n.yml": ("- 3: 3\n", "n.yml:1: [0].3: 3 is not a name"),
     "o.yml": ("- &a [*a]\n", "o.yml: an anchor contains itself"),
-    "p.yml": ("- {lr: 1\n", "p.yml:2:1: unreadable YAML: a mapping without its end"),
+    "p.yml": ("- {lr: 1\n", "p.yml:2:1: unreadable YAML: a mapping without its closing brace"),
     "a.json": ('[\n{"lr": 1}', "a.json:2:10: unreadable JSON: Expecting ',' delimiter"),
     "b.json": ('[{"lr": NaN}]', "b.json:1: [0].lr: nan cannot be sent"),
     "q.yml": ("- {lr: 1, lr: 2}\n", "q.yml:1: [0].lr: is written twice"),
@@ -52,7 +52,7 @@ REFUSED = {
     "s.yml": ("- {--lr: 1}\n", "s.yml:1: [0].--lr: '--lr' cannot be the name of a flag"),
     "t.yml": ("- {a b: 1}\n", "t.yml:1: [0].a b: 'a b' cannot be the name of a flag"),
     "u.yml": ("- {a=b: 1}\n", "u.yml:1: [0].a=b: 'a=b' cannot be the name of a flag"),
-    "v.yml": ("- configuration: 3\n", "v.yml:1: [0].configuration: is the name of the whole set"),
+    "v.yml": ("- configuration: 3\n", "v.yml:1: [0].configuration: is the key of the whole set"),
     "w.yml": ('- lr: "\\0"\n', "w.yml:1: [0].lr: a text with the character NUL"),
     "x.yml": ("lr,batch\n1,2\n", "x.yml: a text, not a list of sets"),
     "y.yml": ("- hyperparam_set: 0\n", "y.yml:1: [0].hyperparam_set: 0 is not a mapping"),
@@ -68,20 +68,20 @@ REFUSED = {
         "sys.set_int_max_str_digits() to increase the limit",
     ),
     "e.json": ("[" * 100_000, "e.json: unreadable JSON: nested too deeply"),
-    "a.csv": ("lr\n", "a.csv:1: a header, and no set below it"),
-    "e.csv": ("", "e.csv: there is nothing in it"),
-    "f.csv": (" \n,,\n", "f.csv: there is nothing in it"),
-    "g.csv": ("a;b\n1;2\n3\n", "g.csv:3: 1 cell, and the header names 2"),
+    "a.csv": ("lr\n", "a.csv:1: a header without sets below it"),
+    "e.csv": ("", "e.csv: it is empty"),
+    "f.csv": (" \n,,\n", "f.csv: it is empty"),
+    "g.csv": ("a;b\n1;2\n3\n", "g.csv:3: 1 cell, but the header has 2"),
     "h.csv": ("a;b,c\n1;2\n", "h.csv:1: the header has commas and semicolons"),
-    "i.csv": ('a,b\n1,"2\n3,4\n', "i.csv:2: unreadable from here on: unexpected end of data"),
-    "j.csv": ('a,b\n"x\ny",2\n,\n1,2,3\n', "j.csv:5: 3 cells, and the header names 2"),
+    "i.csv": ('a,b\n1,"2\n3,4\n', "i.csv:2: cannot be read from here on: unexpected end of data"),
+    "j.csv": ('a,b\n"x\ny",2\n,\n1,2,3\n', "j.csv:5: 3 cells, but the header has 2"),
     "k.csv": ("lr,1e999\n1e999,2\n", "k.csv:2: [0].lr: inf cannot be sent"),
     "n.csv": ("a\0\n1\n2\n", "n.csv:1: 'a\\x00': 'a\\x00' cannot be the name of a flag"),
     "o.csv": ("\nlr,JOB_ID\n1,2\n3,4\n", "o.csv:2: JOB_ID: is the number of the set itself"),
-    "l.csv": ("sep=;\na;b\n1;2;3\n", "l.csv:3: 3 cells, and the header names 2"),
+    "l.csv": ("sep=;\na;b\n1;2;3\n", "l.csv:3: 3 cells, but the header has 2"),
     "m.csv": ("a|b\t--c\n1\t2\n", "m.csv:1: --c: '--c' cannot be the name of a flag"),
-    "b.csv": ("lr,b\n1,2\n1,2,3\n", "b.csv:3: 3 cells, and the header names 2"),
-    "c.csv": ("lr,lr\n1,2\n", "c.csv:1: the column 'lr' is there twice"),
+    "b.csv": ("lr,b\n1,2\n1,2,3\n", "b.csv:3: 3 cells, but the header has 2"),
+    "c.csv": ("lr,lr\n1,2\n", "c.csv:1: the column 'lr' appears twice"),
     "d.csv": ("lr,\n1,2\n", "d.csv:1: a column has no name"),
 }
 
@@ -118,11 +118,11 @@ def test_what_is_doubtful_is_a_warning() -> None:
     found = parse_sets(text.replace(", on: 1", ""), "x.yml")
     assert [said.partition(" (")[0] for said in found.warnings] == [
         "x.yml:1: [0].hyperparam_set.lr: '1e-5' is text, not a number",
-        "x.yml:2: [1].comment: is not in hyperparam_set and left out",
+        "x.yml:2: [1].comment: is outside hyperparam_set and ignored",
         "x.yml:3: [2]: set 3 is the same as set 2; both run",
     ]
     assert parse_sets("- {a: 1, b: 2}\n- {a: 1, bb: 2}\n", "x.yml").warnings == (
-        "x.yml:1: [0]: has no bb, as other sets have: the script's own default counts",
+        "x.yml:1: [0]: has no bb, unlike other sets, so the script's default applies",
     )
 
 
@@ -133,7 +133,7 @@ def test_cells_of_a_table() -> None:
     comma = parse_sets("lr;b;c\n0,1;1;x,1\n1,5e-3;2;1.000,5\n", "x.csv")
     assert comma.sets == ({"lr": 0.1, "b": 1, "c": "x,1"}, {"lr": 0.0015, "b": 2, "c": "1.000,5"})
     assert comma.warnings == (
-        "x.csv:2: [0].lr: 0,1 is read as 0.1, and others likewise (write a decimal point)",
+        "x.csv:2: [0].lr: 0,1 is read as 0.1, like others below (write a decimal point)",
     )
     [said] = parse_sets("lr;b\n1.000,5;1\n2.000,5;1\n", "x.csv").warnings
     assert said.startswith("x.csv:2: [0].lr: '1.000,5' is text, not a number")

@@ -26,8 +26,8 @@ PARAMETERS: list[tuple[str, str, str]] = [
     ("lr: {min: 3, max: 3}", "lr.min: 3 is not below max (3)", "write value: 3"),
     (
         "lr: {min: 0, max: 0.5}",
-        "lr: min 0 and max 0.5 are an integer and a decimal number",
-        "write both alike, or add distribution: uniform",
+        "lr: min 0 and max 0.5 mix an integer and a decimal number",
+        "write both in the same way, or add distribution: uniform",
     ),
     ("lr: {min: 1}", "lr: int_uniform needs max", "add max"),
     ("lr: {values: []}", "lr.values: the list is empty", "add at least one value"),
@@ -58,12 +58,12 @@ PARAMETERS: list[tuple[str, str, str]] = [
     ),
     (
         "lr: {vales: [1, 2]}",
-        "lr: W&B does not know vales, and nothing else says which values to take",
+        "lr: W&B does not know vales, and no other key gives values",
         "did you mean values?",
     ),
     (
         "lr: {mu: 1}",
-        "lr: mu alone does not say which values to take",
+        "lr: mu alone does not define values",
         "add distribution: normal or log_normal",
     ),
     (
@@ -111,7 +111,7 @@ PARAMETERS: list[tuple[str, str, str]] = [
     ),
     (
         "lr: {distribution: log_uniform, min: 0, max: 1000}",
-        "lr: log_uniform takes exponents of e, and e to the 1000 is no number",
+        "lr: log_uniform takes exponents of e, and e to the 1000 is too large",
         EXPONENTS,
     ),
     ("on: {value: 1}", "on: the name True is not text", "put the name in quotes"),
@@ -159,18 +159,18 @@ TOP: list[tuple[str, str, str]] = [
     ),
     (
         "program: t.py\nmethod: grid\nparameters: {lr: {min: 0.0, max: 1.0}}\n",
-        "s.yaml:3: parameters.lr: a grid cannot go through a continuous range or probabilities",
+        "s.yaml:3: parameters.lr: a grid cannot enumerate a continuous range or probabilities",
         "list values: [...], or choose method: random or bayes",
     ),
     (
         "program: t\nmethod: grid\nparameters:\n  m: {parameters: {a.b: {distribution: beta}}}\n",
         "s.yaml:4: parameters.m.parameters.a.b:"
-        " a grid cannot go through a continuous range or probabilities",
+        " a grid cannot enumerate a continuous range or probabilities",
         "list values: [...], or choose method: random or bayes",
     ),
     (
         f"program: t.py\nmethod: bayes\nrun_cap: 2\n{ONE}",
-        "s.yaml: metric: missing, and bayes has nothing to optimise",
+        "s.yaml: metric: missing, so bayes has nothing to optimise",
         "add metric: {name: loss, goal: minimize}",
     ),
     (
@@ -192,7 +192,7 @@ TOP: list[tuple[str, str, str]] = [
     (
         f"metric: {{name: 5}}\n{RUN}",
         "s.yaml:1: metric.name: 5 is not text",
-        "write name: and what the script logs",
+        "write name: and a metric that the script logs",
     ),
     (
         f"metric: {{name: x, goal: minimise}}\n{RUN}",
@@ -206,12 +206,12 @@ TOP: list[tuple[str, str, str]] = [
     ),
     (
         f"method: grid\n{ONE}",
-        "s.yaml: program: missing, and there is no command",
+        "s.yaml: program: missing, and so is command",
         "add program: train.py, or command: [...]",
     ),
     (
         f"method: grid\ncommand: ['${{program}}']\n{ONE}",
-        "s.yaml: program: missing, and command uses ${program}",
+        "s.yaml: program: missing, but command uses ${program}",
         "add program: train.py, or write the script's name in command",
     ),
     (
@@ -226,7 +226,7 @@ TOP: list[tuple[str, str, str]] = [
     ),
     (
         f"project: a/b/c\n{RUN}",
-        "s.yaml:1: project: 'a/b/c' holds /, which is in no name",
+        "s.yaml:1: project: 'a/b/c' contains /, which names cannot have",
         "write it without /",
     ),
     (f"entity: 5\n{RUN}", "s.yaml:1: entity: 5 is not text", "write entity: '5'"),

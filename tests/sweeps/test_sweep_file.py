@@ -82,7 +82,7 @@ BEGIN = "begin with program: train.py, method: grid and parameters:"
         ("hello\n", "s.yaml: a str, not a mapping of keys to values", BEGIN),
         (
             "a: [1,\nb: 2\n",
-            "s.yaml:3:1: unreadable YAML: a list without its end",
+            "s.yaml:3:1: unreadable YAML: a list without its closing bracket",
             "add a comma or the closing ]",
         ),
         (

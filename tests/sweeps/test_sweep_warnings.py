@@ -23,7 +23,7 @@ DOUBTS: list[tuple[str, str]] = [
     ),
     (
         grid("lr: {value: 1}") + "command: [python, t.py, --a=1 --b=2, '${args}']\n",
-        "s.yaml:5: command[2]: several flags in one word: the script gets them as one"
+        "s.yaml:5: command[2]: several flags in one word: the script gets them as one argument"
         " (write each flag as a word of its own: --a=1, --b=2)",
     ),
     (
@@ -51,13 +51,13 @@ DOUBTS: list[tuple[str, str]] = [
     ),
     (
         grid("lr: {value: 1}\nlr: {value: 2}"),
-        "s.yaml:5: parameters.lr: the key is written twice (line 4 too), the last one counts"
+        "s.yaml:5: parameters.lr: the key appears twice (also in line 4); the last one counts"
         " (remove one of them)",
     ),
     (
         # What is inside is not written twice, and what nobody reads is not doubtful.
         grid("lr: {values: [1e-5]}\nlr: {values: [1]}\nlr: {values: [2]}"),
-        "s.yaml:6: parameters.lr: the key is written twice (line 4 too), the last one counts"
+        "s.yaml:6: parameters.lr: the key appears twice (also in line 4); the last one counts"
         " (remove one of them)",
     ),
     (
@@ -90,7 +90,7 @@ DOUBTS: list[tuple[str, str]] = [
     ),
     (
         grid("lr: {value: 1}", "metrics: {name: x, goal: maximize}\n"),
-        "s.yaml:5: metrics: nothing ranks the runs, since there is no metric"
+        "s.yaml:5: metrics: runs cannot be ranked without a metric"
         " (write metric: {name: loss, goal: minimize})",
     ),
     (
@@ -103,7 +103,7 @@ DOUBTS: list[tuple[str, str]] = [
     ),
     (
         grid("lr: {value: 1}", "early_terminate: {type: median}\n"),
-        "s.yaml:5: early_terminate: only type: hyperband is known, so no run is stopped early"
+        "s.yaml:5: early_terminate: the only known type is hyperband, so no run is stopped early"
         " (write early_terminate: {type: hyperband, min_iter: 3})",
     ),
     (

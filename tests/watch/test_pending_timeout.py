@@ -36,9 +36,10 @@ def test_what_no_waiting_mends_is_given_up_after_a_moment() -> None:
         watch.check(seen, CONFIRM_SECONDS)
     assert (
         caught.value.message
-        == "2 agents cannot start, and no waiting mends it: b: Secret x is missing (never passes)"
+        == "2 agents cannot start, and waiting cannot fix that: b: Secret x is missing "
+        "(never passes)"
     )
-    assert caught.value.hint == ("mend it, then: deployer agents up e/p/s --replicas 2")
+    assert caught.value.hint == ("fix it, then: deployer agents up e/p/s --replicas 2")
     assert caught.value.exit_code == 3
 
 
@@ -77,7 +78,7 @@ def test_only_own_agents_are_given_up() -> None:
     seen = status(hers, replace(BLOCKED, name="his"))
     watch = PendingTimeout()
     look(watch, seen, CONFIRM_SECONDS - 1)
-    with pytest.raises(StartFailed, match="1 agent cannot start, and no waiting mends it: his"):
+    with pytest.raises(StartFailed, match="1 agent cannot start, and waiting cannot fix that: his"):
         watch.check(seen, CONFIRM_SECONDS)
     assert [one.name for one in list_waiting(seen)] == ["his"]
     # Hers may still start, or she alone gives up.

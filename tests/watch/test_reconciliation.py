@@ -104,5 +104,5 @@ def test_a_watcher_says_why_it_leaves(
     for _ in range(2):
         watcher.reconcile(status(runs="r"))
     more = f"for more: deployer agents up {PATH} --replicas N"
-    said = f"no agent is wanted any more, says another command; {more}"
+    said = f"another command set the number of agents to 0; {more}"
     assert [one.getMessage() for one in caplog.records].count(said) == 1

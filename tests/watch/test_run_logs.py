@@ -39,5 +39,5 @@ def test_a_run_that_is_not_there_is_not_waited_for(backend: ServedBackend) -> No
         raise AssertionError
 
     lines = follow_run(client, path, "none", follow=True, sleep=sleep)
-    with pytest.raises(WandbError, match="there is no run 'none'"):
+    with pytest.raises(WandbError, match="run 'none' not found"):
         next(lines)

@@ -71,7 +71,7 @@ def judge_preflight(answer: Answer) -> Union[Ending, TryAgain, None]:
     if answer.status != 200 or (answer.error and not _REFUSED_FOR_GOOD.search(answer.error)):
         return TryAgain(answer.error, answer.retry_after_seconds)
     if not answer.viewer:
-        return Ending(MISCONFIGURED, "the key was refused: it belongs to nobody")
+        return Ending(MISCONFIGURED, "the server does not know the key")
     if not answer.sweep_state:
         return Ending(MISCONFIGURED, f"no such sweep: {answer.error or 'the server knows none'}")
     if answer.sweep_state in SWEEP_ENDED:

@@ -130,7 +130,7 @@ def get_user(db: Connection, name: str) -> User:
     """Return a user who has a key; raise ValueError for anybody else."""
     user = select_one(db, User, f"WHERE name = ? AND {PRESENT}", name)
     if user is None:
-        raise ValueError(f"there is no user {name!r}")
+        raise ValueError(f"user {name!r} not found")
     return user
 
 

@@ -16,7 +16,7 @@ Cause = Literal[
     "stopped",
     "interrupted",  # asked to stop, or the trainer said that it was being preempted
     "own failure",
-    "usage error",  # its program refused its command line, and would again
+    "usage error",  # its program rejected its command line, and would again
     "no run",  # ended with exit code 0 and without `wandb.init`
     "offline",  # ended with exit code 0, and wandb kept its run in a folder
     "other project",  # its script sent the run to a project that is not the sweep's

@@ -40,7 +40,7 @@ def serve(
     port: Annotated[
         int,
         typer.Option(
-            "--port", metavar="PORT", min=0, max=65535, help="0: the remembered one, or a free one."
+            "--port", metavar="PORT", min=0, max=65535, help="0: the last used port, or a free one."
         ),
     ] = 0,
     data: DataOption = None,
@@ -49,14 +49,14 @@ def serve(
         typer.Option(
             "--public-url",
             metavar="URL",
-            help="Where a reverse proxy serves it, such as https://sweeps.example.org.",
+            help="Its address behind a reverse proxy, such as https://sweeps.example.org.",
         ),
     ] = "",
     plain: Annotated[
-        bool, typer.Option("--no-extensions", help="Hide what W&B's own server does not have.")
+        bool, typer.Option("--no-extensions", help="Hide features that W&B's own servers lack.")
     ] = False,
     log_format: Annotated[
-        LogFormat, typer.Option("--log-format", help="The format of what it logs to stderr.")
+        LogFormat, typer.Option("--log-format", help="The format of log lines on stderr.")
     ] = LogFormat.TEXT,
 ) -> None:
     """Serve in the foreground; /healthz answers 200 when it is ready."""
@@ -92,7 +92,8 @@ def down(
     call: Call,
     data: DataOption = None,
     delete_data: Annotated[
-        bool, typer.Option("--delete-data", help="In a cluster: its data too; asks first.")
+        bool,
+        typer.Option("--delete-data", help="In a cluster: delete its data as well; asks first."),
     ] = False,
 ) -> None:
     """Stop the backend; its data stays. In a cluster, asks first if others use it."""

@@ -23,16 +23,18 @@ app = App("Manage the backend's users.")
 @app.command("add", without=SERVER)
 def add(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The user's name, which is also their entity.")
+    ],
     key_stdin: Annotated[
         bool,
         typer.Option(
             "--key-stdin",
-            help="Read the key from stdin: 40 characters or more; left out: make one, shown once.",
+            help="Read the key from stdin (at least 40 characters); default: create and show one.",
         ),
     ] = False,
     label: Annotated[
-        str, typer.Option("--label", metavar="TEXT", help="What the key is for, as it is listed.")
+        str, typer.Option("--label", metavar="TEXT", help="A label for the key, shown in the list.")
     ] = "",
     data: DataOption = None,
 ) -> None:
@@ -53,7 +55,7 @@ def add(
         state, said = "key-added", f"added key {key_id} of {name}, who has {len(before) + 1}"
     else:
         state, said = "added", f"added user {name}"
-    lines = (Aside(f"the key, id {key_id}, is shown this once:"), key) if shown else ()
+    lines = (Aside(f"the key, id {key_id}, is shown only now:"), key) if shown else ()
     call.emit({"user": name, "state": state, "id": key_id, **shown}, Aside(said), *lines)
 
 
@@ -72,16 +74,16 @@ def list_(call: Call, data: DataOption = None) -> None:
 @app.command("remove", without=SERVER)
 def remove(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An existing user.")],
     key_id: Annotated[
         str | None,
-        typer.Argument(metavar="KEY-ID", help="As deployer backend user list shows it."),
+        typer.Argument(metavar="KEY-ID", help="A key id, as shown by deployer backend user list."),
     ] = None,
     data: DataOption = None,
 ) -> None:
     """Refuse all keys of a user, their agents' too, or one key; what they made stays.
 
-    Who signed in with it is signed out. Adding a user again brings back what they made.
+    Who signed in with it is signed out. Adding a user again restores their sweeps and runs.
     """
     with _refused("deployer backend user list"):
         if key_id is None:
@@ -90,7 +92,9 @@ def remove(
             accounts.revoke_key(find_place(call, data).connect().client, name, key_id)
     if key_id is None:
         what = {"state": "removed"}
-        said = f"removed user {name}; deployer backend user add {name} brings back what they made"
+        said = (
+            f"removed user {name}; deployer backend user add {name} restores their sweeps and runs"
+        )
     else:
         what = {"state": "key-removed", "id": key_id}
         said = f"removed key {key_id} of {name}"

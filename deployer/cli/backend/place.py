@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="FOLDER", help="The data folder; left out: this user's."),
+    typer.Option("--data", metavar="FOLDER", help="The data folder; default: this user's."),
 ]
 
 
@@ -57,14 +57,14 @@ class Here:
     def status(self) -> State:
         backend = backend_status(self.data)
         if backend is None:
-            said = f"no backend was ever served from {self.data}"
+            said = f"no backend has used {self.data}"
             raise BackendError(said, "deployer backend up")
         return self._describe(backend)
 
     def down(self, _yes: bool, *, delete_data: bool) -> bool:
         if delete_data:
             raise ConfigError(
-                "--delete-data", "needs a cluster here", "deployer down --all --delete-data"
+                "--delete-data", "needs a cluster", "deployer down --all --delete-data"
             )
         stopped = stop_backend(self.data)
         say("backend stopped; its data stays" if stopped else "no backend runs")
@@ -123,9 +123,9 @@ class InCluster:
             said = f"the backend's data in namespace {kube.namespace} is not yours: {others}"
             raise BackendError(said, f"deployer backend down --on {self.host.on} only stops it")
         if others:
-            say(f"the embedded backend in namespace {kube.namespace} is used by {others}")
-        question = "stop it for everybody, and delete all sweeps in it?"
-        question = question if delete_data else "stop it for everybody?"
+            say(f"the embedded backend in namespace {kube.namespace} is also used by {others}")
+        question = "stop it for all users, and delete all of its sweeps?"
+        question = question if delete_data else "stop it for all users?"
         if (others or delete_data) and not is_sure(question, yes):
             say("nothing was stopped")
             return None
@@ -146,7 +146,7 @@ class InCluster:
             if forward.url != build_pages_url(kube):
                 warn(f"{build_pages_url(kube)}, its usual address, is in use")
             _show_link(Client(forward.url, backend.key))
-            say(f"it signs in once; for another log-in, the key: {_key_command(kube)}")
+            say(f"this link signs in once; to sign in again, use the key: {_key_command(kube)}")
             say("open until Ctrl-C")
             threading.Event().wait()
 
@@ -200,7 +200,7 @@ def find_place(call: Call, data: Path | None) -> Here | InCluster:
     if not isinstance(executor, HostsBackend) or (data and not any(map(call.given.get, PLACE))):
         return Here(choose_folder(data))
     if data:
-        raise ConfigError("--data", "is a folder of this machine", "leave out --data")
+        raise ConfigError("--data", "is a local folder", "leave out --data")
     return InCluster(executor)
 
 

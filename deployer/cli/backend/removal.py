@@ -30,7 +30,7 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
     if not others:
         remove_and_tell(kube, on, refusals, delete_data=delete_data)
     elif any(map(kube.owns, there)):
-        hint = f"{stop} stops it for everybody; its data goes only with --delete-data"
+        hint = f"{stop} stops it for all users; only --delete-data deletes its data"
         with refusals.noted():
             raise BackendError(_name_shared(kube, others), hint)
     else:
@@ -72,7 +72,7 @@ def _choose_records(kube: Kube) -> Callable[[SweepRecord], bool]:
 
 
 def _name_shared(kube: Kube, others: str) -> str:
-    return f"the embedded backend in namespace {kube.namespace} stays: {others} uses it, too"
+    return f"the embedded backend in namespace {kube.namespace} stays: {others} uses it as well"
 
 
 def remove_and_tell(
@@ -92,8 +92,8 @@ def remove_and_tell(
         say(f"embedded backend in {where} stopped")
     if claim and delete_data and not refusals:
         Records.load().forget(known)
-        say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")
+        say(f"deleted PersistentVolumeClaim {claim} in {where}, with all of its sweeps")
     elif claim:
-        again = f"deployer backend up --on {on} serves it again"
+        again = f"deployer backend up --on {on} starts it again"
         say(f"the embedded backend's data stays in PersistentVolumeClaim {claim}, {where}: {again}")
     return stopped

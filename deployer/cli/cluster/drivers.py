@@ -26,18 +26,19 @@ DistributionOption = Annotated[
     typer.Option(
         "--distribution",
         metavar="NAME",
-        help="cos or ubuntu: install ahead for a GKE pool that has no nodes yet.",
+        help="cos or ubuntu: install in advance for a GKE pool without nodes.",
     ),
 ]
 DevicePluginOption = Annotated[
-    bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
+    bool,
+    typer.Option("--device-plugin", help="Install NVIDIA's device plugin, for on-prem machines."),
 ]
 NodeSelectorOption = Annotated[
     list[str] | None,
     typer.Option(
         "--node-selector",
         metavar="NAME=VALUE",
-        help="NAME=VALUE: the device plugin on these nodes.",
+        help="NAME=VALUE: install the device plugin on these nodes.",
     ),
 ]
 
@@ -85,7 +86,7 @@ def install(
         report = ensure_drivers(kube, wait_seconds=WAIT_SECONDS)
     if not any(node.allocatable for node in report.nodes) and not (kinds or report.served):
         ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
-        said = "no GPU is known of here, and none was brought"
+        said = "no GPU is known here"
         raise KubeError(said, ASK if report.refused else ahead)
 
 
@@ -96,7 +97,7 @@ def remove(call: Call) -> None:
 
     kube = open_client(call.read())
     if not remove_drivers(kube):
-        say("nothing of ours is installed")
+        say("found nothing that deployer installed")
 
 
 def _build_row(node: NodeGpus, resource: GpuResource | None) -> tuple[object, ...]:

@@ -35,7 +35,7 @@ SpecArgument = Annotated[
     typer.Argument(
         metavar="SPEC",
         help="A specification: a file, or the name of a packaged one; "
-        "left out: `gke:` of deployer.yaml, else t4.",
+        "default: `gke:` of deployer.yaml, else t4.",
     ),
 ]
 
@@ -175,7 +175,7 @@ def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
     project = spec.project or ANY_PROJECT
     manifests = build_timer(spec, project, spec.locations[0], 0.0)
     if manifests:
-        say("the timer that deletes the idle cluster needs a role, which you give it once:")
+        say("the timer that deletes the idle cluster needs a role; grant it once:")
         for command in describe_grant(spec, project):
             say(f"  {command}")
     return [{"call": "apply", "parent": f"cluster {spec.name}", "message": m} for m in manifests]

@@ -18,12 +18,12 @@ RepositoryOption = Annotated[
     typer.Option(
         "--repository",
         metavar="REGISTRY/NAME",
-        help="REGISTRY/NAME; left out: as deployer.yaml says.",
+        help="REGISTRY/NAME; default: `image.repository` of deployer.yaml.",
     ),
 ]
 RebuildOption = Annotated[
     bool,
-    typer.Option("--rebuild", help="Build it anew although it is there, on the newest base."),
+    typer.Option("--rebuild", help="Rebuild the image even if it exists, on the newest base."),
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")]
 

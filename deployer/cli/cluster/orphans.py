@@ -59,12 +59,13 @@ def orphans(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Clusters to remove with all that they hold, whoever owns them; left out: what "
-            "is yours, old enough and empty.",
+            help="Clusters to remove with everything in them, even if they are not yours; "
+            "default: your own old and empty ones.",
         ),
     ] = None,
     delete_data: Annotated[
-        bool, typer.Option("--delete-data", help="Also disks with results; else they stay.")
+        bool,
+        typer.Option("--delete-data", help="Also remove disks with results, which stay otherwise."),
     ] = False,
     min_age: Annotated[
         float,
@@ -72,7 +73,7 @@ def orphans(
             "--min-age",
             metavar="DURATION",
             parser=read_duration,
-            help="Younger clusters and disks stay: somebody's `up` may be making them.",
+            help="Younger clusters and disks stay: an `up` may be creating them.",
         ),
     ] = "1h",  # type: ignore[assignment]
 ) -> None:
@@ -93,11 +94,11 @@ def orphans(
         say(sentence)
     sure = False
     if names and going:
-        sure = call.is_sure(f"delete {', '.join(sorted(set(names)))} with all that is listed?")
+        sure = call.is_sure(f"delete {', '.join(sorted(set(names)))} and everything listed?")
     elif going or objects:
-        sure = call.yes or (can_ask() and confirm("remove what is left over?"))
+        sure = call.yes or (can_ask() and confirm("remove the leftovers?"))
         if not sure:
-            say("nothing was removed; deployer orphans --yes removes what is left over")
+            say("removed nothing; deployer orphans --yes removes the leftovers")
     if sure:
         _remove(gke, going, searched, named=bool(names), delete_data=delete_data)
     if call.output == "json":
@@ -133,7 +134,7 @@ def _search_kubernetes(call: Call) -> Searched:
 
     environment, owner = read_environment(), call.read().owner
     if not is_configured(environment):
-        say("there is no kubeconfig: Kubernetes is not searched")
+        say("no kubeconfig found: skipping Kubernetes")
         return Searched()
     try:
         kube = open_kube(call.given["context"], environment=environment, owner=owner)
@@ -165,7 +166,7 @@ def _find_cloud(
     for zone in missing:
         say(f"not checked: {zone}, which does not answer")
     for name in sorted(set(names) - {one.name for one in found}):
-        say(f"nothing of {name} is found in project {gke.project}")
+        say(f"nothing of {name} was found in project {gke.project}")
     return (tuple(one for one in found if one.name in names) if names else found), missing
 
 
@@ -182,7 +183,7 @@ def _list_shown(
     missing: Sequence[str],
 ) -> list[Table | str]:
     if not (found or searched.objects or searched.unchecked):
-        return ["nothing else was found" if missing else "nothing is left over"]
+        return ["found nothing else" if missing else "no leftovers"]
     cloud = [row for remains in found for row in _list_rows(remains)]
     kubernetes = [
         (one.namespace, one.kind, one.name, one.sweep_path, format_seconds(age))

@@ -19,7 +19,7 @@ def rights(
         Role, typer.Argument(metavar="ROLE", help="agents, backend, data or administrator.")
     ] = Role.AGENTS,
     user: Annotated[
-        str, typer.Option("--user", metavar="NAME", help="Also give it to this user.")
+        str, typer.Option("--user", metavar="NAME", help="Also bind it to this user.")
     ] = "",
 ) -> None:
     """Print the smallest Role with which agents run in a namespace; contacts nothing.

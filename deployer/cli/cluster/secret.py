@@ -82,7 +82,7 @@ def _read_config(call: Call) -> Project:
     if config.embedded:
         raise ConfigError(
             "deployer secret",
-            "the embedded backend gives each agent a key of its own",
+            "the embedded backend gives each agent its own key",
             f"name a W&B server: --wandb {CLOUD_URL}",
         )
     return config
@@ -109,5 +109,5 @@ def _read_key() -> str:
     key = sys.stdin.readline().strip()
     if not key:
         hint = "deployer secret set --key-stdin <FILE"
-        raise ConfigError("--key-stdin", "there is no key on stdin", hint)
+        raise ConfigError("--key-stdin", "stdin has no key", hint)
     return key

@@ -86,7 +86,7 @@ def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
     The file is appended to, and readable by its owner alone.
     """
     if quiet and verbose:
-        raise ConfigError("--quiet", "is the opposite of --verbose", "leave one of them out")
+        raise ConfigError("--quiet", "is the opposite of --verbose", "remove one of them")
     SHOWN.setLevel(ALWAYS if quiet else logging.NOTSET)
     if quiet:
         LOG.addHandler(UNSAID)

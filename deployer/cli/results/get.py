@@ -45,8 +45,8 @@ def get_(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="Runs by id or title, of the newest sweep also without SWEEP; "
-            "left out: all that have finished.",
+            help="Run ids or titles, of the newest sweep if SWEEP is missing; "
+            "default: all finished runs.",
         ),
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="Only the best run.")] = False,
@@ -57,12 +57,12 @@ def get_(
         typer.Option(
             "--to",
             metavar="PLACE",
-            help="A folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; left out: results/SWEEP_ID. "
-            "Each run gets a folder of its own in it.",
+            help="A folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; default: results/SWEEP_ID. "
+            "Each run gets its own folder in it.",
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files there that have other content.")
+        bool, typer.Option("--overwrite", help="Replace existing files that differ.")
     ] = False,
 ) -> None:
     """Copy what runs have written to DEPLOYER_OUTPUT_DIR or logged as artifacts.
@@ -75,7 +75,7 @@ def get_(
         runs, sweep = [sweep, *(runs or ())], None
     _check_words(sweep, runs, best)
     if (metric or goal) and not best:
-        raise ConfigError("--metric", "ranks runs, and --best is missing", "add --best")
+        raise ConfigError("--metric", "ranks runs, but --best is missing", "add --best")
     base = None if to is None else _trim(to)
     config, server, path = _connect(call, sweep)
     snapshot = get_whole_snapshot(server, path)
@@ -97,9 +97,9 @@ def get_(
 
 def _check_words(sweep: str | None, runs: Sequence[str] | None, best: bool) -> None:
     if sweep == "best":
-        raise ConfigError("SWEEP", "'best' is no sweep", "deployer results get --best")
+        raise ConfigError("SWEEP", "'best' is not a sweep", "deployer results get --best")
     if best and runs:
-        raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
+        raise ConfigError("--best", "is a run, but you also name others", "remove one of the two")
 
 
 def _connect(call: Call, sweep: str | None) -> tuple[Project, Server, SweepPath]:
@@ -109,7 +109,7 @@ def _connect(call: Call, sweep: str | None) -> tuple[Project, Server, SweepPath]
     except WandbError as error:
         if error.status != 404 or not sweep or "/" in sweep:
             raise
-        said = f"'{sweep}' is no sweep, and no run of the newest one made from here"
+        said = f"'{sweep}' is neither a sweep nor a run of the newest sweep from this folder"
         raise ConfigError("SWEEP", said, "deployer sweep list, deployer results -o json") from error
 
 
@@ -118,10 +118,10 @@ def _trim(place: str) -> str:
     trimmed = place.rstrip("/")
     if "://" in trimmed and not URL.fullmatch(trimmed):  # not repeated: it may hold a key
         hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys are in the environment"
-        raise ConfigError("--to", "is no address of an object store", hint)
+        raise ConfigError("--to", "is not the address of an object store", hint)
     if not place.strip() or trimmed.endswith(":"):
         hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
-        raise ConfigError("--to", f"'{place}' is no place", hint)
+        raise ConfigError("--to", f"'{place}' is not a location", hint)
     return trimmed
 
 

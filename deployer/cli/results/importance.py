@@ -56,7 +56,7 @@ def _list_notes(found: Importance) -> list[str]:
     notes = []
     if found.explained is not None:
         together = round(100 * found.explained)
-        notes.append(f"all of them explain {together} % of {found.metric} in runs not seen before")
+        notes.append(f"together they explain {together} % of {found.metric} in unseen runs")
     if found.left_out:
         runs = format_count(found.left_out, "run")
         notes.append(f"left out: {runs} not finished, or without a finite {found.metric}")

@@ -35,11 +35,13 @@ def read_reduction(text: str) -> Reduction:
 
 MetricOption = Annotated[
     str | None,
-    typer.Option("--metric", metavar="NAME", help="Another metric than the sweep's own."),
+    typer.Option(
+        "--metric", metavar="NAME", help="Rank by this metric instead of the sweep's own."
+    ),
 ]
 GoalOption = Annotated[
     Goal | None,
-    typer.Option("--goal", help="Which values are good; needed with another metric."),
+    typer.Option("--goal", help="minimize or maximize; required with another metric."),
 ]
 ByOption = Annotated[
     Reduction | None,
@@ -48,7 +50,7 @@ ByOption = Annotated[
         metavar="last|best|mean:K",
         parser=read_reduction,
         help="Rank by the last value in each run's history, the best, or the mean of the last K; "
-        "left out: the value in its summary.",
+        "default: the value in its summary.",
     ),
 ]
 
@@ -64,7 +66,7 @@ def choose_metric(
     if name is None:
         raise ConfigError("--goal", "the sweep has no metric", "name one: --metric NAME")
     if goal is None and name != sweep.metric_name and needs_goal:
-        said = f"{name} is not the sweep's metric, so its goal is unknown"
+        said = f"{name} is not the sweep's metric, so it needs a goal"
         raise ConfigError("--metric", said, "add --goal minimize or --goal maximize")
     return rank_by(sweep, snapshot.runs, name, goal or sweep.metric_goal)
 

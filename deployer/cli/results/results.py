@@ -70,7 +70,7 @@ def results(
     if runs have finished and none logged the metric.
     """
     if verify and (metric or goal or by or group):
-        raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")
+        raise ConfigError("--verify", "recounts steps and ranks nothing", "remove the others")
     project, server, path = call.connect(sweep, reading=True)
     snapshot = get_whole_snapshot(server, path)
     if verify:

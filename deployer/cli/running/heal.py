@@ -33,7 +33,7 @@ def heal(
             "--replicas",
             metavar="N",
             min=1,
-            help="Start agents until there are N; without it as many as were wanted.",
+            help="Start agents until N run; default: as many as the sweep had.",
         ),
     ] = None,
     retries: RetriesOption = None,
@@ -76,5 +76,5 @@ def _describe(path: SweepPath, healing: Healing) -> str:
         queued = f"{waiting} {verb} queued" if healing.waiting else "nothing to run again"
         said = f"{path}: {queued}"
     if healing.unknown:
-        said += f"; {healing.unknown} were never drawn and cannot be repeated"
+        said += f"; {healing.unknown} were never assigned and cannot be repeated"
     return said

@@ -59,14 +59,14 @@ class Following:
 
     def check(self, packing: Packing | None = None) -> None:
         """Refuse what needs somebody who watches where nobody does; raises ConfigError."""
-        hint = "leave out --detach"
+        hint = "remove --detach"
         if self.detach and self.probe:
-            said = "somebody has to see what the first run shows"
+            said = "does not go together with --detach"
             raise ConfigError("--probe", said, f"{hint}; Ctrl-C detaches later")
         if self.detach and self.down_after:
-            raise ConfigError("--down-after", "somebody has to see the end", hint)
+            raise ConfigError("--down-after", "does not go together with --detach", hint)
         if self.detach and packing and packing.agents is None:
-            said = "`auto` adds agents for as long as somebody watches"
+            said = "`auto` adds agents only while `up` watches"
             raise ConfigError("--packing", said, f"{hint}, or give a number: --packing 2")
 
 
@@ -93,7 +93,7 @@ def say_what_begins_later(launch: Launch) -> None:
     if later != 0:
         rest = f"the other {later}" if later else "the others"
         path = launch.path
-        say(f"each takes one run; {rest} start while the sweep is watched: deployer watch {path}")
+        say(f"one run each; the other {rest} start while a watcher runs: deployer watch {path}")
 
 
 def follow(
@@ -157,7 +157,7 @@ def _report(launch: Launch, output: str, last: Status) -> None:
         )
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
-        reason = reason or ("its time is over (--max-time): " if last.out_of_time else "")
+        reason = reason or ("--max-time has passed: " if last.out_of_time else "")
         raise SweepFailed(
             f"{path}: {reason}{results.coverage.sentence()}", _choose_next(results, last.agents)
         )

@@ -43,10 +43,10 @@ class CommandBehindDashes(Command):
             flags = own[: len(own) - len(stray)]
             behind = [*stray, END, *words] if end < len(args) else stray
             typed = shlex.join(["deployer", "run", *flags, END, *behind])
-            raise UsageError(f"{stray[0]}: the command stands behind {END}", typed)
+            raise UsageError(f"{stray[0]}: write the command after {END}", typed)
         if not words:
             typed = shlex.join(["deployer", "run", *own, END, "python", "train.py"])
-            raise UsageError(f"deployer run: a command is missing behind {END}", typed)
+            raise UsageError(f"deployer run: write a command after {END}", typed)
         ctx.meta[WORDS] = tuple(words)
         return []
 

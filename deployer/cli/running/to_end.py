@@ -61,7 +61,7 @@ def _begin(config: Project, request: Request, following: Following) -> Launch:
             raise
         request = replace(request, continued=False)
     except ScriptRaised as error:
-        if not confirm(f"{error.message}; start all the same?"):
+        if not confirm(f"{error.message}; start anyway?"):
             raise
         request = replace(request, check_script=False)
     return _begin(config, request, following)

@@ -41,7 +41,7 @@ def watch(
     ] = None,
     pending_timeout: PendingTimeoutOption = None,
 ) -> None:
-    """Show a sweep live until it is over, then its ranking.
+    """Show a sweep live until it ends, then its ranking.
 
     Exit codes as for `up`; 4 if --timeout has passed and the sweep is still running.
     """

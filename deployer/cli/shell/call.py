@@ -129,7 +129,7 @@ class Call(CommandLine):
             named = self.given[name]
             if named and named != of_sweep:
                 said = f"{path} is not in '{named}'"
-                raise ConfigError(f"--{name}", said, "name the sweep, or leave the flag out")
+                raise ConfigError(f"--{name}", said, "name the sweep, or remove the flag")
 
     def emit(self, data: Any, *shown: Table | str) -> None:
         """Put a result on stdout in the format that was asked for."""
@@ -241,11 +241,11 @@ def _check_place(project: Project) -> None:
     for name in project.named_cluster:
         executor = find_executor(project)
         if name == "context" and isinstance(executor, ProvidesCluster):
-            hint = "leave it out, or say --on kubernetes"
+            hint = "remove it, or add --on kubernetes"
             raise ConfigError("--context", f"--on {project.on} has a cluster of its own", hint)
         if not isinstance(executor, HostsBackend):
-            said = f"is of a cluster, and {executor.place} is none"
-            raise ConfigError(f"--{name}", said, "leave it out, or say --on kubernetes")
+            said = f"is for clusters, and {executor.place} is not a cluster"
+            raise ConfigError(f"--{name}", said, "remove it, or add --on kubernetes")
 
 
 def _list_paths_of_agents(project: Project) -> Iterator[str]:

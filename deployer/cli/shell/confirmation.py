@@ -20,8 +20,8 @@ def check_can_ask(yes: bool, otherwise: str = "") -> None:
     `otherwise` adds another way to the hint.
     """
     if not yes and not can_ask():
-        said = "is missing, and there is no terminal to ask on"
-        hint = "; ".join(filter(None, ("add --yes if you mean it", otherwise)))
+        said = "is missing, and deployer cannot ask without a terminal"
+        hint = "; ".join(filter(None, ("add --yes to confirm", otherwise)))
         raise ConfigError("--yes", said, hint)
 
 
@@ -45,7 +45,7 @@ def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named:
             hint = f"if its owner agrees: deployer orphans {name} --yes"
             raise CloudError(f"another owner's cluster stays: {words}", hint, "NOT_YOURS")
         say(words)
-    if held and not is_sure("delete it with all that it holds?", yes):
+    if held and not is_sure("delete it with everything in it?", yes):
         raise CloudError("nothing was deleted", "", "HELD")
     return bool(held)
 

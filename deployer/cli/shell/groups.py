@@ -24,12 +24,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "run": (
         "running.run",
-        "Run one command once, as `up` runs a sweep's: deployer run -- COMMAND.",
+        "Run one command once, like a sweep's run: deployer run -- COMMAND.",
     ),
     "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
-    "plan": ("plan", "Print what `up` would send; contacts nothing."),
+    "plan": ("plan", "Print what `up` would send, without contacting a server."),
     "doctor": ("doctor", "Check everything that `up` needs, and suggest fixes."),
-    "watch": ("running.watch", "Show a sweep live until it is over."),
+    "watch": ("running.watch", "Show a sweep live until it ends."),
     "results": (
         "results.results",
         "Show a sweep's ranking, coverage and failures; copy its models.",
@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Check, create, import, list, show, pause, resume, stop or delete sweeps.",
     ),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
-    "data": ("data", "Put, bring, list, get or delete the data sets that runs read."),
+    "data": ("data", "Manage the data sets that runs read: put, preload, list, get, delete."),
     "rights": (
         "cluster.rights",
         "Print the Role that an administrator grants to users who run sweeps.",

@@ -32,7 +32,7 @@ def read_positive_duration(text: str) -> float:
     """Return the seconds of a flag that cannot be zero; raises BadValue."""
     seconds = read_duration(text)
     if not seconds:
-        raise BadValue(f"'{text}' is no time at all", DURATION_HINT)
+        raise BadValue(f"'{text}' is not a positive time", DURATION_HINT)
     return seconds
 
 

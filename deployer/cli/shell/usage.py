@@ -46,7 +46,7 @@ def _find_hint(error: Any, context: Any) -> str:
     parameter = getattr(error, "param", None)
     if hasattr(error, "possibilities"):
         if error.option_name[1:].isdigit():  # -1 looks like an option
-            return "no number here may be below zero"
+            return "the number must not be negative"
         if not error.option_name.startswith("--"):
             return ""
         flags = [flag for one in context.command.params for flag in one.opts if flag[:2] == "--"]
@@ -83,7 +83,7 @@ def find_dropped(context: Any, words: str) -> UsageError | None:
     line = f"{context.command_path} {words}".removeprefix(f"{ROOT} ")
     if line not in INSTEAD:
         return None
-    return UsageError(f"{ROOT} {line}: is no longer there", INSTEAD[line])
+    return UsageError(f"{ROOT} {line}: was removed", INSTEAD[line])
 
 
 def _near_command(name: str, path: str, known: Iterable[str]) -> str:

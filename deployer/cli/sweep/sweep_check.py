@@ -24,9 +24,7 @@ FilesArgument = Annotated[
 def check(
     call: Call,
     files: FilesArgument,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what is doubtful, too: warnings count.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
     run_cap: RunCapOption = None,
     no_check: NoCheckOption = False,
 ) -> None:
@@ -42,7 +40,7 @@ def check(
         checked = check_file(file, project, run_cap, ask=not no_check)
         findings += checked.findings
         if checked.not_checked:
-            say(f"{file}: the script is not checked: {checked.not_checked}")
+            say(f"{file}: the script was not checked: {checked.not_checked}")
     call.emit(findings, *map(format_finding, findings))
     counts = Counter(one.severity for one in findings)
     said = f"{format_count(counts['error'], 'error')}, {format_count(counts['warning'], 'warning')}"

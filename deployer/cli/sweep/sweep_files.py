@@ -33,9 +33,9 @@ class Goal(StrEnum):
 
 ToOption = Annotated[
     Path | None,
-    typer.Option("--to", "-o", metavar="PATH", help="The file to write; left out: stdout."),
+    typer.Option("--to", "-o", metavar="PATH", help="The file to write; default: stdout."),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite the file that --to names.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 def import_(
@@ -45,12 +45,12 @@ def import_(
     to: ToOption = None,
     program: Annotated[
         str | None,
-        typer.Option("--program", metavar="SCRIPT", help="The script; left out: main.py."),
+        typer.Option("--program", metavar="SCRIPT", help="The script; default: main.py."),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option("--metric", metavar="NAME", help="What ranks the runs.")
+        str | None, typer.Option("--metric", metavar="NAME", help="The metric that ranks the runs.")
     ] = None,
-    goal: Annotated[Goal, typer.Option("--goal", help="What is wanted of it.")] = Goal.MINIMIZE,
+    goal: Annotated[Goal, typer.Option("--goal", help="minimize or maximize.")] = Goal.MINIMIZE,
     force: ForceOption = False,
 ) -> None:
     """Write the sweep that runs exactly the hyperparameter sets of a file.
@@ -112,7 +112,7 @@ def _read_sets(call: Call, sweep: str) -> tuple[list[dict[str, object]], dict[st
         return list_sets(config, str(path)), config
     sets = list_handed_out(snapshot)
     if not sets:
-        raise ConfigError(str(path), "no configuration was drawn yet", f"deployer watch {path}")
+        raise ConfigError(str(path), "the sweep has no configuration yet", f"deployer watch {path}")
     return sets, config
 
 
@@ -121,12 +121,12 @@ def _check_to(to: Path | None, source: Path | None, endings: Sequence[str]) -> P
     if to is None or to == STDOUT:
         return None
     if source and to.exists() and source.exists() and to.samefile(source):
-        raise ConfigError("--to", f"{to} is the file that is read", "name another one")
+        raise ConfigError("--to", f"{to} is the input file", "name another one")
     if str(to) in FORMATS:
-        raise ConfigError("--to", f"'{to}' is no file's name", f"such as --to sets{endings[0]}")
+        raise ConfigError("--to", f"'{to}' is not a file name", f"such as --to sets{endings[0]}")
     if to.suffix and to.suffix.lower() not in endings:
-        said = f"{to} does not end as what is written does"
-        raise ConfigError("--to", said, f"end it in {' or '.join(endings)}")
+        said = f"{to} has the ending of another format"
+        raise ConfigError("--to", said, f"use the ending {' or '.join(endings)}")
     return to
 
 
@@ -137,7 +137,7 @@ def _find_program(folder: Path) -> str:
     scripts = sorted(path.name for path in folder.glob("*.py"))
     if len(scripts) == 1:
         return scripts[0]
-    said = f"there is no {USUAL_PROGRAM} in {folder}"
+    said = f"{folder} has no {USUAL_PROGRAM}"
     hint = f"--program with one of: {', '.join(scripts)}" if scripts else "write a script first"
     raise ConfigError("--program", said, hint)
 
@@ -149,8 +149,8 @@ def _write(text: str, to: Path | None, force: bool) -> None:
         return
     try:
         if to.exists() and not force and to.read_text(encoding="utf-8") != text:
-            raise ConfigError(str(to), "there is such a file already", "--force overwrites it")
+            raise ConfigError(str(to), "the file exists already", "--force overwrites it")
         to.write_text(text, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", "") or "is no text"
+        said = getattr(error, "strerror", "") or "is not text"
         raise ConfigError(str(to), f"cannot be written: {said}", "name another file") from error

@@ -27,16 +27,32 @@ TROUBLES = (
         "quote texts with a colon; indent keys alike",
     ),
     (r"flow .*: expected .*'\{'", "a { inside a word", "put macros in quotes: '${args}'"),
-    ("flow sequence: expected", "a list without its end", "add a comma or the closing ]"),
-    ("flow mapping: expected", "a mapping without its end", "add a comma or the closing }"),
-    ("quoted scalar: found unexpected end", "a text without its end", "add the closing quote"),
+    (
+        "flow sequence: expected",
+        "a list without its closing bracket",
+        "add a comma or the closing ]",
+    ),
+    (
+        "flow mapping: expected",
+        "a mapping without its closing brace",
+        "add a comma or the closing }",
+    ),
+    (
+        "quoted scalar: found unexpected end",
+        "a text without its closing quote",
+        "add the closing quote",
+    ),
     ("unknown escape character", "a backslash in double quotes", "use single quotes"),
-    ("simple key: could not find", "a key without its colon", "write key: value"),
-    (r"undefined alias '(.*)'", r"*\1 is the name of nothing", r"define it first, with &NAME"),
-    (r"constructor for the tag '(.*)'", r"the tag \1 is not known", "leave the tag out"),
+    ("simple key: could not find", "a key without a colon", "write key: value"),
+    (r"undefined alias '(.*)'", r"*\1 is not defined", r"define it first, with &NAME"),
+    (r"constructor for the tag '(.*)'", r"the tag \1 is not known", "remove the tag"),
     ("single document", "a second document", "remove what follows the line ---"),
     ("unhashable key", "a list or a mapping as a key", "put the key in quotes"),
-    ("expected <block end>", "a line that is indented otherwise", "indent keys of one level alike"),
+    (
+        "expected <block end>",
+        "a line with a different indentation",
+        "indent all keys of a level equally",
+    ),
 )
 TAG = "tag:yaml.org,2002:"
 ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "timestamp"))
@@ -135,7 +151,7 @@ def parse_document(text: str, place: str, most_values: int = MOST_VALUES) -> Doc
         root = loader.get_single_node()
         if root is not None and _count_nodes(root, {}) > most_values:
             said = f"aliases of aliases make it longer than {most_values:,} values"
-            raise TooMuch(place, said, "write out what the aliases stand for")
+            raise TooMuch(place, said, "write the values instead of aliases")
         document = _note_places(place, root)  # the constructor merges `<<` into the nodes
         value = None if root is None else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
@@ -173,7 +189,7 @@ def _note_places(place: str, root: yaml.Node | None) -> Document:
     second: dict[Path, int] = {}
     for number, (path, key, node) in enumerate(_walk((), root, ()) if root is not None else ()):
         if path in lines and path[-1] != "<<" and not _is_inside(path, duplicates):
-            message = f"the key is written twice (line {lines[path]} too), the last one counts"
+            message = f"the key appears twice (also in line {lines[path]}); the last one counts"
             duplicates[path] = Remark(path, message, "remove one of them")
             second[path] = number
         lines[path] = (key or node).start_mark.line + 1

@@ -25,16 +25,16 @@ class BackendConfig:
     """Which image the backend runs in, what it gets, and its disk."""
 
     image: Image | None = None
-    """An image with Python 3.11 or newer; left out: the agents' image."""
+    """An image with Python 3.11 or newer; default: the agents' image."""
 
     python: Text | None = None
-    """The Python interpreter in the image; left out: the agents'."""
+    """The Python interpreter in the image; default: the agents'."""
 
     size: Quantity | None = None
-    """The size of its disk, when the disk is made."""
+    """The size of a new disk."""
 
     storage_class: LongName | None = None
-    """The StorageClass of its disk; left out: the cluster's default."""
+    """The StorageClass of its disk; default: the cluster's."""
 
     cpu: Quantity | None = None
     """CPU cores, request and limit."""
@@ -46,7 +46,7 @@ class BackendConfig:
     """Environment variables of the backend."""
 
     queue: ObjectName | None = None
-    """Its LocalQueue of Kueue, where a site demands one of every workload."""
+    """Its LocalQueue of Kueue, if the site requires one for each workload."""
 
     node_selector: Mapping[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that its node must have."""

@@ -17,17 +17,17 @@ WITH_USER = re.compile(r"https?://[^/]*@.*", re.IGNORECASE)
 def _check_address(value: str) -> str:
     """Refuse an address that holds a key or could be taken for a flag, without repeating it."""
     if WITH_USER.fullmatch(value):
-        hint = "leave user and token out: git asks its own credential helper"
+        hint = "remove user and token: git asks its own credential helper"
         refuse("an address with credentials", hint)
     if value.startswith("-"):
-        refuse("no address begins with a dash", "")
+        refuse("an address cannot begin with a dash", "")
     return value
 
 
 def _check_revision(value: str) -> str:
     if value.startswith("-") or value.split() != [value]:
         hint = "a branch, a tag or a commit, such as main or v1.0"
-        refuse("is no revision", hint)
+        refuse("is not a revision", hint)
     return value
 
 
@@ -35,7 +35,7 @@ def _check_folder(value: str) -> str:
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts:
         hint = "write it relative to the repository's root"
-        refuse("is no folder of the repository", hint)
+        refuse("is not a folder of the repository", hint)
     return value
 
 
@@ -44,7 +44,7 @@ class CodeConfig:
     """Where agents' code comes from: git at a revision; left out: this folder as it is."""
 
     git: Annotated[Text, AfterValidator(_check_address)] | None = None
-    """The repository's address or folder; `.`: the one of deployer.yaml."""
+    """The repository's address or folder; `.`: the folder of deployer.yaml."""
 
     revision: Annotated[Text, AfterValidator(_check_revision)] = "HEAD"
     """A branch, a tag or a commit."""
@@ -58,7 +58,7 @@ class CodeConfig:
     def _check(self) -> Self:
         if self.git is None and (self.revision != "HEAD" or self.folder is not None):
             hint = "add `git: .` for this folder's own repository, or an address"
-            said = "revision and folder belong to git, which is missing"
+            said = "revision and folder need git, which is missing"
             refuse(said, hint)
         return self
 

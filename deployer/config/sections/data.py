@@ -34,18 +34,18 @@ VARIABLE = "DEPLOYER_DATA_DIR"
 def check_url(value: str) -> str:
     """Refuse what is no address, without repeating what may hold a key."""
     if not URL.fullmatch(value):
-        hint = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys never stand in a file"
-        refuse("is no address of an object store", hint)
+        hint = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys do not belong in a file"
+        refuse("is not the address of an object store", hint)
     if any(part in ("", ".", "..") for part in value.rstrip("/").split("/")[2:]):
         refuse("has an empty, . or .. part", "remove it")
     return value.rstrip("/")
 
 
 def check_endpoint(value: str) -> str:
-    """Refuse what is no address of a server, without repeating what may hold a key."""
+    """Refuse what is not the address of a server, without repeating what may hold a key."""
     if not ENDPOINT.fullmatch(value):
-        hint = "write it such as http://minio.example:9000; keys never stand in a file"
-        refuse("is no address of a server", hint)
+        hint = "write it such as http://minio.example:9000; keys do not belong in a file"
+        refuse("is not the address of a server", hint)
     return value.rstrip("/")
 
 
@@ -54,16 +54,16 @@ class DataSet:
     """A data set, kept in exactly one place: claim, nfs, url or folder."""
 
     name: ObjectName = "data"
-    """Its name on the command line; no two have the same."""
+    """Its unique name on the command line."""
 
     path: AbsolutePath
-    """Where pods see it; in none of deployer's own folders."""
+    """Its path in pods, outside deployer's own folders."""
 
     claim: ObjectName | None = None
     """In a PersistentVolumeClaim."""
 
     nfs: NfsFolder | None = None
-    """In a folder of an NFS server."""
+    """A folder of an NFS server."""
 
     url: Annotated[Text, AfterValidator(check_url)] | None = None
     """In an object store: s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, or the address of one
@@ -71,24 +71,24 @@ class DataSet:
     """
 
     folder: Text | None = None
-    """In a folder of this machine, relative to deployer.yaml."""
+    """A local folder, relative to deployer.yaml."""
 
     size: Quantity | None = None
-    """How large the claim is, if it is to be made; left out: as needed."""
+    """The size of a new claim; default: as needed."""
 
     storage_class: Text | None = None
-    """The claim's StorageClass; left out: the default."""
+    """The claim's StorageClass; default: the cluster's."""
 
     access_mode: (
         Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"] | None
     ) = None
-    """The claim's access mode, if it is to be made; left out: ReadWriteMany."""
+    """The access mode of a new claim; default: ReadWriteMany."""
 
     sub_path: Text | None = None
     """A folder inside the claim."""
 
     endpoint_url: Annotated[Text, AfterValidator(check_endpoint)] | None = None
-    """The object store's server; left out: Amazon's, Google's."""
+    """The object store's server; default: Amazon's or Google's."""
 
     secret: ObjectName | None = None
     """The Secret in the cluster with the object store's credentials, AWS_ACCESS_KEY_ID and
@@ -96,7 +96,7 @@ class DataSet:
     """
 
     read_only: bool = True
-    """Trainers may only read it."""
+    """Mount it read-only."""
 
     unpack: bool = True
     """An archive is unpacked; false: kept as a file."""
@@ -117,12 +117,12 @@ class DataSet:
                 owner = " or ".join(sources)
                 refuse(f"{option}: belongs to {owner}, and this is a {given[0]}", "remove it")
         if f"{self.path}/".startswith("/deployer/"):
-            refuse("path: folders in /deployer are deployer's own", "choose another")
+            refuse("path: /deployer is reserved for deployer", "choose another")
         if self.path.strip("/") == "" or ".." in self.path.split("/"):
             refuse(f"path: nothing can be mounted at {self.path}", "write one such as /data")
         parts = (self.sub_path or "part").split("/")
         if any(part in ("", ".", "..") for part in parts):
-            refuse("sub_path: is no folder inside the claim", "write one such as images/train")
+            refuse("sub_path: is not a folder inside the claim", "write one such as images/train")
         return self
 
 

@@ -22,7 +22,7 @@ class ImageConfig:
     """What an image is built from, with which tool, and where it is pushed."""
 
     repository: Annotated[str | None, matching(REPOSITORY, REPOSITORY_HINT)] = None
-    """Where the image is pushed to: registry and name, without a tag."""
+    """The registry and name to push to, without a tag."""
 
     dockerfile: Text = "Dockerfile"
     """The Dockerfile, relative to deployer.yaml."""
@@ -34,13 +34,13 @@ class ImageConfig:
     """Arguments of the Dockerfile; no secrets."""
 
     variant: Literal["cpu", "cuda", "cuda12"] | None = None
-    """The Dockerfile's argument VARIANT; `cuda12` is for P100 and V100, too."""
+    """The Dockerfile's argument VARIANT; `cuda12` also supports P100 and V100."""
 
     platform: Text = "linux/amd64"
     """The platform of the cluster's nodes."""
 
     builder: Literal["docker", "podman", "buildah"] | None = None
-    """What builds it; left out: the first that works here."""
+    """The build tool; default: the first that works here."""
 
     ca: Text | None = None
     """The registry's own certificate authority, a PEM file."""

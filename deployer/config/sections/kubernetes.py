@@ -50,7 +50,7 @@ class ClusterConfig:
     """When a node pulls the image."""
 
     image_pull_secrets: tuple[LongName, ...] = ()
-    """Secrets with which nodes pull the image."""
+    """Secrets that nodes use to pull the image."""
 
     python: Text = "python3"
     """The Python interpreter in the image."""
@@ -70,7 +70,7 @@ class ClusterConfig:
     """The context in kubeconfig."""
 
     namespace: ObjectName | None = None
-    """The namespace of agents; left out: the context's."""
+    """The namespace of agents; default: the context's."""
 
     identity_audience: Annotated[str, Field(min_length=1)] | None = None
     """Pods log in to W&B's servers without a key: by a token of their service account with this
@@ -86,7 +86,7 @@ class ClusterConfig:
     gpu: Annotated[Gpu | None, BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu)] = (
         None
     )
-    """How many GPUs each pod gets, or which; left out: one."""
+    """The number or kind of GPUs of each pod; default: one."""
 
     agents_per_pod: Annotated[int, Field(ge=1, le=MOST_PER_POD)] = 1
     """How many agents share a pod, its GPU, cores and memory."""
@@ -144,13 +144,13 @@ class ClusterConfig:
     """Let the server complete the Jobs' names (generateName)."""
 
     grace_period: Annotated[Duration, at_least(5)] | None = None
-    """How long a pod that is told to stop may take, such as 60s."""
+    """The time a pod gets to stop, such as 60s."""
 
     max_time: Annotated[Duration, at_least(1)] | None = None
-    """An agent is ended after this time in any case, such as 12h."""
+    """The time limit of an agent, such as 12h."""
 
     ttl: Duration | None = None
-    """How long an ended Job and its log stay, such as 2h."""
+    """The time that an ended Job and its log stay, such as 2h."""
 
     template: Text | None = None
     """Your own manifest with one Job, relative to deployer.yaml."""
@@ -168,14 +168,14 @@ class ClusterConfig:
             refuse(said)
         if "WANDB_API_KEY" in value:
             hint = "deployer secret set"
-            refuse("the key is no setting of a file", hint)
+            refuse("the key cannot be set in a file", hint)
         return value
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         refuse_twice(self.volumes, "volumes: ")
         if self.queue_priority and not self.queue and not self.template:
-            said = "queue_priority: counts in a queue alone"
+            said = "queue_priority: needs a queue"
             refuse(said, "queue: NAME")
         if self.working_dir and self.code == "archive":
             said = "working_dir: with an archive, agents work in the archive's folder"

@@ -41,11 +41,11 @@ def count_to_gpu(value: object) -> object:
     given = value.get("count") if isinstance(value, dict) else value
     if isinstance(given, float):
         hint = "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb"
-        refuse("a part of a GPU cannot be asked for", hint)
+        refuse("a pod cannot request a fraction of a GPU", hint)
     if isinstance(value, list) or (
         isinstance(value, dict) and isinstance(value.get("product"), list)
     ):
-        hint = "write gpu: {count: 1, product: NAME}, or leave it out and set node_selector"
+        hint = "write gpu: {count: 1, product: NAME}, or remove it and set node_selector"
         refuse("a list, and agents get one product", hint)
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -75,10 +75,10 @@ class Amount:
     """How much of a resource a pod gets in any case, and the most that it may use."""
 
     request: Quantity
-    """What a node keeps free for it, and quotas count."""
+    """The request, which nodes reserve and quotas count."""
 
     limit: Quantity
-    """The most: of memory the kernel ends it beyond, of cores it waits."""
+    """The limit: above it, memory ends the pod, and CPU throttles it."""
 
 
 PlainOrAmount = Annotated[
@@ -91,13 +91,13 @@ class Gpu:
     """GPUs of each agent. `count` 0 asks for none."""
 
     count: Annotated[int, Field(ge=0)] = 1
-    """How many each agent gets; 0 for none."""
+    """The number for each agent; 0 for none."""
 
     resource: LabelKey = "nvidia.com/gpu"
     """The resource that the device plugin offers, such as nvidia.com/mig-1g.5gb."""
 
     product: LabelValue | None = None
-    """The model by its label, such as NVIDIA-A100-SXM4-40GB; left out: any."""
+    """The model by its label, such as NVIDIA-A100-SXM4-40GB; default: any."""
 
     product_label: LabelKey = GPU_PRODUCT_LABEL
     """The label of nodes that names their GPU's model."""
@@ -124,7 +124,7 @@ class EmptyDir:
     """A folder that lives as long as the pod; `memory` keeps it in memory."""
 
     size: Quantity | None = None
-    """The most that it may hold."""
+    """The size limit."""
 
     memory: bool = False
     """Keep it in memory, which counts for the memory of the pod."""
@@ -141,7 +141,7 @@ class Volume:
     """Its name; `checkpoints` replaces the folder that ends with the pod."""
 
     mount_path: AbsolutePath = ""
-    """Where agents see it; only `checkpoints` has a default."""
+    """Its path for agents; only `checkpoints` has a default."""
 
     read_only: bool = False
     """Mount it read-only."""
@@ -176,10 +176,10 @@ class Volume:
             said = f"has {' and '.join(given)}" if given else "has no source"
             refuse(said, ONE_SOURCE)
         if self.name in RESERVED_VOLUMES:
-            said = f"the name '{self.name}' is taken by a volume of deployer's own"
+            said = f"the name '{self.name}' is reserved for a volume of deployer"
             refuse(said, "choose another")
         if f"{self.mount_path}/".startswith("/deployer/") and self.name != CHECKPOINTS:
-            said = "mount_path: folders in /deployer are deployer's own"
+            said = "mount_path: /deployer is reserved for deployer"
             refuse(said, "choose another")
         if not self.mount_path and self.name != CHECKPOINTS:
             hint = "mount_path: /data"
@@ -206,7 +206,7 @@ class Toleration:
     """A taint that agents bear, in Kubernetes' own words."""
 
     key: Text | None = None
-    """The taint's key; left out with `Exists`: every key."""
+    """The taint's key; with `Exists`, default: every key."""
 
     operator: Literal["Exists", "Equal"] | None = None
     """`Equal` compares the value, `Exists` does not."""
@@ -215,7 +215,7 @@ class Toleration:
     """The taint's value."""
 
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Left out: every effect."""
+    """Default: every effect."""
 
     tolerationSeconds: Annotated[int, Field(ge=0)] | None = None
     """How many seconds a pod stays after a NoExecute taint has appeared."""

@@ -29,7 +29,7 @@ def _check_pattern(value: str) -> str:
         compiled = re.compile(value)
     except re.error as error:
         hint = f"a regular expression as Python's re has it, such as {EXAMPLE}"
-        refuse(f"is no regular expression: {error}", hint)
+        refuse(f"is not a regular expression: {error}", hint)
     if not compiled.groupindex:
         hint = f"name each group after its metric: {EXAMPLE}"
         refuse("has no named group", hint)
@@ -73,20 +73,20 @@ class MetricsConfig:
     """
 
     format: Literal["csv", "json"] | None = None
-    """`csv` or `json` lines; left out: csv if `path` ends with .csv."""
+    """`csv` or `json` lines; default: csv if `path` ends with .csv."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         given = [name for name in ("names", *OPTIONS) if getattr(self, name)]
         if given and self.source is None:
             hint = "add `from: stdout`, `from: file` or `from: tensorboard`"
-            said = f"{given[0]} needs from, which is missing"
+            said = f"{given[0]} needs `from`, which is missing"
             refuse(said, hint)
         for name in given:
             if name in OPTIONS and self.source not in OPTIONS[name]:
                 said = f"{name} does not belong to from: {self.source}"
                 known = " and ".join(f"from: {one}" for one in OPTIONS[name])
-                hint = f"leave it out: it belongs to {known}"
+                hint = f"remove it: it belongs to {known}"
                 refuse(said, hint)
         if self.source == "file" and self.path is None:
             hint = "path: metrics.csv, which the script writes to DEPLOYER_OUTPUT_DIR"

@@ -22,7 +22,7 @@ def _check_s3(value: str) -> str:
     url = check_url(value)
     if not url.startswith("s3://"):
         hint = "write s3://BUCKET/FOLDER; Google's has endpoint_url: https://storage.googleapis.com"
-        refuse("is no address in an S3 store", hint)
+        refuse("is not an address in an S3 store", hint)
     return url
 
 
@@ -36,7 +36,7 @@ class OutputsConfig:
     """
 
     endpoint_url: Annotated[Text, AfterValidator(check_endpoint)] | None = None
-    """The object store's server; left out: Amazon's."""
+    """The object store's server; default: Amazon's."""
 
     secret: ObjectName | None = None
     """The Secret in the cluster with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; left out: the
@@ -60,7 +60,7 @@ class OutputsConfig:
     def _check(self) -> Self:
         given = [name for name in ("endpoint_url", "secret") if getattr(self, name) is not None]
         if given and self.url is None:
-            said = f"{given[0]}: belongs to url, and there is none"
+            said = f"{given[0]}: needs url, which is missing"
             hint = "url: s3://BUCKET/FOLDER"
             refuse(said, hint)
         return self

@@ -21,7 +21,7 @@ def open_kubeconfig(project: Project) -> Kube:
     named = project.named_cluster.get("context")
     if named and kube.context != named:  # in a pod, whose account deployer.yaml may not know of
         hint = "leave it out: the pod's own account is used"
-        raise ConfigError("--context", f"there is no kubeconfig with '{named}'", hint)
+        raise ConfigError("--context", f"no kubeconfig has the context '{named}'", hint)
     return kube
 
 

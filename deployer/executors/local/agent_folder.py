@@ -29,7 +29,7 @@ GOOD_CODES = (None, FINISHED, STOPPED)
 LOST_REASONS = {
     SIGNAL: "its supervisor was killed",
     OUT_OF_MEMORY: "its supervisor was killed: out of memory",
-    NODE: "its supervisor is gone, as after a restart of the machine",
+    NODE: "its supervisor is gone, perhaps after a reboot",
     INTERRUPTED: "its supervisor was killed while it stopped",
 }
 

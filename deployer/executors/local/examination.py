@@ -134,7 +134,7 @@ def judge_python(found: InstalledPython) -> Iterator[Finding]:
     yield _judge_python(found)
     path = found.chosen.path
     for hint, modules in found.missing.items():
-        said = f"{path} has no module {', '.join(modules)}, which the script imports"
+        said = f"{path} lacks {', '.join(modules)}, which the script imports"
         yield warning("modules", "the script's modules", said, hint)
 
 
@@ -165,7 +165,9 @@ def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
     if found.failure:
         return warning("torch", subject, f"cannot be imported: {found.failure}", again)
     if not found.version:
-        return unknown("torch", subject, "is not installed, which only matters to what imports it")
+        return unknown(
+            "torch", subject, "is not installed, which matters only if your script imports it"
+        )
     if gpus and not found.gpus:
         here = format_count(gpus, "GPU")
         return warning("gpu", subject, f"this machine has {here}, and torch sees none", again)

@@ -106,7 +106,7 @@ class LocalExecutor(KeepsData, SharesGpus):
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return the questions whether supervisors can run here, and write into our folder."""
-        fine = "can be written for agents"
+        fine = "is writable for agents"
         return (
             Check("system", sys.platform, _check_system, "agents can run on this system"),
             Check("state-folder", str(self._root), self._check_folder, fine),
@@ -234,7 +234,7 @@ class LocalExecutor(KeepsData, SharesGpus):
         obstacle, self._obstacle = self._obstacle, find_obstacle(str(self._root))
         if obstacle == self._obstacle:
             return ()
-        again = f"{self._root} can be written again"
+        again = f"{self._root} is writable again"
         return (f"waiting: {self._obstacle}" if self._obstacle else again,)
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:

@@ -145,7 +145,7 @@ def _find_chosen(project: Project, path: str) -> tuple[tuple[str, str] | None, s
     if folder := environment.get("CONDA_PREFIX"):
         if environment.get("CONDA_DEFAULT_ENV") != "base":
             return (_python_of(folder), f"CONDA_PREFIX{passed}"), ""
-        passed += "; conda's base environment is not chosen by itself"
+        passed += "; conda's base environment is not used unless you name it"
     return None, passed
 
 

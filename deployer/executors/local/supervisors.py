@@ -48,8 +48,8 @@ def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, st
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            said = f"its supervisor has not begun after {START_SECONDS:.0f} s"
-            hint = "the machine may be overloaded: deployer agents up starts what is missing"
+            said = f"its supervisor has not started after {START_SECONDS:.0f} s"
+            hint = "the machine may be overloaded: deployer agents up starts the missing ones"
             raise AgentError(f"cannot start agent {folder.spec.name}: {said}", hint) from error
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

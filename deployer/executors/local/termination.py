@@ -78,6 +78,6 @@ def end_leftovers(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
     if left := folder.processes():
         numbers = " ".join(str(process.id) for process in left)
         raise AgentError(
-            f"processes of agent {spec.name} do not end: {numbers}", f"ps -fp {numbers}"
+            f"processes of agent {spec.name} are still running: {numbers}", f"ps -fp {numbers}"
         )
     return True

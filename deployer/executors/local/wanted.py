@@ -33,7 +33,7 @@ def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        said = f"{file} holds no number of agents: {error}"
+        said = f"{file} does not contain a number of agents: {error}"
         raise AgentError(said, f"deployer agents up {sweep_path} --replicas N") from error
     return Wanted(number, frozenset(map(str, leaving)))
 

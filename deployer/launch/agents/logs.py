@@ -31,7 +31,7 @@ def read_run_log(
         silent = False
         yield run, line
     if silent:
-        LOG.info(f"{run} has sent no output to the server")
+        LOG.info(f"{run} has not sent any output to the server")
 
 
 def read_agent_logs(
@@ -63,7 +63,7 @@ def read_agent_logs(
 def _find_why_none(server: Server, path: SweepPath) -> DeployerError:
     get_sweep(server.client, path)
     return AgentError(
-        f"{path} has no agents here, and their logs go with `down`",
+        f"{path} has no agents here, and `down` deletes their logs",
         f"what a run sent to the server: deployer agents logs {path} --run RUN",
     )
 

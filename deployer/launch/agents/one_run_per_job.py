@@ -37,10 +37,10 @@ def count_agents(left: int | None, bound: int | None) -> int:
     if not counts:
         raise ConfigError(
             "--one-run-per-job",
-            "a sweep without end has no number of runs",
-            "--run-cap N ends it, --replicas N bounds how many run at a time",
+            "the number of runs of an endless sweep is unknown",
+            "--run-cap N ends it, --replicas N limits how many run at a time",
         )
-    bounded = "--replicas N bounds how many run at a time"
+    bounded = "--replicas N limits how many run at a time"
     if error := find_too_many("--one-run-per-job", min(counts), bounded):
         raise error
     return min(counts)

@@ -62,7 +62,7 @@ def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
     if free_bytes < FULL_BYTES:
         return wrong("disk", str(folder), f"the disk is full: {said}", make_room)
     if free_bytes < LEAST_FREE_BYTES:
-        return warning("disk", str(folder), f"{said}, which is less than 1 GiB", make_room)
+        return warning("disk", str(folder), f"{said}, less than 1 GiB", make_room)
     return right("disk", str(folder), said)
 
 
@@ -85,7 +85,7 @@ def list_checks(executor: Executor, request: Request, server: Server | None) -> 
             lambda: _check_one_run(executor, request),
             "its runs can be counted",
         ),
-        Check("packing", file, lambda: check_packing(executor, request), "agents can be packed so"),
+        Check("packing", file, lambda: check_packing(executor, request), "agents_per_pod: ok"),
         *list_place_checks(executor, build_limits(project, request), server),
     )
 
@@ -102,7 +102,7 @@ def list_server_checks(
             "reach",
             server.url,
             lambda: check_reach(executor, server.url, server.inside),
-            "its address is none of this machine's alone, or agents run here",
+            "agents can reach its address",
         ),
         Check("draws", server.url, lambda: check_draws(server, draws), "it has the wanted draws"),
     )
@@ -156,21 +156,21 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
     That is in a cluster for a server on this machine's own address, and here for one `inside`.
     """
     if inside and inside.on != executor.name:
-        said = f"agents on {executor.name} do not reach {base_url}, the embedded backend"
+        said = f"agents on {executor.name} cannot reach {base_url}, the embedded backend"
         start = f"start them there: --on {inside.place}"
         raise ConfigError("--on", f"{said} of --on {inside.on}", start)
     project = executor.project
     by_identity = project.kubernetes.identity_audience is not None
     if not (executor.runs_here or project.embedded or project.key or by_identity):
-        said = "is a file of this machine alone, and pods need a login, too"
+        said = "is a file of this machine, and pods need a login as well"
         hint = "kubernetes: {identity_audience: AUDIENCE} in deployer.yaml, or WANDB_API_KEY"
         raise ConfigError(TOKEN_FILE_VARIABLE, said, hint)
     if executor.runs_here or not is_loopback(base_url):
         return
     raise ConfigError(
         "--on",
-        f"pods in a cluster do not reach {base_url}, an address of this machine alone",
-        "deployer backend down; deployer backend serve --host ADDRESS, one that pods reach",
+        f"pods in a cluster cannot reach {base_url}, an address of this machine",
+        "deployer backend down; deployer backend serve --host ADDRESS, which pods must reach",
     )
 
 
@@ -214,7 +214,7 @@ def _check_tracked(config: Mapping[str, Any], folder: Path, place: str) -> None:
     """Refuse a script that git does not track: pods would not get it. Raises ConfigError."""
     for key, name in list_scripts(config):
         if name in list_left_out(folder):
-            said = f"git does not track {name}, and pods get what it tracks"
+            said = f"git does not track {name}, and pods get only tracked files"
             raise ConfigError(f"{place}: {key}", said, f"git add {name}")
 
 
@@ -223,8 +223,8 @@ def warn_about_many(server: Server, replicas: int) -> str:
     if server.extended or replicas <= MANY_AGENTS:
         return ""
     return (
-        f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers were seen to "
-        f"refuse more than 200 requests a minute, so above {MANY_AGENTS} agents runs come late"
+        f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers refuse "
+        f"more than about 200 requests a minute, so with over {MANY_AGENTS} agents runs start late"
     )
 
 
@@ -234,7 +234,7 @@ def warn_about_port(executor: Executor, config: Mapping[str, Any], agents: int) 
     if not named or agents < 2 or not executor.runs_here:
         return ""
     said = f"{named[0]}: one port for {agents} agents of this machine, and the second run fails"
-    return f"{said}; torchrun --standalone takes a free one"
+    return f"{said}; torchrun --standalone uses a free port"
 
 
 def warn_about_deadline(executor: Executor) -> str:
@@ -246,6 +246,6 @@ def warn_about_deadline(executor: Executor) -> str:
     if seconds is None:
         return ""
     return (
-        f"kubernetes.max_time: each Job ends after {format_seconds(seconds)}, its wait for a "
-        "free place included; --replicas N makes the next ones only when there is room"
+        f"kubernetes.max_time: each Job ends after {format_seconds(seconds)}, including "
+        "its wait for room; --replicas N starts the next ones only when there is room"
     )

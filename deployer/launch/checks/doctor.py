@@ -67,7 +67,7 @@ def _list_disks(project: Project) -> Sequence[Check]:
     """Return the folders of this machine that `up` fills: its own, and that of a builder."""
     folders = [(paths.home(), "the state folder")]
     if project.image.repository and not project.kubernetes.image:
-        folders.append((Path("/var/lib"), "images that are built here"))
+        folders.append((Path("/var/lib"), "images that you build here"))
     return [Check("disk", str(one[0]), partial(_examine_disk, *one)) for one in folders]
 
 

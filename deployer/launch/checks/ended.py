@@ -43,7 +43,11 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
     if goes_on(request.sweep, found[1]):
         return
     whole = coverage.expected is None or coverage.complete
-    first = f"deployer results {path}" if whole else f"run what is missing: deployer heal {path}"
+    first = (
+        f"deployer results {path}"
+        if whole
+        else f"run the missing configurations: deployer heal {path}"
+    )
     cap = found[1].config.get("run_cap")
     if cap and found[1].state == "FINISHED" and request.sweep.method != "grid":
         another = f"add runs to it: deployer up {file} --run-cap {2 * cap}; {another}"
@@ -60,7 +64,7 @@ def _build_rest_error(server: Server, rest: Sweep, file: str) -> SweepEnded:
     said = f"{rest.path}, which --reuse made from it, is {rest.state}: {coverage.sentence()}"
     look = "results" if rest.ended else "watch"
     ways = (
-        f"deployer {look} {rest.path}; or run all of it in another sweep: deployer up {file} --new"
+        f"deployer {look} {rest.path}; or run everything in another sweep: deployer up {file} --new"
     )
     return SweepEnded(file, said, ways)
 

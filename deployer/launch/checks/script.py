@@ -49,7 +49,7 @@ def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> R
     try:
         return future.result(timeout=patience)
     except FutureTimeout:
-        LOG.info(f"{file}: asking its script about its flags")
+        LOG.info(f"{file}: checking the flags with its script")
     return future.result()
 
 
@@ -66,7 +66,7 @@ def ask_script(executor: Executor, request: Request) -> Report:
     if not executor.has_folder:
         return Report(not_checked=IN_IMAGE)
     if any("${" in word for word in request.words):
-        return Report(not_checked="${ in its command would be read as a macro")
+        return Report(not_checked="${ in its command in a command starts a macro")
     around = Surroundings(project.code.folder, executor.run_environment, executor.runs_here)
     report = check_script(request.started, around)
     if not project.metrics_variable:
@@ -89,7 +89,7 @@ def tell_report(report: Report, request: Request) -> None:
     for one in list_findings(report, request, "warning"):
         LOG.warning(f"{one.place}: {one.message} ({one.hint})")
     if report.not_checked:
-        LOG.info(f"{request.file}: the script is not checked: {report.not_checked}")
+        LOG.info(f"{request.file}: the script was not checked: {report.not_checked}")
     if errors := list_errors(report, request):
         raise ConfigError.join(errors)
 
@@ -122,8 +122,8 @@ def build_script_check(executor: Executor, request: Request) -> Check:
         for one in list_findings(report, request, "warning"):
             yield warning("script", one.place, one.message, one.hint)
         if report.not_checked:
-            yield unknown("script", place, f"the script is not checked: {report.not_checked}")
+            yield unknown("script", place, f"the script was not checked: {report.not_checked}")
         elif report.script and not report.raised:
-            yield right("script", place, f"{report.script} takes the sweep's flags")
+            yield right("script", place, f"{report.script} accepts the sweep's flags")
 
     return Check("script", place, ask)

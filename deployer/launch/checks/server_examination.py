@@ -58,7 +58,7 @@ def _examine_own_backend() -> Finding:
     backend = backend_status(backend_folder())
     subject = "embedded backend"
     if backend is None:
-        return right("backend", subject, "`up` starts it, at a free port")
+        return right("backend", subject, "`up` starts it, on a free port")
     if trouble := backend.describe_trouble():
         return wrong("backend", subject, trouble.message, trouble.hint)
     if backend.running:
@@ -73,11 +73,11 @@ def judge_port(url: str) -> Finding:
         taken = probe.connect_ex((LOOPBACK, port)) == 0
     if not taken:
         return right("backend", "embedded backend", f"`up` starts it at {url}, which is free")
-    said = f"its port is taken by another program: {url}"
+    said = f"another program uses its port: {url}"
     look = f"ss -tlnp 'sport = :{port}'"
     return wrong(
         "port",
         "embedded backend",
         said,
-        f"{look} names it; deployer backend serve --port 0 takes another",
+        f"{look} shows it; deployer backend serve --port 0 uses another",
     )

@@ -16,7 +16,7 @@ from deployer.sweeps.examination import Examination, Finding, examine_sweep, loc
 from deployer.sweeps.program import find_missing_scripts
 from deployer.sweeps.sweep_file import load_text, parse_sweep
 
-FROM_GIT = "its code is in git, and this contacts nothing"
+FROM_GIT = "its code is in git, and this command contacts no server"
 
 
 @dataclass(frozen=True)

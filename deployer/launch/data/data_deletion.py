@@ -31,7 +31,7 @@ def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
     more = (project.folder, Path(project.environment.get("HOME") or "/"))
     if any(one.resolve().is_relative_to(place.resolve()) for one in more):
         said = f"data set {data.name}: {place} holds more than the data set"
-        raise DataError(said, f"delete what you mean yourself, or give {data.name} another folder")
+        raise DataError(said, f"delete the files yourself, or give {data.name} another folder")
     if place.is_symlink():
         said = f"data set {data.name}: {place} is a link to {place.resolve()}"
         raise DataError(said, "delete the link or its target yourself")
@@ -87,8 +87,8 @@ def _delete_kept(kept: Store, data: DataSet) -> bool:
 def _refuse_nothing(executor: Executor, data: DataSet, everywhere: bool) -> DataError:
     place = "" if everywhere else f" where runs on {executor.name} see it"
     kept = data.url and not everywhere
-    more = f"; --kept deletes what is in {data.url}, too" if kept else ""
+    more = f"; --kept also deletes {data.url}" if kept else ""
     return DataError(
-        f"data set {data.name} is not there{place}: nothing was deleted",
-        f"deployer data list{executor.project.on_option} shows what is there{more}",
+        f"data set {data.name} was not found{place}: deleted nothing",
+        f"deployer data list{executor.project.on_option} lists the data sets{more}",
     )

@@ -56,17 +56,17 @@ def find_data(project: Project, name: str | None) -> DataSet:
     """Return the data set of that name, the only one if it is left out; raises ConfigError."""
     sets = project.data
     if not sets:
-        raise ConfigError("deployer.yaml: data", "there is no data set", EXAMPLE)
+        raise ConfigError("deployer.yaml: data", "it has no data set", EXAMPLE)
     if name is None:
         if len(sets) == 1:
             return sets[0]
         names = ", ".join(data.name for data in sets)
-        raise ConfigError("NAME", "there are several data sets", f"name one of: {names}")
+        raise ConfigError("NAME", "deployer.yaml has several data sets", f"name one of: {names}")
     for data in sets:
         if data.name == name:
             return data
     names = ", ".join(data.name for data in sets)
-    raise ConfigError("NAME", f"there is no data set '{name}'", f"one of: {names}")
+    raise ConfigError("NAME", f"data set '{name}' not found", f"one of: {names}")
 
 
 def put(
@@ -85,7 +85,7 @@ def put(
     with open_source(source, archive, unpacked and data.unpack and not archive) as origin:
         entries = origin.list_entries()
         if not entries:
-            raise DataError(f"{source}: there is no file in it", "name what holds the data")
+            raise DataError(f"{source}: is empty", "name the source of the data")
         if archive and [entry.path for entry in entries] != [archive]:
             said = f"data set {data.name} is the one archive {data.url}"
             raise DataError(said, f"pack it first: deployer data put {archive} {data.name}")
@@ -120,7 +120,7 @@ def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
     kept = open_kept(data, project.folder, executor.read_credentials(data))
     if kept is None or is_place(executor, data):
         place = "in a cluster" if data.claim or data.nfs else "on this machine"
-        said = f"data set {data.name} is kept {place}, where runs see it"
+        said = f"data set {data.name} is {place}, where runs see it"
         raise ConfigError("deployer data preload", said, _hint(data))
     with kept:
         found = _list_kept(kept, data)
@@ -151,7 +151,7 @@ def find_elsewhere(project: Project) -> list[DataSet]:
     if not found:
         raise ConfigError(
             "deployer.yaml: data",
-            "there is no data set that is kept elsewhere than where runs see it",
+            "all data sets are where runs see them",
             "deployer data put SOURCE NAME",
         )
     return found
@@ -200,14 +200,14 @@ def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
 def check_whole(store: Store, name: str) -> None:
     """Refuse to copy from where a copy has not come to its end; raises DataError."""
     if store.is_unfinished():
-        said = f"data set {name}: a copy to {store} is under way, or was broken off"
+        said = f"data set {name}: a copy to {store} is running or was interrupted"
         raise DataError(said, f"deployer data put SOURCE {name}, with the same SOURCE")
 
 
 def check_kind(source: FileStore, archive: str) -> None:
     """Refuse a file that could not be unpacked under an archive's name; raises DataError."""
     if not is_like(source.file, archive):
-        said = f"{source} is no archive of the kind of {archive}"
+        said = f"{source} is not an archive like {archive}"
         raise DataError(said, "pack it so, or correct `url:` in deployer.yaml")
 
 
@@ -216,8 +216,8 @@ def check_apart(source: Store, target: Store) -> None:
     if isinstance(source, FolderStore) and isinstance(target, FolderStore):
         inside, outer = target.root.resolve(), source.root.resolve()
         if not isinstance(source, FileStore) and inside != outer and inside.is_relative_to(outer):
-            said = f"{target} lies inside {source}, and would be copied into itself"
-            raise DataError(said, "choose a folder beside it")
+            said = f"{target} is inside {source}, and would be copied into itself"
+            raise DataError(said, "choose a folder outside it")
 
 
 def describe_kept(data: DataSet) -> str:

@@ -99,13 +99,13 @@ def refuse_unseen(words: Sequence[str]) -> None:
     """Raise Silent for commands whose script would run where it cannot be watched."""
     for word, after in zip(words, [*words[1:], ""]):
         if os.path.basename(word) in ELSEWHERE:
-            raise Silent("%s starts it in another place" % word)
+            raise Silent("%s starts the script elsewhere" % word)
         if PYTHON.fullmatch(word) and after.startswith("-") and ISOLATED.fullmatch(after):
-            raise Silent("%s %s cannot be watched" % (word, after))
+            raise Silent("%s %s cannot be checked" % (word, after))
         if PYTHON.fullmatch(word) and after in ("-c", "-"):
-            raise Silent("its command holds the code itself")
+            raise Silent("its command contains the code")
         if os.path.basename(word) == "env" and after in ("-i", "-", "--ignore-environment"):
-            raise Silent("env %s cannot be watched" % after)
+            raise Silent("env %s cannot be checked" % after)
 
 
 def gets_no_words(commands: Commands) -> bool:
@@ -157,7 +157,7 @@ def _run(
     output, answer = os.path.join(scratch, "output"), os.path.join(scratch, "answer.json")
     executable = shutil.which(words[0], path=environment.get("PATH", os.defpath))
     if not executable and not os.path.exists(os.path.join(folder, words[0])):
-        raise Silent("no program %s here" % words[0])
+        raise Silent("the program %s is not installed here" % words[0])
     with open(output, "wb") as file:
         try:
             process = subprocess.Popen(

@@ -18,7 +18,7 @@ MISSING = re.compile(r"No module named '([^']+)'")
 CPU_SIGNAL = -24
 COMMAND_NOT_FOUND = (126, 127)
 MOST_NAMES = 8
-RAISED = "its trial start has raised this; --no-check goes without"
+RAISED = "the script raised this error in the check; --no-check skips it"
 # Of keys, which no trial start gets.
 KEY = re.compile(r"[A-Z_](KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)\b")
 # What other packages, or another Python, do not raise.
@@ -67,7 +67,7 @@ def judge(answer: Mapping[str, Any], case: Case) -> Verdict:
         if answer.get("asked", answer["lines"]) < answer["lines"]:
             said = "only %d of %d configurations were tried: its parser is slow"
             message = said % (answer["asked"], answer["lines"])
-            found.append(Complaint("", message, "check the other values yourself", False))
+            found.append(Complaint("", message, "check the remaining values yourself", False))
         return Verdict(found, "")
     if refused and found:
         return Verdict(found, "")
@@ -93,7 +93,7 @@ def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
     usage = re.search(r"^ *(usage|error):", text, re.IGNORECASE | re.MULTILINE)
     if end.get("usage") or (status in (1, 2) and usage and TRACEBACK not in text):
         said = (end.get("usage") or "").strip() or tidy(text)
-        hint = "python %s --help lists what it takes" % case.script
+        hint = "python %s --help lists its flags" % case.script
         return Verdict([Complaint("", "%s: %s" % (case.script, said), hint, True)], "")
     lines = [line for line in text.splitlines() if line.strip()]
     if status in COMMAND_NOT_FOUND and lines and not case.elsewhere:
@@ -182,7 +182,7 @@ def _is_sure(
 
 
 def _word_ignored(name: str, answer: Mapping[str, Any], case: Case) -> Complaint:
-    message = "--%s is ignored by %s: its parser leaves it over" % (name, case.script)
+    message = "--%s is ignored by %s: its parser does not know it" % (name, case.script)
     return Complaint(name, message, _suggest(name, answer, case), False)
 
 
@@ -235,11 +235,11 @@ def _find_hint(
         return _suggest(name, answer, case)
     if flag is not None and not flag["takes_value"]:
         if flag["paired"] and flag["default"] is True:
-            return "have it take a value: it is on by default, and no agent writes --no-…"
+            return "have it take a value: it is on by default, and agents never pass --no-…"
         return "command: [..., '${args_no_boolean_flags}'] instead of '${args}'"
     if flag is not None:
         return _hint_at_value(name, value, said, flag)
-    return "python %s --help lists what it takes" % case.script
+    return "python %s --help lists its flags" % case.script
 
 
 def _suggest(name: str, answer: Mapping[str, Any], case: Case) -> str:
@@ -253,7 +253,10 @@ def _suggest(name: str, answer: Mapping[str, Any], case: Case) -> str:
         place = find_place(found.lstrip("-"), answer["files"], case.folder)
         return "did you mean %s?%s" % (found, " (%s)" % place if place else "")
     if answer["subcommands"]:
-        return "a subcommand may have it: command: [..., %s, '${args}']" % answer["subcommands"][0]
+        return (
+            "perhaps it belongs to a subcommand: command: [..., %s, '${args}']"
+            % answer["subcommands"][0]
+        )
     return "known: %s" % ", ".join(known[:MOST_NAMES] + ["…"][: len(known) > MOST_NAMES])
 
 
@@ -271,7 +274,7 @@ def _hint_at_value(name: str, value: Any, said: str, flag: Mapping[str, Any]) ->
     if isinstance(value, list):
         return "an agent writes a list as one word: have the script read it with json.loads"
     if isinstance(value, dict):
-        return "write each of its parameters by its own name, such as %s.NAME" % name
+        return "write each parameter by its own name, such as %s.NAME" % name
     if flag["choices"] and kind in ("", "str") and text not in flag["choices"]:
         kinds = {type(one).__name__ for one in flag["choices"]}
         if kinds <= {"int", "float"}:
@@ -285,5 +288,7 @@ def _hint_at_value(name: str, value: Any, said: str, flag: Mapping[str, Any]) ->
     if isinstance(value, float) and "int" in said:
         return "list whole numbers, or write distribution: int_uniform"
     return (
-        "write numbers as its values" if kind in ("int", "float") else "write values that it takes"
+        "write numbers as its values"
+        if kind in ("int", "float")
+        else "write values that it accepts"
     )

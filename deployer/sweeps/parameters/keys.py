@@ -30,18 +30,18 @@ KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "q_beta": ((), (*BETA, "q")),
 }
 MEANINGS = {
-    "distribution": "How values are drawn; left out, what the other keys say.",
+    "distribution": "The distribution of values; default: as the other keys imply.",
     "value": "The one value.",
     "values": "The values to choose from.",
     "probabilities": "The probability of each value; their sum is 1.",
-    "min": "The least value; in log_uniform its natural logarithm.",
+    "min": "The smallest value; in log_uniform its natural logarithm.",
     "max": "The largest value; in log_uniform its natural logarithm.",
     "q": "The step between two values; default: 1.",
     "mu": "The mean, of the logarithm in log_normal; default: 0.",
     "sigma": "The standard deviation, of the logarithm in log_normal; default: 1.",
     "a": "The first shape of the beta distribution; default: 1.",
     "b": "The second shape of the beta distribution; default: 1.",
-    NESTED: "A group of parameters, handed over as one mapping.",
+    NESTED: "A group of parameters, passed as one mapping.",
 }
 KNOWN_KEYS = ("distribution", *sorted({key for n, m in KEYS.values() for key in n + m}), NESTED)
 # What W&B takes for a bound or a shape that is not written.

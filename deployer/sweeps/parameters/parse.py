@@ -100,7 +100,7 @@ class _Reader:
             key = "values" if isinstance(raw, list) else "value"
             said, hint = f"{shown(raw)} is not a mapping", f"write {{{key}: {raw}}}"
             if isinstance(raw, str) and RAY.match(raw):
-                said, hint = f"{shown(raw)} is a range of Ray Tune's", RANGE
+                said, hint = f"{shown(raw)} is a range of Ray Tune", RANGE
             self.complain(place, said, hint)
         elif NESTED in raw and "distribution" not in raw:
             self.check_name(place, name)
@@ -147,17 +147,19 @@ class _Reader:
         unknown = [key for key in raw if key not in KNOWN_KEYS]
         deep = [str(key) for key in unknown if _is_parameter(raw[key])]
         if unknown and RAY.match(str(unknown[0])):
-            self.complain(place, f"{unknown[0]} is Ray Tune's, which W&B does not read", RANGE)
+            self.complain(place, f"{unknown[0]} belongs to Ray Tune; W&B ignores it", RANGE)
         elif unknown:
-            message = f"W&B does not know {unknown[0]}, and nothing else says which values to take"
+            message = f"W&B does not know {unknown[0]}, and no other key gives values"
             hint = nearest(unknown[0], KNOWN_KEYS)
             if deep:
-                hint = f"move {', '.join(deep)} to the left, beside {place[-1]}, and remove that; "
+                hint = (
+                    f"move {', '.join(deep)} to the left, level with {place[-1]}, and remove that; "
+                )
                 hint += f"for a group of parameters, write {NESTED}: between them"
             self.complain(place, message, hint)
         elif raw:
             named = " or ".join(distributions_with(raw)[:2]) or "normal"
-            message = f"{', '.join(raw)} alone does not say which values to take"
+            message = f"{', '.join(raw)} alone does not define values"
             self.complain(place, message, f"add distribution: {named}")
         else:
             self.complain(place, "it has no values", "add value, values, or min and max")
@@ -179,7 +181,7 @@ class _Reader:
             elif key not in KNOWN_KEYS:
                 hint = nearest(key, (*allowed, "distribution"))
                 if _is_parameter(raw[key]):
-                    hint = f"move this line and its values to the left, beside {place[-1]}"
+                    hint = f"move this line and its values to the left, level with {place[-1]}"
                 self.warn((*place, str(key)), f"W&B does not know {shown(key)} here", hint)
 
     def build(
@@ -272,7 +274,7 @@ class _Reader:
         low, high = (-second, -first) if name.startswith("inv_") else (first, second)
         hint = f"use {name}_values and write the values themselves"
         if max(abs(low), abs(high)) > LARGEST_EXPONENT:
-            message = f"{name} takes exponents of e, and e to the {high:g} is no number"
+            message = f"{name} takes exponents of e, and e to the {high:g} is too large"
             self.complain(place, message, hint)
         else:
             message = f"{name} takes exponents of e: values go from "

@@ -21,7 +21,7 @@ from deployer.sweeps.validation.texts import check_sendable, check_start, check_
 def check_config(config: Mapping[str, Any]) -> list[Problem]:
     """Return all complaints about the configuration of a sweep that agents are to run."""
     if str(config.get("apiVersion")).startswith("kubeflow.org/"):
-        said = f"{config.get('kind')} of Kubeflow, which is no W&B sweep"
+        said = f"{config.get('kind')} of Kubeflow, not a W&B sweep"
         hint = "write program, method, metric and parameters: deployer init SCRIPT drafts them"
         return [Problem(("kind",), said, hint)]
     found = check_content(config)

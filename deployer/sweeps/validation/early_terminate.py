@@ -18,7 +18,7 @@ def check_early_terminate(config: Mapping[str, Any]) -> Problems:
         return
     if not isinstance(rule, Mapping) or rule.get("type") != "hyperband":
         hint = "write early_terminate: {type: hyperband, min_iter: 3}"
-        yield doubt(PATH, "only type: hyperband is known, so no run is stopped early", hint)
+        yield doubt(PATH, "the only known type is hyperband, so no run is stopped early", hint)
         return
     if "min_iter" not in rule and not {"max_iter", "s"} <= rule.keys():
         yield doubt(PATH, "hyperband needs min_iter, or max_iter and s", "add min_iter: 3")
@@ -26,9 +26,9 @@ def check_early_terminate(config: Mapping[str, Any]) -> Problems:
         hint = "add metric: {name: loss, goal: minimize}"
         yield doubt(PATH, "without a metric no run is stopped early", hint)
     elif "min_iter" in rule and "max_iter" in rule:
-        message = "min_iter is there too, so max_iter is not read"
+        message = "min_iter is set as well, so max_iter is ignored"
         yield doubt((*PATH, "max_iter"), message, "remove one of them")
     if "scheduler" in config:
-        yield doubt(PATH, "a scheduler stops runs itself, so this is not read", "remove it")
+        yield doubt(PATH, "a scheduler stops runs itself, so this is ignored", "remove it")
     yield from check_values(PATH, rule, HYPERBAND)
     yield from check_keys(PATH, rule, HYPERBAND)

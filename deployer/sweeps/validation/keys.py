@@ -35,27 +35,31 @@ class Key:
 
 METRIC: Mapping[str, Key] = {
     "name": Key("The metric's name, as the script logs it."),
-    "goal": Key("What is wanted of it; default: minimize.", choices=("minimize", "maximize")),
+    "goal": Key("minimize or maximize; default: minimize.", choices=("minimize", "maximize")),
     "target": Key("The sweep ends when a run reaches this value.", "number"),
     "impute": Key(
-        "The value that bayes takes for a run without one; default: worst.",
+        "The value that bayes assumes for a run without one; default: worst.",
         choices=("worst", "best", "latest"),
     ),
     "impute_while_running": Key(
-        "The value that bayes takes for a run under way; default: 'false', none.",
+        "The value that bayes assumes for an active run; default: 'false', none.",
         choices=("false", False, "worst", "best", "latest"),
     ),
 }
 HYPERBAND: Mapping[str, Key] = {
     "type": Key("The rule; only hyperband is known.", choices=("hyperband",)),
-    "min_iter": Key("The first band: after so many logged values of the metric.", "integer", (), 1),
+    "min_iter": Key("The first band: the number of logged values of the metric.", "integer", (), 1),
     "max_iter": Key("The last value that counts; with s, instead of min_iter.", "integer", (), 1),
     "s": Key("How many bands there are below max_iter.", "integer", (), 1),
-    "eta": Key("Of a band's runs, one in eta goes on; default: 3.", "number", above=1),
-    "strict": Key("Judge a run's value at the band, not its best so far; default: no.", "boolean"),
+    "eta": Key("One in eta of a band's runs continues; default: 3.", "number", above=1),
+    "strict": Key(
+        "Judge a run by its value at the band instead of its best so far; default: no.", "boolean"
+    ),
 }
 SCHEDULER: Mapping[str, Key] = {
-    "engine": Key("Who chooses the configurations.", choices=("wandb", "optuna", "ax")),
+    "engine": Key(
+        "The scheduler that chooses the configurations.", choices=("wandb", "optuna", "ax")
+    ),
     "source": Key("The file of the functions named below."),
     "optimizer": Key("The function that makes the optimizer."),
     "search_space": Key("The function that defines the search space, in place of parameters."),
@@ -65,23 +69,23 @@ CONTROLLER: Mapping[str, Key] = {
 }
 TOP: Mapping[str, Key] = {
     "method": Key("How configurations are chosen.", choices=("grid", "random", "bayes", "custom")),
-    "parameters": Key("What is searched: a mapping of names to their values.", "object"),
-    "metric": Key("What ranks the runs, and what bayes optimises.", "object"),
-    "metrics": Key("Several metrics, for method: custom, in place of metric.", "array"),
+    "parameters": Key("The search space: a mapping of names to values.", "object"),
+    "metric": Key("The metric that ranks the runs and that bayes optimises.", "object"),
+    "metrics": Key("Several metrics instead of one, for method: custom.", "array"),
     "run_cap": Key("At most this many runs.", "integer", (), 1),
     "early_terminate": Key("Which runs are stopped early.", "object"),
     "command": Key(
-        "What an agent starts, word by word; default: the program with all flags.", "array"
+        "The command that an agent starts, as a list; default: the program with all flags.", "array"
     ),
     "program": Key("The script."),
     "name": Key("The sweep's title."),
-    "description": Key("What the sweep is about."),
-    "entity": Key("Whose sweep it is: a user or a team."),
+    "description": Key("A description of the sweep."),
+    "entity": Key("The owner: a user or a team."),
     "project": Key("The sweep's project."),
     "apiVersion": Key("The version of this format."),
-    "kind": Key("What this file is.", choices=("sweep",)),
+    "kind": Key("The kind of this file.", choices=("sweep",)),
     "controller": Key("Where configurations are chosen.", "object"),
-    "scheduler": Key("An optimizer of one's own, for `wandb sweep-scheduler`.", "object"),
+    "scheduler": Key("Your own optimizer, for `wandb sweep-scheduler`.", "object"),
     "job": Key("The job of W&B Launch that runs."),
     "image_uri": Key("The image that W&B Launch runs."),
 }

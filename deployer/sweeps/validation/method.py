@@ -28,10 +28,10 @@ def check_method(config: Mapping[str, Any], space: Space) -> Problems:
         yield Problem(("method",), f"{shown(method)} is not a method", nearest(method, METHODS))
     elif method == "custom" and not has_local_scheduler(config):
         hint = "write method: grid, random or bayes, or add scheduler: {engine: optuna}"
-        yield Problem(("method",), "custom, and no scheduler chooses the configurations", hint)
+        yield Problem(("method",), "custom, but no scheduler chooses the configurations", hint)
     elif method == "bayes" and "metric" not in config:
         hint = find_misspelt(config, "metric", TOP) or "add metric: {name: loss, goal: minimize}"
-        yield Problem(("metric",), "missing, and bayes has nothing to optimise", hint)
+        yield Problem(("metric",), "missing, so bayes has nothing to optimise", hint)
     elif method == "grid":
         yield from _check_grid(config, space)
 
@@ -39,14 +39,14 @@ def check_method(config: Mapping[str, Any], space: Space) -> Problems:
 def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
     for parameter in space.uncountable:
         path = tuple(part for name in parameter.path for part in ("parameters", name))
-        message = "a grid cannot go through a continuous range or probabilities"
+        message = "a grid cannot enumerate a continuous range or probabilities"
         yield Problem(path, message, "list values: [...], or choose method: random or bayes")
     for parameter in space.parameters:
         if isinstance(parameter, Continuous) and parameter.q and (size := parameter.grid_size):
             last, end = parameter.grid_value(size - 1), parameter.second
             if math.isclose(last + parameter.q, end):
                 path = tuple(part for name in parameter.path for part in ("parameters", name))
-                message = f"a grid leaves out max: its last value is {last:.6g}"
+                message = f"a grid ends before max: its last value is {last:.6g}"
                 yield doubt((*path, "max"), message, f"write max: {end + parameter.q / 2:.6g}")
     size = space.grid_size
     cap = config.get("run_cap")

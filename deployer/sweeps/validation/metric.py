@@ -27,13 +27,15 @@ def check_metric(config: Mapping[str, Any]) -> Problems:
         yield from _check_metrics(config)
         return
     if "metrics" in config:
-        yield doubt(("metrics",), "metric is there too, and only one of them counts", "remove one")
+        yield doubt(
+            ("metrics",), "metric is set as well, and only one of them counts", "remove one"
+        )
     if not isinstance(metric, Mapping):
         name = metric if isinstance(metric, str) and metric else "loss"
         hint = f"write metric: {{name: {name}, goal: minimize}}"
         said = f"{shown(metric)} is not a mapping"
         if isinstance(metric, list) and len(metric) > 1:
-            said = f"{len(metric)} metrics, and a sweep is ranked by one"
+            said = f"{len(metric)} metrics, but a sweep is ranked by one"
             hint = "keep one as a mapping; the others are logged as well"
         yield Problem(("metric",), said, hint)
         return
@@ -46,7 +48,7 @@ def _check_metrics(config: Mapping[str, Any]) -> Problems:
     if "metrics" not in config:
         return
     if config.get("method") != "custom":
-        yield doubt(("metrics",), "nothing ranks the runs, since there is no metric", EXAMPLE)
+        yield doubt(("metrics",), "runs cannot be ranked without a metric", EXAMPLE)
     elif not isinstance(metrics, list) or len(metrics) < 2:
         yield doubt(("metrics",), "not a list of two metrics or more", EXAMPLE)
     for index, metric in enumerate(metrics if isinstance(metrics, list) else ()):
@@ -64,7 +66,9 @@ def _check_one(path: Place, metric: Mapping[str, Any]) -> Problems:
         yield doubt((*path, "goal"), message, "add goal: minimize or goal: maximize")
     if not isinstance(name, str) or not name:
         message = f"{shown(name)} is not text" if "name" in metric else "missing"
-        hint = find_misspelt(metric, "name", METRIC) or "write name: and what the script logs"
+        hint = (
+            find_misspelt(metric, "name", METRIC) or "write name: and a metric that the script logs"
+        )
         yield Problem((*path, "name"), message, hint)
     if goal not in GOALS:
         message = f"{shown(goal)} is not a goal"

@@ -39,9 +39,9 @@ def check_bounds(config: Mapping[str, Any]) -> Problems:
         if not isinstance(raw, Mapping) or "distribution" in raw:
             continue
         if {type(raw.get("min")), type(raw.get("max"))} == {int, float}:
-            message = f"min {raw['min']} and max {raw['max']} are an integer and a decimal number"
+            message = f"min {raw['min']} and max {raw['max']} mix an integer and a decimal number"
             path = (NESTED, str(name))
-            yield Problem(path, message, "write both alike, or add distribution: uniform")
+            yield Problem(path, message, "write both in the same way, or add distribution: uniform")
 
 
 def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
@@ -65,13 +65,13 @@ def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
         yield from check_finite(place, value)
         key = value_key(value)
         if key in seen:
-            message = f"{shown(value)} is there twice" + (
+            message = f"{shown(value)} appears twice" + (
                 f", as {shown(seen[key])}" if repr(seen[key]) != repr(value) else ""
             )
             effect = "a grid runs it once" if method == "grid" else "it is drawn twice as often"
             yield doubt(place, f"{message}: {effect}", "remove one of them")
         elif (twin := _find_twin(value, alike)) is not None:
-            message = f"{shown(value)} and {shown(twin)} are two configurations, and look alike"
+            message = f"{shown(value)} and {shown(twin)} are two configurations that look alike"
             yield doubt(place, message, "remove one of them")
         if key not in seen:
             seen[key] = value
@@ -100,7 +100,7 @@ def _check_booleans(path: Place, values: Any) -> Problems:
     flags = [value for value in values if isinstance(value, bool)]
     numbers = [value for value in values if type(value) in (int, float)]
     if flags and any(number not in (0, 1) for number in numbers):
-        message = f"{shown(flags[0])} is among numbers, and is handed over as the word"
+        message = f"{shown(flags[0])} is among numbers, and is passed as the text"
         yield doubt(path, message, "write numbers only, or two parameters")
 
 
@@ -135,7 +135,7 @@ def _check_names(space: Space) -> Problems:
             message = "W&B keeps its own settings under this name, so runs may lose it"
             yield doubt(_place(parameter.path), message, "choose another name")
         if name in seen:
-            message = f"results show it as {name}, and another parameter too"
+            message = f"results call it {name}, like another parameter"
             yield doubt(_place(parameter.path), message, "rename one of them")
         seen.setdefault(name, parameter.path)
 

@@ -44,5 +44,5 @@ def check_scheduler(config: Mapping[str, Any]) -> Problems:
     if "source" not in scheduler:
         for key in ("optimizer", "search_space"):
             if key in scheduler:
-                message = f"{key} is a function, and no source has it"
+                message = f"{key} is a function, but source is missing"
                 yield doubt(("scheduler", key), message, "add source: and the file")

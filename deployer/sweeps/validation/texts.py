@@ -48,7 +48,7 @@ def check_finite(path: Place, value: Any) -> Problems:
         for index, item in enumerate(value):
             yield from check_finite((*path, f"[{index}]"), item)
     elif isinstance(value, float) and not math.isfinite(value):
-        message = f"{value} is no number in JSON, so results may lose it"
+        message = f"{value} is not a number in JSON, so results may lose it"
         yield doubt(path, message, f"put it in quotes: '{value}'")
 
 
@@ -71,7 +71,7 @@ def check_texts(config: Mapping[str, Any]) -> Problems:
         if isinstance(value, str):
             if key in ("entity", "project") and (letter := find_forbidden(value)):
                 hint = f"write it without {letter}"
-                yield Problem((key,), f"'{value}' holds {letter}, which is in no name", hint)
+                yield Problem((key,), f"'{value}' contains {letter}, which names cannot have", hint)
             elif key == "project" and len(value) > LONGEST_PROJECT:
                 message = f"the name has {len(value)} characters, more than {LONGEST_PROJECT}"
                 yield Problem((key,), message, "write a shorter one")
@@ -90,24 +90,24 @@ def check_start(config: Mapping[str, Any]) -> Problems:
     if "${program}" in words and "program" not in config:
         launched = next((key for key in LAUNCH_RUNNERS if key in config), "")
         if launched:
-            said = "W&B Launch starts it, and an agent starts a program"
+            said = "W&B Launch starts it, but an agent starts a program"
             yield Problem((launched,), said, "write program: train.py, the job's script, instead")
         elif not config.get("command"):
             hint = (
                 find_misspelt(config, "program", TOP) or "add program: train.py, or command: [...]"
             )
-            yield Problem(("program",), "missing, and there is no command", hint)
+            yield Problem(("program",), "missing, and so is command", hint)
     flags = next((word for word in words if word in PARAMETER_MACROS), "")
     if flags and (words[0] == flags or {*words} <= {"${env}", "${interpreter}", *PARAMETER_MACROS}):
         hint = f"write ['${{env}}', '${{interpreter}}', '${{program}}', '{flags}']"
-        yield Problem(("command",), f"{flags} stands where a program is started", hint)
+        yield Problem(("command",), f"{flags} is in the place of a program", hint)
     module = f"command: ['${{env}}', '${{interpreter}}', '-m', {str(program).removeprefix('-m ')}"
     for key, name in list_scripts(config):
         if name.endswith(".ipynb"):
             hint = f"jupyter nbconvert --to script {name}, then name {name[:-6]}.py"
             yield Problem((key,), f"{name} is a notebook, which Python cannot run", hint)
         elif name.startswith("-m "):
-            said = f"'{name}' is one word, and no file"
+            said = f"'{name}' is one word, not a file"
             yield Problem((key,), said, f"remove the key, and write {module}, '${{args}}']")
     if str(config.get("interpreter")).endswith(" -m"):
         said = "W&B does not know it, so an agent starts the program as a file"

@@ -97,7 +97,7 @@ def test_image_without_deployer(
     shell.write("deployer.yaml", {**settings, "kubernetes": of_image})
     shell.write("own.yaml", {**SWEEP, "parameters": {"lr": {"values": [0.7]}}})
     up = shell.deployer("up", "own.yaml", "--plain")
-    assert "own.yaml: the script is not checked: the code is in the image" in up.stderr
+    assert "own.yaml: the script was not checked: the code is in the image" in up.stderr
     assert "1/1 configurations finished, 0 duplicates, 0 lost" in up.stdout
     check_policy(cluster, namespace)
     if all_of_it:

@@ -118,7 +118,7 @@ def test_each_command_without_a_sweep_acts_on_the_callers_own(
     job = kube.list_objects(JOB, build_selector(of_alice))[0]["metadata"]["name"]
     kube.delete(JOB, job)
     found = bob.deployer("orphans", "--yes")
-    assert "nothing is left over" in found.stdout
+    assert "no leftovers" in found.stdout
     assert list_names(kube, of_alice) >= hers - {job}
     alice.deployer("orphans", "--yes")
     assert not list_names(kube, of_alice) - {job}
@@ -176,12 +176,12 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     assert bob.try_deployer("sweep", "resume", path, *ON).returncode == 2
     assert get_sweep(server.client, sweep).state == "PAUSED"
     stays = bob.try_deployer("sweep", "delete", path, "-y", *ON)
-    assert f"its agents are still there: {agent} of {user}" in stays.stderr
+    assert f"its agents still run: {agent} of {user}" in stays.stderr
     assert f"hint: deployer agents list {path}" in stays.stderr
     alice.deployer("sweep", "resume", path, *ON)
 
     idle = bob.deployer("agents", "up", path, "--replicas", "1", *ON).stderr
-    assert f"no agent is started: 1 agent is there, 1 of {user}" in idle
+    assert f"started no agent: 1 agent is there, 1 of {user}" in idle
     assert f"deployer agents up {path} --replicas 2" in idle
     bob.deployer(*more)
     for shell in (alice, bob):
@@ -282,7 +282,7 @@ def test_a_backend_of_two_owners_keeps_its_data(
     kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": used}})
     refused = alice.try_deployer(*everything, "-y")
     assert refused.returncode == 1
-    assert "stays: bob uses it, too" in refused.stderr
+    assert "stays: bob uses it as well" in refused.stderr
     assert "to be deleted" not in refused.stderr
     assert kube.get(CLAIM, "sweep-backend")
 
@@ -302,7 +302,7 @@ def test_who_has_left_with_all_keeps_no_backend(
     open_client(Path(alice.environment["KUBECONFIG"]), namespace).create(DATA)
     note_user(open_client(Path(bob.environment["KUBECONFIG"]), namespace))
     everything = ("down", "--all", "--delete-data", *ON, "-y")
-    assert ":bob uses it, too" in alice.try_deployer(*everything).stderr
+    assert ":bob uses it as well" in alice.try_deployer(*everything).stderr
     bob.deployer("down", "--all", *ON)
     alice.deployer(*everything)
     assert kube.get(CLAIM, "sweep-backend") is None
@@ -367,7 +367,7 @@ def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
     user = f"system:serviceaccount:{namespace}:bob"
     kept = alice.try_deployer("agents", "scale", "0", path, *ON)
     assert kept.returncode == 1
-    assert f"1 agent of {user} cannot be drained by you" in kept.stderr
+    assert f"1 agent of {user} are not yours to drain" in kept.stderr
     assert kube.list_objects(JOB, build_selector(path))
 
     here = alice.try_deployer("down", path, "-y")

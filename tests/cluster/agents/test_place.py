@@ -48,7 +48,7 @@ def test_a_sweep_keeps_the_context_and_namespace_of_its_agents(
     assert nothing.stderr.rstrip().endswith(look)
 
     everything = shell.deployer("down", "--all").stderr  # in the current context
-    said = "not looked at, where you started agents before: deployer down --all"
+    said = "not checked, but you have started agents there: deployer down --all"
     assert f"{said} {look}" in everything
 
     write_contexts(cluster, kubeconfig, namespace, "lab")

@@ -81,7 +81,7 @@ def test_one_that_holds_no_number_is_named_and_replaced_by_the_next(
     name = made["metadata"]["name"]
     alice.patch(CONFIG_MAP, name, {"data": {"number": number}})
     with pytest.raises(
-        KubeError, match=f"ConfigMap {name} .* holds no number of agents: '{number}'"
+        KubeError, match=f"ConfigMap {name} .* does not contain a number of agents: '{number}'"
     ):
         get_wanted(alice, path)
     change_wanted(alice, path, lambda old: Wanted(3 if old is None else 0))

@@ -133,7 +133,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     done = shell.deployer("down", "--all", "--on", "kubernetes")
     assert f"stays in PersistentVolumeClaim {NAME}" in done.stderr
     read = shell.try_deployer("results", path, *there)
-    assert f"there is no embedded backend in namespace {namespace}" in read.stderr
+    assert f"no embedded backend found in namespace {namespace}" in read.stderr
     assert "hint: deployer backend up --on kubernetes" in read.stderr
     kinds = (*OURS, STATEFUL_SET, SERVICE, CLAIM)
     left = [one for kind in kinds for one in kube.list_objects(kind, build_selector())]
@@ -146,7 +146,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     stopped = shell.deployer("backend", "down", "--on", "kubernetes")
     assert f"embedded backend in namespace {namespace} stopped" in stopped.stderr
     gone = shell.try_deployer("backend", "status", "--on", "kubernetes")
-    assert f"there is no embedded backend in namespace {namespace}" in gone.stderr
+    assert f"no embedded backend found in namespace {namespace}" in gone.stderr
     shell.deployer("down", "--all", "--delete-data", "-y", "--on", "kubernetes")
     assert not kube.list_objects(CLAIM, build_selector())
     assert kube.get(STATEFUL_SET, NAME) is None
@@ -290,7 +290,7 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
         "create services, patch services, get pods/portforward, create pods/portforward: "
         "the embedded backend cannot be made there",
         "hint: ask an administrator: deployer rights backend | kubectl apply "
-        f"-n {namespace} --context test -f -; or somebody who has them types: "
+        f"-n {namespace} --context test -f -; or an administrator types: "
         "deployer backend up --on kubernetes; or use --wandb ADDRESS",
     ]
     assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode

@@ -160,11 +160,11 @@ def test_kubeconfig_is_read_as_kubectl_does(cluster: Cluster, tmp_path: Path) ->
     environment = {"KUBECONFIG": f"{tmp_path}/missing:{cluster.kubeconfig}"}
     assert load_access(None, None, environment).namespace == "default"
     assert load_access(None, "mine", environment).namespace == "mine"
-    with pytest.raises(ConfigError, match="there is no 'elsewhere'"):
+    with pytest.raises(ConfigError, match="context 'elsewhere' not found"):
         load_access("elsewhere", None, environment)
     with pytest.raises(ConfigError) as caught:
         load_access(None, None, {"KUBECONFIG": f"{tmp_path}/missing"})
-    assert "there is no such kubeconfig" in caught.value.message
+    assert "kubeconfig not found" in caught.value.message
 
 
 @pytest.mark.parametrize(

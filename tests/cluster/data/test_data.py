@@ -165,7 +165,7 @@ def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
             },
         )
         refused = shell.try_deployer("data", "preload").stderr
-        assert f"there is no Secret minio in namespace {namespace}" in refused
+        assert f"Secret minio not found in namespace {namespace}" in refused
         keys = {name: store.environment[name] for name in ("AWS_ACCESS_KEY_ID", SECRET_KEY)}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "minio"}}
         cluster.create({**secret, "stringData": keys}, namespace)
@@ -185,7 +185,7 @@ def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
 
 def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]) -> None:
     [data] = parse_data(section)
-    missing = f"there is no PersistentVolumeClaim data in namespace {kube.namespace}"
+    missing = f"PersistentVolumeClaim data not found in namespace {kube.namespace}"
     with pytest.raises(DataError, match=missing):
         open_volume(kube, parse_cluster(SECTION), data, Path("/"))
     never = {"image": "missing.example/image:1", "image_pull_policy": "Never"}

@@ -188,7 +188,7 @@ def test_a_server_that_does_not_fit_is_named(
     bench.write(build(namespace, context="elsewhere"))
     code, said, remedy = only()
     assert code == "cluster"
-    assert said == "kubernetes: context: there is no 'elsewhere'"
+    assert said == "kubernetes: context: context 'elsewhere' not found"
     assert remedy.startswith("one of: ")
 
 

@@ -117,7 +117,7 @@ def test_key_from_netrc_and_a_wrong_one(desk: Desk, home: Path) -> None:
     assert desk.stored_key() == desk.backend.key
     nothing = desk.deployer("set", "--key-stdin")
     assert nothing.returncode == 2
-    assert "there is no key on stdin" in nothing.stderr
+    assert "stdin has no key" in nothing.stderr
     assert "hint: deployer secret set --key-stdin <FILE" in nothing.stderr
 
 
@@ -165,7 +165,7 @@ def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
 def test_embedded_needs_no_secret(desk: Desk) -> None:
     told = desk.deployer("set", DEPLOYER_WANDB="embedded")
     assert told.returncode == 2
-    assert "the embedded backend gives each agent a key of its own" in told.stderr
+    assert "the embedded backend gives each agent its own key" in told.stderr
 
 
 SHOWING_TRAINER = """

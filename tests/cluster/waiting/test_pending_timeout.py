@@ -63,10 +63,10 @@ def test_what_no_waiting_mends_is_given_up_at_once_and_nothing_is_left(bed: Bed)
     bed.start(path, 2)
     with pytest.raises(StartFailed) as caught:
         watch(bed, path)
-    assert "2 agents cannot start, and no waiting mends it" in caught.value.message
+    assert "2 agents cannot start, and waiting cannot fix that" in caught.value.message
     secret = "Secret nothing is missing (never passes): kubectl --context test create secret"
     assert secret in caught.value.message
-    assert caught.value.hint == f"mend it, then: deployer agents up {path} --replicas 2"
+    assert caught.value.hint == f"fix it, then: deployer agents up {path} --replicas 2"
     assert caught.value.exit_code == 3
     assert list_holders(bed) == []
 
@@ -100,7 +100,7 @@ def test_a_watcher_makes_objects_that_are_gone_again(bed: Bed) -> None:
     path = start_without_objects(bed)
     told = watch(bed, path)
     assert told[0].startswith(f"{path.sweep_id}-a1: ConfigMap {path.sweep_id}-supervisor-")
-    assert told[0].endswith(" is missing; it is made again")
+    assert told[0].endswith(" is missing; creating it again")
     assert bed.results(path).coverage.complete
 
 

@@ -355,7 +355,7 @@ def test_claims() -> None:
     found = find(unscheduled(UNBOUND), lost, claims=claims)
     assert found
     assert (found.message, found.transient) == (
-        "PersistentVolumeClaim data is not bound: there is no StorageClass fast",
+        "PersistentVolumeClaim data is not bound: StorageClass fast not found",
         PERMANENT,
     )
     found = find(unscheduled(UNBOUND), claims=claims)
@@ -376,7 +376,7 @@ def test_a_priority_class_that_pushes_nobody_out_is_named() -> None:
     found = find(unscheduled(FULL), spec=spec)
     assert found
     assert found.code is Cause.PRIORITY
-    assert found.message.endswith("and its priority class polite pushes nobody out")
+    assert found.message.endswith("and its priority class polite preempts no other pod")
 
 
 def test_a_node_without_a_driver_or_a_runtime() -> None:

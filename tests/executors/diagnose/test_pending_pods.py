@@ -118,7 +118,7 @@ def test_a_cause_is_said_within_ten_seconds() -> None:
         (Cluster, f"{IS_NOT}: kubectl --context c describe pvc data -n ns"),
         (
             WithoutClass,
-            f"{IS_NOT}: there is no StorageClass fast (never passes): "
+            f"{IS_NOT}: StorageClass fast not found (never passes): "
             "ask an administrator for StorageClass fast",
         ),
         (
@@ -143,7 +143,7 @@ def test_what_no_node_takes_is_looked_at_at_once(kube: Kube) -> None:
     pod = build_pod()
     pod["metadata"]["creationTimestamp"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     [reason] = PendingPods(kube).explain([(build_object("Job", {}), pod)]).values()
-    assert reason.message == f"{IS_NOT}: there is no StorageClass fast"
+    assert reason.message == f"{IS_NOT}: StorageClass fast not found"
 
 
 @pytest.mark.parametrize("kube", [OfTenants], indirect=True)

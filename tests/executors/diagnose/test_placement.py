@@ -88,7 +88,7 @@ def explain(
             [],
             ASKS,
             Cause.NO_SUCH_RESOURCE,
-            "there is no node with a GPU now (never passes): "
+            "no node with a GPU exists now (never passes): "
             f"kubernetes: {{gpu: 0}} {YAML}, where a CPU will do",
         ),
         (
@@ -192,7 +192,7 @@ def explain(
             [],
             build_cpu_pod(cpu="1"),
             Cause.NO_SUCH_RESOURCE,
-            "there is no node now (never passes): ask an administrator for nodes",
+            "no node exists now (never passes): ask an administrator for nodes",
         ),
         (
             [build_node("a", {}, {"cpu": 2})],

@@ -79,7 +79,7 @@ CASES = [
         'pod rejected: RuntimeClass "nvidia" not found',
         Cause.RUNTIME_CLASS,
         PERMANENT,
-        "there is no RuntimeClass nvidia",
+        "RuntimeClass nvidia not found",
     ),
     (
         "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team label",

@@ -19,7 +19,7 @@ from tests.executors.gpu_drivers.objects import build_node
 LOOK = "kubectl describe pvc data -n ns"
 IS_NOT = "PersistentVolumeClaim data is not bound"
 FAST_MISSING = frozenset({Reference(STORAGE_CLASS, "fast")})
-HOPELESS = f"{IS_NOT}: there is no StorageClass fast (never passes): "
+HOPELESS = f"{IS_NOT}: StorageClass fast not found (never passes): "
 HOPELESS += "ask an administrator for StorageClass fast"
 # As the volume controller and provisioners write them.
 BEFORE, NOW, LATER = "2025-12-31T23:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T00:00:15Z"

@@ -119,7 +119,7 @@ def _build_complaint(kube: Kube, refusals: Sequence[KubeError], selector: str) -
     return KubeError(
         "; ".join(dict.fromkeys(error.message for error in refusals)),
         kube.with_context(
-            "ask somebody who may: kubectl delete secrets,configmaps,persistentvolumeclaims "
+            "ask an administrator: kubectl delete secrets,configmaps,persistentvolumeclaims "
             f"-n {kube.namespace} -l {selector}"
         ),
         status=FORBIDDEN,

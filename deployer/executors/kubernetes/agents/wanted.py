@@ -113,7 +113,8 @@ def _read(item: Manifest) -> Wanted:
     if not (number.isascii() and number.isdecimal() and int(number) <= MOST_REPLICAS):
         name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
         raise KubeError(
-            f"ConfigMap {name} in namespace {namespace} holds no number of agents: {number!r}",
+            f"ConfigMap {name} in namespace {namespace} does not contain a number of agents: "
+            f"{number!r}",
             f"deployer agents up {path_of(item)} --replicas N sets it",
         )
     return Wanted(int(number), frozenset(str(data.get(LEAVING, "")).split()))

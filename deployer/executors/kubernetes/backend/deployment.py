@@ -111,7 +111,7 @@ def require_backend(kube: Kube, on: str) -> ClusterBackend:
     found = find_backend(kube)
     if found is None:
         raise BackendError(
-            f"there is no embedded backend in namespace {kube.namespace}",
+            f"no embedded backend found in namespace {kube.namespace}",
             f"deployer backend up --on {on}",
         )
     return found

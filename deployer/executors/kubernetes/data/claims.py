@@ -49,7 +49,7 @@ def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -
     if size_bytes is None:
         verb = "put SOURCE" if data.claim else "preload"
         raise DataError(
-            f"there is no PersistentVolumeClaim {name} in namespace {kube.namespace}",
+            f"PersistentVolumeClaim {name} not found in namespace {kube.namespace}",
             f"deployer data {verb} {data.name} makes it",
             missing=True,
         )

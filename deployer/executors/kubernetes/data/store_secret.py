@@ -21,7 +21,7 @@ def read_secret(kube: Kube, name: str, url: str = "") -> dict[str, str]:
     if found is None:
         keys = GOOGLE_KEYS if url.startswith("gs://") else AMAZON_KEYS
         raise DataError(
-            f"there is no Secret {name} in namespace {kube.namespace}",
+            f"Secret {name} not found in namespace {kube.namespace}",
             kube.with_context(f"kubectl create secret generic {name} -n {kube.namespace} {keys}"),
         )
     encoded = found.get("data") or {}

@@ -167,7 +167,7 @@ def judge_classes(
         if name in offered and name not in names:
             yield right(code, subject, f"a PersistentVolume of class {name} is free")
         elif name is not None and name not in names:
-            yield warning(code, subject, f"there is no StorageClass {name}{there}", fix)
+            yield warning(code, subject, f"StorageClass {name} not found{there}", fix)
         elif name is None and not default:
             yield warning(code, subject, f"no StorageClass is the default{there}", fix)
         else:

@@ -84,7 +84,7 @@ MAKE_BACKEND = Purpose(
     ),
     Role.BACKEND,
     "the embedded backend cannot be made there",
-    "or somebody who has them types: deployer backend up --on {on}; or use --wandb ADDRESS",
+    "or an administrator types: deployer backend up --on {on}; or use --wandb ADDRESS",
 )
 REACH_BACKEND = Purpose(
     FORWARD,

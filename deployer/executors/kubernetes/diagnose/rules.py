@@ -70,12 +70,10 @@ SET = edit("kubernetes", "$setting")
 
 NO_GPU_NODE = permanent(
     Cause.NO_SUCH_RESOURCE,
-    "there is no node with a GPU now",
+    "no node with a GPU exists now",
     f"{edit('kubernetes', 'gpu: 0')}, where a CPU will do",
 )
-NO_NODE = permanent(
-    Cause.NO_SUCH_RESOURCE, "there is no node now", "ask an administrator for nodes"
-)
+NO_NODE = permanent(Cause.NO_SUCH_RESOURCE, "no node exists now", "ask an administrator for nodes")
 TOO_LARGE = permanent(
     Cause.NO_SUCH_RESOURCE, "it asks for $count $resource, and no node has more than $most", SET
 )
@@ -98,7 +96,7 @@ DEVICES_TAKEN = unclear(
 NODES_FULL = transient(Cause.NODES_FULL, _TOO_LITTLE)
 NODES_HIDDEN = unclear(Cause.NODES_FULL, _OR_LESS, DESCRIBE_NODES)
 PREEMPTS = transient(Cause.NODES_FULL, "it waits until others have left node $node for it")
-_POLITE = "$reason, and its priority class $name pushes nobody out"
+_POLITE = "$reason, and its priority class $name preempts no other pod"
 PRIORITY = transient(Cause.PRIORITY, _POLITE)
 PRIORITY_HIDDEN = unclear(Cause.PRIORITY, _POLITE, DESCRIBE_NODES)
 _TAINT = "taint $taint of node $node is not tolerated"
@@ -228,7 +226,7 @@ QUEUE_PRIORITY = permanent(
 # plugin/pkg/admission/runtimeclass.
 RUNTIME_CLASS = permanent(
     Cause.RUNTIME_CLASS,
-    "there is no RuntimeClass $name",
+    "RuntimeClass $name not found",
     edit("kubernetes", "runtime_class: null"),
     r'RuntimeClass "?(?P<name>[^"\s]+)"? not found',
 )
@@ -289,7 +287,7 @@ CLAIM = permanent(
 MADE = permanent(Cause.MADE_MISSING, "$objects", "deployer agents up $path")
 NO_CLASS = permanent(
     Cause.CLAIM_UNBOUND,
-    "PersistentVolumeClaim $name is not bound: there is no StorageClass $missing",
+    "PersistentVolumeClaim $name is not bound: StorageClass $missing not found",
     "ask an administrator for StorageClass $missing",
 )
 UNBOUND = unclear(
@@ -331,7 +329,7 @@ _LOGIN = (
     "kubectl create secret docker-registry $secret -n $namespace "
     "--docker-server=$registry --docker-username=… --docker-password=…"
 )
-IMAGE_NAME = permanent(Cause.IMAGE_NAME, "'$image' is no name of an image", _OTHER_IMAGE)
+IMAGE_NAME = permanent(Cause.IMAGE_NAME, "'$image' is not the name of an image", _OTHER_IMAGE)
 NEVER_PULLED = permanent(
     Cause.IMAGE_NOT_FOUND,
     "image $image is not on the node, and image_pull_policy is Never",
@@ -355,7 +353,7 @@ LOGIN_REFUSED = permanent(
 )
 NO_LOGIN = permanent(
     Cause.IMAGE_REFUSED,
-    "$registry gives image $image to nobody without a login, or does not have it",
+    "$registry requires a login for image $image, or does not have it",
     f"{_LOGIN}, and {edit('kubernetes', 'image_pull_secrets: [NAME]')}",
 )
 NOT_PULLED = unclear(

@@ -75,7 +75,7 @@ def describe_secret(kube: Kube, options: str = "") -> KeySecret:
     found = kube.get(SECRET, WANDB_SECRET)
     if found is None:
         raise KubeError(
-            f"there is no Secret {WANDB_SECRET} in namespace {kube.namespace}",
+            f"Secret {WANDB_SECRET} not found in namespace {kube.namespace}",
             f"deployer secret set{options}",
             status=404,
         )

@@ -290,7 +290,7 @@ class Session:
             if not forked:
                 return self._attempt(line, call, out)
             result = _in_child(out, lambda path: self._attempt(line, call, path))
-            return ("it ends the process", []) if result is None else (result[0], result[1])
+            return ("it kills the process", []) if result is None else (result[0], result[1])
 
         first = attempt(lines[0])
         if not forked and attempt(lines[0])[0] != first[0]:
