@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from deployer.cli.shell.dropped import INSTEAD
 from tests.docs.commands import is_group, list_commands
 
 ROOT = Path(__file__).parents[2]
@@ -73,9 +72,7 @@ def test_the_map_fits_on_three_pages() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_in_a_document_exists(path: Path) -> None:
-    # The changelog's table names what is gone.
-    gone = {f"deployer {line}" for line in INSTEAD} if path.name == "CHANGELOG.md" else ()
-    faults = (find_fault(line) for line in read_commands(path.read_text()) if line not in gone)
+    faults = (find_fault(line) for line in read_commands(path.read_text()))
     assert [fault for fault in faults if fault] == []
 
 

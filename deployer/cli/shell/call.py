@@ -16,7 +16,7 @@ from deployer.cli.output.table import Table
 from deployer.cli.shell.confirmation import is_sure
 from deployer.cli.shell.groups import Group, load_command, summarise_help
 from deployer.cli.shell.shared import CommandLine, WithOptions, list_options
-from deployer.cli.shell.usage import UsageError, find_dropped
+from deployer.cli.shell.usage import UsageError
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor, HostsBackend, ProvidesCluster
@@ -66,8 +66,6 @@ class Call(CommandLine):
         """Refuse what is no format of the command; raises UsageError."""
         if name in self._formats:
             return
-        if dropped := find_dropped(self, f"-o {name}"):
-            raise dropped
         near = difflib.get_close_matches(name, self._formats, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"{self.command_path} --help"
         said = f"'{name}' is not one of {', '.join(self._formats)}"

@@ -9,12 +9,10 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from deployer.cli.shell.dropped import INSTEAD
 from deployer.cli.shell.examples import EXAMPLES
 from deployer.errors import DeployerError, ExitCode
 
 ROOT = "deployer"
-STRAY = "Got unexpected extra argument"
 PREFIX = "Value error, "  # pydantic's, before a sentence of Typer's
 MOST_COMMANDS = 3  # in one hint
 
@@ -30,11 +28,8 @@ def build_usage_error(error: TyperException) -> UsageError:
     """Return what to say of a command line that Typer refuses: its sentence, and what is meant."""
     context: Any = getattr(error, "ctx", None)
     said = error.format_message()
-    gone = "FILE SWEEP" if said.startswith(STRAY) else ""
     if hasattr(error, "possibilities"):  # Typer names flags that are as near as ours
-        said, gone = error.message, str(getattr(error, "option_name", ""))
-    if context and (dropped := find_dropped(context, gone)):
-        return dropped
+        said = error.message
     hint = _find_hint(error, context) or f"{context.command_path if context else ROOT} --help"
     return UsageError(said.replace(PREFIX, "").rstrip("."), hint)
 
@@ -72,18 +67,8 @@ def require_command(group: Any, context: Any, words: Sequence[str]) -> None:
     name = words[0]
     if name.startswith("-") or context.resilient_parsing or group.get_command(context, name):
         return
-    if dropped := find_dropped(context, name):
-        raise dropped
     hint = _near_command(name, context.command_path, group.list_commands(context))
     raise UsageError(f"No such command '{name}'", hint)
-
-
-def find_dropped(context: Any, words: str) -> UsageError | None:
-    """Return what to say of words that the command once had; None if it never had them."""
-    line = f"{context.command_path} {words}".removeprefix(f"{ROOT} ")
-    if line not in INSTEAD:
-        return None
-    return UsageError(f"{ROOT} {line}: was removed", INSTEAD[line])
 
 
 def _near_command(name: str, path: str, known: Iterable[str]) -> str:
