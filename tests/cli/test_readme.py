@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -30,18 +33,21 @@ short = pytest.mark.parametrize(
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Copy the folders that the README uses."""
-    for name in ("sweeps", "trainer"):
+    for name in ("examples", "sweeps", "trainer"):
         shutil.copytree(ROOT / name, tmp_path / name)
     return tmp_path
 
 
 def shorten(project: Path) -> None:
     """Leave one value of each parameter but for two learning rates."""
-    file = project / "sweeps" / "digits.yaml"
-    sweep = yaml.safe_load(file.read_text())
-    for name, most in (("optimizer", 1), ("learning_rate", 2), ("batch_size", 1)):
-        del sweep["parameters"][name]["values"][most:]
-    file.write_text(yaml.safe_dump(sweep))
+    for file in (
+        project / "sweeps" / "digits.yaml",
+        project / "examples" / "digits" / "sweep.yaml",
+    ):
+        sweep = yaml.safe_load(file.read_text())
+        for key, most in (("optimizer", 1), ("learning_rate", 2), ("batch_size", 1)):
+            del sweep["parameters"][key]["values"][most:]
+        file.write_text(yaml.safe_dump(sweep))
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -70,12 +76,15 @@ def test_shell_commands(number: int, project: Path, is_short: bool) -> None:
     # A sweep that is cancelled must not have come to its end before.
     if is_short and "sweep cancel" not in SHELL_BLOCKS[number]:
         shorten(project)
-    done = run(["bash", "-euo", "pipefail", "-c", SHELL_BLOCKS[number]], project)
-    ranked = run(["deployer", "results", "-o", "json"], project)
+    block = SHELL_BLOCKS[number]
+    done = run(["bash", "-euo", "pipefail", "-c", block], project)
+    folder = project / "examples" / "digits" if "cd examples" in block else project
+    ranked = run(["deployer", "results", "-o", "json"], folder)
     run(["deployer", "down", "--all"], project)
     assert done.returncode == 0, done.stdout + done.stderr
-    if "results get" in SHELL_BLOCKS[number]:
-        check_best_model(project, json.loads(ranked.stdout)["best"]["value"])
+    if "results get" in block:
+        check = check_best_model if folder == project else check_pickled_model
+        check(folder, json.loads(ranked.stdout)["best"]["value"])
 
 
 def check_best_model(project: Path, logged: float) -> None:
@@ -86,6 +95,14 @@ def check_best_model(project: Path, logged: float) -> None:
     command = [sys.executable, "-m", "tests.cli.digits_accuracy", str(model)]
     found = float(run(command, ROOT).stdout)
     assert found == pytest.approx(metrics["best"]["test_accuracy"], abs=1 / 360)
+
+
+def check_pickled_model(folder: Path, logged: float) -> None:
+    """Check that the model that was copied has the accuracy that its run logged."""
+    [path] = folder.glob("results/*/*/model.pkl")
+    images, labels = load_digits(return_X_y=True)
+    split = train_test_split(images / 16, labels, test_size=0.2, random_state=0, stratify=labels)
+    assert pickle.loads(path.read_bytes()).score(split[1], split[3]) == pytest.approx(logged)
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import sys
@@ -31,8 +32,8 @@ from deployer.watch.status import Status, summarise_status
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "pictures"
 RECORDED, LIVE, PAGE = FOLDER / "run.json", FOLDER / "live.svg", FOLDER / "page.png"
-SWEEP_FILE = "sweeps/digits.yaml"
-COMMAND = f"deployer up {SWEEP_FILE} --replicas 2"
+SWEEP_FILE = ROOT / "examples" / "digits" / "sweep.yaml"
+COMMAND = f"deployer up {SWEEP_FILE.name} --replicas 2"
 FINISHED = 7  # runs, when the view is drawn
 WIDTH = 88  # characters
 VIEWPORT = {"width": 1120, "height": 640}
@@ -45,9 +46,8 @@ def record() -> None:
     """Run the sweep here; keep a status of its middle and the last one, and photograph its page."""
     from deployer.api import up, watch
 
-    launch = up(
-        "sweeps/digits.yaml", replicas=2, wandb="embedded", on="local", new=True, lock=False
-    )
+    os.chdir(SWEEP_FILE.parent)
+    launch = up(SWEEP_FILE.name, replicas=2, wandb="embedded", on="local", new=True)
     kept: dict[str, Any] = {}
     for status in watch(launch.server, launch.sweep_path):
         name = "end" if status.results.coverage.finished > FINISHED else "middle"
@@ -91,8 +91,8 @@ def draw(width: int = WIDTH) -> Console:
     middle, end = (_read(kept[name]) for name in ("middle", "end"))
     console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
     console.print(Text(f"$ {COMMAND}", style="bold"))
-    now, name = kept["middle"]["now"], Path(SWEEP_FILE).stem
-    console.print(build_live_view(middle, now, size=(width, 40), name=name))
+    now = kept["middle"]["now"]
+    console.print(build_live_view(middle, now, size=(width, 40)))
     console.print()
     table = build_ranking(end.results, "table", View())
     for line in table.lay_out(width):

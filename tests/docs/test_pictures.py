@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from tests.docs.pictures import LIVE, ROOT, build_svg, draw
+from tests.docs.pictures import LIVE, ROOT, SWEEP_FILE, build_svg, draw
 
 README = (ROOT / "README.md").read_text()
 [SWEEP] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
@@ -25,6 +25,6 @@ def test_the_output_is_that_of_the_recorded_run() -> None:
 
 
 def test_the_sweep_file_is_whole() -> None:
-    file = yaml.safe_load((ROOT / "sweeps" / "digits.yaml").read_text())
+    file = yaml.safe_load(SWEEP_FILE.read_text())
     del file["description"]
     assert yaml.safe_load(SWEEP) == file

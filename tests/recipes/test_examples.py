@@ -1,4 +1,4 @@
-"""examples/: a script that knows nothing of us runs as it stands."""
+"""examples/: scripts that know nothing of us run as they stand."""
 
 from __future__ import annotations
 
