@@ -49,7 +49,6 @@ from deployer.launch.checks.check import check_program_here
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
-from deployer.launch.lock.file import name_lock
 from deployer.launch.remains import describe_file, describe_owners, telling_remains
 from deployer.launch.request import Request
 from deployer.launch.resolution import settle_all, settle_executor
@@ -131,14 +130,13 @@ def up(
     one_run: bool = False,
     max_seconds: float | None = None,
     capacity_seconds: float = 0.0,
-    lock: bool = True,
     check_script: bool = True,
     folder: Path | None = None,
 ) -> Launch:
     """Create or continue a sweep and start its agents, as `deployer up FILE --detach` does.
 
     What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
-    each is read once. `lock` writes the lock file, `check_script` asks the script about
+    each is read once. `check_script` asks the script about
     its flags. Progress is logged.
     Raises DeployerError, SweepEnded if the file's sweep has ended and `new` is not given; what can
     be refused is refused before anything is made.
@@ -153,7 +151,6 @@ def up(
         one_run=one_run,
         max_seconds=max_seconds,
         capacity_seconds=capacity_seconds,
-        lock=name_lock(Path(file)) if lock else None,
         check_script=check_script,
     )
     found = read_project(flags, folder)

@@ -13,8 +13,8 @@ SWEEPS = Path(__file__).parents[1] / "sweeps"
 
 
 def list_sweeps(pattern: str = "*.yaml") -> list[Path]:
-    """Return our sweep files of these names, without the lock files that a demo leaves there."""
-    return sorted(file for file in SWEEPS.glob(pattern) if not file.name.endswith(".lock.yaml"))
+    """Return our sweep files of these names."""
+    return sorted(SWEEPS.glob(pattern))
 
 
 def read_project(folder: Path, flags: Flags | None = None, **environment: str) -> Project:

@@ -82,11 +82,6 @@ def data_folder() -> Path:
     return home() / "data"
 
 
-def locks_folder() -> Path:
-    """Return the folder with this user's own copy of each sweep's lock file."""
-    return home() / "locks"
-
-
 def sweeps_folder() -> Path:
     """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"

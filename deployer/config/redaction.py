@@ -44,6 +44,8 @@ SPECIAL = re.compile(r"None|null|[Tt]rue|[Ff]alse|<.*>|\[\w*\]|")
 NUMBER = re.compile(r"-?\d{1,7}(?:\.\d*)?(?:e[+-]?\d+)?")
 UNLIKE_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
 SHORTEST = 4  # letters of a value that is looked for in a text
+_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
+SHORTEST = 4  # letters of a value that is looked for in a text
 # In code: a quoted text after a name, or a line of a file of variables.
 LITERAL = re.compile(r"([A-Za-z_][\w-]*)[\"']?\s*[=:]\s*[\"'][^\"'\s]{6,}[\"']")
 VARIABLE = re.compile(r"^[-+ ]?\s*(?:export\s+)?([A-Z][A-Z0-9_]*)=[^\s\"']{6,}")
@@ -100,19 +102,6 @@ def find_hidden(value: Any) -> frozenset[str]:
     """
     forms = (form for text in _list_hidden(value, redact(value)) for form in _list_forms(text))
     return frozenset(form for form in forms if len(form) >= SHORTEST)
-
-
-def find_secret(code: str) -> str:
-    """Return the name of the first thing in code that looks like a secret; empty if none does."""
-    for line in code.splitlines():
-        found = [*VARIABLE.finditer(line), *LITERAL.finditer(line)]
-        for one in found:
-            # `sorted(key="accuracy")` is how Python names what it sorts by.
-            if is_secret_name(one[1]) and one[1] != "key":
-                return one[1]
-        if CREDENTIALS.search(line):
-            return "an address with credentials"
-    return ""
 
 
 def _hide_after(pattern: re.Pattern[str], name: int, found: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
 
 
-def read_user_file(path: Path, place: str = "", most_bytes: int = MOST_BYTES) -> bytes:
+def read_user_file(path: Path, place: str = "") -> bytes:
     """Return a file's content; raise OSError, or ConfigError for a device or a file too large.
 
     `place` names it in complaints.
@@ -35,14 +35,14 @@ def read_user_file(path: Path, place: str = "", most_bytes: int = MOST_BYTES) ->
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), "a device")
         raise ConfigError(place or str(path), f"is {kind}, not a file", "name a regular file")
     with path.open("rb") as file:
-        content = file.read(most_bytes + 1)
-    if len(content) > most_bytes:
-        said = f"is larger than {format_bytes(most_bytes)}"
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        said = f"is larger than {format_bytes(MOST_BYTES)}"
         raise ConfigError(place or str(path), said, "name a smaller file, or split this one")
     return content
 
 
-def read_user_text(path: Path, place: str = "", most_bytes: int = MOST_BYTES) -> str:
+def read_user_text(path: Path, place: str = "") -> str:
     """Return a text in UTF-8 with the line ends of Unix; raise UnicodeDecodeError, too."""
-    text = read_user_file(path, place, most_bytes).decode("utf-8")
+    text = read_user_file(path, place).decode("utf-8")
     return io.StringIO(text, newline=None).getvalue()

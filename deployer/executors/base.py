@@ -56,19 +56,6 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What agents work with, as far as it is known from here; empty where an image says it.
-
-    `packages` maps names to versions; `gpus` are in nvidia-smi's words, the driver's version too.
-    """
-
-    python: str = ""
-    packages: Mapping[str, str] = field(default_factory=dict)
-    driver: str = ""
-    gpus: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Memory:
     """A GPU's memory or a machine's: what agents use of it, and what is left for more of them."""
 
@@ -232,10 +219,6 @@ class Executor(ABC):
         Without keys nothing is contacted, and the agents would start at `now`.
         """
         return [plan]
-
-    def read_surroundings(self) -> Surroundings:
-        """Return which Python, packages and driver agents will have."""
-        return Surroundings()
 
     # Agents
 

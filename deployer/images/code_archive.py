@@ -29,9 +29,6 @@ LEFT_OUT_SHOWN = 3
 TRACKED = ("--cached", "--recurse-submodules")  # of `git ls-files`
 # 2 January 1980: the first day that is in every time zone one that a zip file can hold.
 TIME = 315619200
-# A lock file says what ran, and is written beside its sweep: it is no part of what runs.
-LOCK_END = ".lock.yaml"
-LOCK_MARK = b"# Written by `deployer up`"
 NEVER_PACKED = ("__pycache__", "node_modules", "wandb")
 # The first lines are for any Python at all: an image may have one that cannot even read the rest.
 MAIN = """import sys
@@ -105,28 +102,14 @@ def list_files(folder: Path) -> list[str]:
         names = [path.relative_to(folder).as_posix() for path in _walk(folder)]
     # A submodule that is empty here is listed as a folder.
     kept = (name for name in names if not (folder / name).is_dir())
-    return sorted(name for name in kept if not is_lock_file(folder / name))
+    return sorted(kept)
 
 
 def list_left_out(folder: Path) -> list[str]:
     """Return files that git neither tracks nor ignores: perhaps they were forgotten."""
     if not _ask_git(folder, "--cached"):
         return []
-    names = _ask_git(folder, "--others", "--exclude-standard") or []
-    return [name for name in names if not is_lock_file(folder / name)]
-
-
-def is_lock_file(path: Path) -> bool:
-    """Tell whether a file is what `up` writes beside a sweep."""
-    return path.name.endswith(LOCK_END) and begins_as_lock_file(path)
-
-
-def begins_as_lock_file(path: Path) -> bool:
-    """Tell whether a file, whatever its name, begins as a lock file does."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(LOCK_MARK)) == LOCK_MARK
+    return _ask_git(folder, "--others", "--exclude-standard") or []
 
 
 def warn_about_left_out(folder: Path) -> str:

@@ -132,7 +132,6 @@ def start_rest(launch: Launch, request: Request, *, going: bool) -> Launch:
 
     Then whoever watches starts another in its place.
     """
-    request = replace(request, lock=None)  # the probe's start has written it
     there = launch.executor.list_agents(launch.sweep_path)
     working = tuple(one for one in there if one.alive and is_probe(one) and not one.foreign)
     session = Session(launch.project, launch.executor, launch.server, launch.path)

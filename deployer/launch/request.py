@@ -25,11 +25,11 @@ class Request:
     """A sweep file as it was read, and how its agents shall work.
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
-    run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
-    lock file is written; `check_script` asks the script about its flags; `asks` stops where
-    the script's trial start has raised an error, for the user to say. Without `packing` nothing
+    run; `capacity_seconds` is how long to ask again where all is out of stock.
+    `check_script` asks the script about its flags; `asks` stops where the script's trial start has
+    raised an error, for the user to say. Without `packing` nothing
     is said of how many agents share a GPU. `words` are the command of `deployer run`, which has no
-    file: its lock file is kept in the state folder alone. `whole` is the sweep in the file, where
+    file. `whole` is the sweep in the file, where
     `sweep` is only what another one has not finished.
     """
 
@@ -40,7 +40,6 @@ class Request:
     one_run: bool = False
     max_seconds: float | None = None
     capacity_seconds: float = 0.0
-    lock: Path | None = None
     check_script: bool = True
     asks: bool = False
     packing: Packing | None = None

@@ -1,4 +1,4 @@
-"""The last steps of `up`: plan a sweep's agents, write the lock file, start them."""
+"""The last steps of `up`: plan a sweep's agents, start them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from deployer.launch.checks.check import (
     warn_about_many,
     warn_about_port,
 )
-from deployer.launch.lock.writing import write_lock
 from deployer.launch.packing.decision import settle_packing
 from deployer.launch.packing.packer import Packer
 from deployer.launch.remains import describe_elsewhere
@@ -64,8 +63,7 @@ def start_agents(
     """Start agents until there are as many as the project says; tell what is doubtful about it.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
-    `max_seconds`. With a `request`, its lock file is written first. `narrow` returns the part of
-    the plan that is carried out.
+    `max_seconds`. `narrow` returns the part of the plan that is carried out.
     """
     project, executor, server = session.project, session.executor, session.server
     path = session.sweep_path
@@ -100,8 +98,6 @@ def start_agents(
         LOG.info(line)
     pinned = bool(project.named_cluster)
     Records.load().note(path, on=executor.name, pinned=pinned, **executor.address)
-    if request:
-        write_lock(session, request, plan)
     if narrow:
         plan = narrow(plan)
     wanted = 0 if narrow else None  # none comes in a probe's place
@@ -122,13 +118,13 @@ def drain_surplus(launch: Launch, replicas: int | None) -> None:
 
 
 def start_asked(session: Session, request: Request) -> Launch:
-    """Start as many agents as are asked for, after the lock file is written."""
+    """Start as many agents as are asked for."""
     session, packer = settle_packing(session, request.packing)
     return replace(start_patiently(session, request), packer=packer)
 
 
 def start_patiently(session: Session, request: Request, narrow: Narrow | None = None) -> Launch:
-    """Write the lock file and start the agents that `narrow` leaves of the plan.
+    """Start the agents that `narrow` leaves of the plan.
 
     If the cluster refuses more agents, those that are there are watched all the same.
     """

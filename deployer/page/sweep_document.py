@@ -13,8 +13,8 @@ from deployer.analysis.parallel import Axis, build_axes
 from deployer.model import Run, Sweep
 from deployer.page.agents import AgentNow, Doing, describe_agents
 from deployer.page.cells import Cells, join_rows, list_numbers, pick
-from deployer.page.command_line import build_command_line
 from deployer.page.strict_json import Encoded
+from deployer.sweeps.command_line import describe_run
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
@@ -225,10 +225,7 @@ def describe_command(source: SweepSource) -> str | None:
     if best is None:
         return None
     run = next(run for run in source.runs if run.run_id == best.run_id)
-    tops = source.sweep.config.get("parameters", {})
-    return build_command_line(
-        source.sweep.config, {name: run.config[name] for name in tops if name in run.config}
-    )
+    return describe_run(source.sweep.config, run.config)
 
 
 def choose_curves(results: Results) -> list[str]:

@@ -10,7 +10,6 @@ from urllib.parse import quote
 from deployer import __version__
 from deployer.model import SweepPath
 from deployer.report.collection import Material
-from deployer.report.redaction import redact_yaml
 from deployer.report.words import (
     count_causes,
     describe_curves,
@@ -32,9 +31,9 @@ class TextFile:
     text: str
 
 
-def build_document(material: Material, lock: TextFile | None = None) -> dict[str, Any]:
+def build_document(material: Material) -> dict[str, Any]:
     """Return the document of the sweep's page, and in its `report` what only a report has."""
-    return {**material.document, "report": _describe(material, lock)}
+    return {**material.document, "report": _describe(material)}
 
 
 def make_address(path: SweepPath) -> str:
@@ -43,13 +42,12 @@ def make_address(path: SweepPath) -> str:
     return f"/{entity}/{project}/sweeps/{sweep}"
 
 
-def list_files(material: Material, lock: TextFile | None) -> list[TextFile]:
-    """Return the sweep's config as YAML, and its lock file if there is one; no secrets in them."""
-    files = [TextFile("sweep.yaml", dump_config(material.source.sweep.config))]
-    return [*files, TextFile(lock.name, redact_yaml(lock.text))] if lock else files
+def list_files(material: Material) -> list[TextFile]:
+    """Return the sweep's config as YAML, without secrets."""
+    return [TextFile("sweep.yaml", dump_config(material.source.sweep.config))]
 
 
-def _describe(material: Material, lock: TextFile | None) -> dict[str, Any]:
+def _describe(material: Material) -> dict[str, Any]:
     results, source = material.results, material.source
     coverage = results.coverage
     return {
@@ -63,7 +61,7 @@ def _describe(material: Material, lock: TextFile | None) -> dict[str, Any]:
         "causes": count_causes(results.rows),
         "coverage": {**vars(coverage), "complete": coverage.complete},
         "costs": list_costs(material.cost),
-        "files": [vars(file) for file in _as_texts(list_files(material, lock))],
+        "files": [vars(file) for file in _as_texts(list_files(material))],
     }
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
-
-import yaml
 
 from deployer.config.redaction import redact
 from deployer.model import Run, Sweep
 from deployer.sweeps.results import Results, Row
-from deployer.sweeps.sweep_file import dump_config
 
 
 def redact_sweep(sweep: Sweep) -> Sweep:
@@ -34,16 +30,6 @@ def redact_results(results: Results) -> Results:
         best=_redact_row(results.best) if results.best else None,
         failures=tuple(_redact_row(row) for row in results.failures),
     )
-
-
-def redact_yaml(text: str) -> str:
-    """Return a YAML file as it is if it names no secret, else what it says without them."""
-    try:
-        found: Any = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return ""
-    kept = redact(found)
-    return text if kept == found else dump_config(kept)
 
 
 def _redact_row(row: Row) -> Row:

@@ -11,9 +11,27 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.sweeps.configuration_list import JOB_ID, JOB_ID_MACRO, SPREAD, find_list_parameter
+
 # The agent's own default less its `${env}`, which a person does not type.
 DEFAULT_COMMAND = ("${interpreter}", "${program}", "${args}")
+_ARGUMENTS = re.compile(r"\{args\w*\}")
 ENVIRONMENT_WORD = re.compile(r"\$\{envvar:(\w+)\}")
+
+
+def describe_run(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Return the command line of a run with this config, which may be one of an explicit list."""
+    if listed := find_list_parameter(settings):
+        words = [str(word) for word in settings.get("command") or ()]
+        chosen = dict(config.get(listed) or {})
+        if SPREAD in words:
+            words = words[words.index(SPREAD) + 2 :]  # behind it and its JSON
+            number = f"JOB_ID={chosen.pop(JOB_ID, '')}" if JOB_ID_MACRO in words else ""
+            words = [_ARGUMENTS.sub(r"$\g<0>", word) for word in words]
+            words = [number if word == JOB_ID_MACRO else word for word in words]
+        return build_command_line({**settings, "command": words}, chosen)
+    tops = settings.get("parameters") or {}
+    return build_command_line(settings, {name: config[name] for name in tops if name in config})
 
 
 def build_command_line(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployer.model import Attempt, Run, Sweep
+from deployer.sweeps.command_line import describe_run
 from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.endings import OWN_FAILURES, describe_ending
@@ -115,6 +116,7 @@ class Results:
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
     what the first finished run did log, `dropped` wandb's warning if it dropped rows of one without
     the metric, or EARLIER. `equal_curves` are runs of different configurations with the same curve.
+    `command` runs the best configuration again.
     """
 
     sweep_path: str
@@ -131,6 +133,7 @@ class Results:
     logged: tuple[str, ...] = ()
     dropped: str = ""
     equal_curves: tuple[str, ...] = ()
+    command: str = ""
 
     @property
     def metric_missing(self) -> bool:
@@ -161,7 +164,18 @@ def build_results(sweep: Sweep, runs: Sequence[Run], expected: int | None = None
         unlogged=sum(row.value is None for row in finished),
         not_finite=sum(row.value is not None and row.rank is None for row in finished),
         logged=list_logged(first.summary) if first else (),
+        command=_describe_best(sweep, runs, done),
     )
+
+
+def _describe_best(sweep: Sweep, runs: Sequence[Run], ranked: Sequence[Row]) -> str:
+    """Return the command line of the best configuration, as a person types it."""
+    best = next((run for run in runs if ranked and run.run_id == ranked[0].run_id), None)
+    if best is None:
+        return ""
+    line = describe_run(sweep.config, best.config)
+    plain = line.removeprefix("/usr/bin/env ")
+    return line if "=" in plain.split(" ")[0] else plain  # env sets a variable
 
 
 def _start_of(run: Run) -> float:
@@ -269,7 +283,8 @@ def run_seconds(run: Run) -> float | None:
     runtime = inner.get("runtime") if isinstance(inner, Mapping) else None
     for value in (run.summary.get("_runtime"), runtime):
         # Scripts may log by these names, too: what no run can last is none.
-        if isinstance(value, int | float) and 0 <= value < LONGEST_SECONDS:
+        # W&B counts whole seconds, so its 0 is any run of less than one.
+        if isinstance(value, int | float) and 0 < value < LONGEST_SECONDS:
             return float(value)
     if run.created_at is None or run.heartbeat_at is None:
         return None

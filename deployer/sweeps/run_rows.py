@@ -6,19 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from deployer.config.redaction import redact
-from deployer.sweeps.results import Row
+from deployer.config.redaction import find_hidden, redact, redact_text
+from deployer.sweeps.results import Results, Row
 from deployer.text import name_columns
 
 NESTED = ("parameters", "summary", "attempts")
-KEYS = tuple(one.name for one in fields(Row) if one.name not in NESTED)
+SHOWN_ALONE = "word"  # JSON has W&B's own word, `state`
+KEYS = tuple(one.name for one in fields(Row) if one.name not in (*NESTED, SHOWN_ALONE))
 
 
 def row_to_plain(row: Row) -> dict[str, Any]:
     """Return a run with stable keys, without values of secrets."""
     plain = {"parameters": redact(row.parameters), "summary": redact(row.summary)}
-    kept = {name: value for name, value in vars(row).items() if name != "word"}
+    kept = {name: value for name, value in vars(row).items() if name != SHOWN_ALONE}
     return {**kept, **plain}
+
+
+def build_run_command(results: Results) -> str | None:
+    """Return what to paste to run the best configuration again, without values of secrets."""
+    if not results.best:
+        return None
+    hidden = find_hidden(results.best.parameters)
+    return f"deployer run -- {redact_text(results.command, hidden)}"
 
 
 def flatten_rows(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ import pytest
 import yaml
 
 from deployer.report.collection import collect
-from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from tests.backend.client import Client
 from tests.browser.conftest import Watch
@@ -44,8 +42,7 @@ def report(client: Client, tmp_path: Path) -> str:
     sweep = make_sweep(client, 15, name=NASTY, parameters=nasty)
     client.init_run(f"{sweep}-1", displayName=NASTY)
     found = collect(open_server(client), path_of(client, sweep), NOW)
-    lock = TextFile("sweep.lock.yaml", f"# {NASTY}\nfile: {json.dumps(NASTY)}\n")
-    (tmp_path / "report.html").write_text(build_html(found, lock), encoding="utf-8")
+    (tmp_path / "report.html").write_text(build_html(found), encoding="utf-8")
     return f"file://{tmp_path}/report.html"
 
 

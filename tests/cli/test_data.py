@@ -30,7 +30,7 @@ def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSe
 @pytest.mark.slow
 def test_from_an_archive_to_a_folder_and_back(project: Project, tmp_path: Path) -> None:
     project.write_grid()
-    assert "there is no data set in deployer.yaml" in project.run("data", "list").stderr
+    assert "deployer.yaml has no data set" in project.run("data", "list").stderr
     project.write("deployer.yaml", "data: {path: /data, folder: held}\n")
     refused = project.run("up", "grid.yaml", code=1)
     assert refused.stderr.splitlines()[-1] == "hint: deployer data put SOURCE data"

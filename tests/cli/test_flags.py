@@ -131,7 +131,7 @@ def test_a_sweep_is_always_positional(words: tuple[str, ...]) -> None:
 
 def test_plain_output_has_one_name() -> None:
     plain = {words for words, one in LEAVES.items() for p in one.params if "--plain" in p.opts}
-    assert plain == {("up",), ("run",), ("watch",), ("reproduce",)}
+    assert plain == {("up",), ("run",), ("watch",)}
     assert not any("--wait" in p.opts for one in LEAVES.values() for p in one.params)
 
 

@@ -62,4 +62,4 @@ def test_plan_has_a_job_for_each_run(
     assert len(local["agents"]) == 1
     for server, asked in (("http://localhost:1", False), ("https://api.wandb.ai", True)):
         assert run_command([*words, "--wandb", server]) == 0
-        assert (f"{server} is not asked; if it is" in capsys.readouterr().err) is not asked
+        assert (f"{server} is not contacted; if it is" in capsys.readouterr().err) is not asked

@@ -69,7 +69,6 @@ ELSEWHERE = {
     "run": "what `up` shows",
     "data preload": "a list of what `data put` shows",
     "gke list": "a list of what `gke up` shows",
-    "reproduce": "tests/cli/test_reproduce.py",
     "image push": "tests/cluster/images/test_image.py",
 }
 GRID = """

@@ -135,13 +135,9 @@ def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     up.send_signal(signal.SIGINT)
     assert list_live(up.communicate()[1]) == [f"1 agent of {path} still runs"]
     assert up.returncode == 130
-    lock = project.folder / "grid.lock.yaml"
-    assert f"\nsweep: {path}\n" in lock.read_text()
     made = project.run("up", "grid.yaml", "--new", "--detach", "-o", "json")
     other = json.loads(made.stdout)
     assert other["sweep"] != path
-    assert f"grid.lock.yaml was {path}'s: deployer reproduce best {path}" in made.stderr
-    assert f"\nsweep: {other['sweep']}\n" in lock.read_text()
     assert list_live(made.stderr) == [f"1 agent of {path}, another sweep of grid.yaml, still runs"]
 
     project.write_grid(lrs="[3.0]")

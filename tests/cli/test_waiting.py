@@ -62,7 +62,6 @@ results SWEEP
 results get SWEEP
 report SWEEP --to report.md
 heal SWEEP
-reproduce run1 SWEEP
 down SWEEP
 down --all{SWEEPS}agents list SWEEP
 agents list --all
@@ -100,8 +99,7 @@ results SWEEP
 results get SWEEP
 importance SWEEP
 report SWEEP --to report.md
-heal SWEEP
-reproduce run1 SWEEP{SWEEPS}agents scale 2 SWEEP
+heal SWEEP{SWEEPS}agents scale 2 SWEEP
 secret set
 """
 REGISTRY = """

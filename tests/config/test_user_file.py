@@ -17,7 +17,6 @@ from deployer.config.user_file import MOST_BYTES, read_user_text
 from deployer.errors import ConfigError
 from deployer.gke.pricing.estimate import load_prices
 from deployer.gke.specification.spec import load_spec
-from deployer.launch.lock.file import load_lock
 from deployer.sweeps.set_files import load_sets
 from deployer.sweeps.sweep_file import load_sweep
 
@@ -28,7 +27,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "site.yaml": lambda path: load_profile(path.name, "--profile", path.parent, None),
     "cluster.yaml": lambda path: load_spec(path.name, path.parent),
     "gke-prices.yaml": lambda path: load_prices(path.parent),
-    "sweep.lock.yaml": load_lock,
 }
 
 
@@ -40,7 +38,7 @@ def test_a_pipe_without_a_writer_is_refused_by_every_reader(name: str, tmp_path:
     assert caught.value.hint == "name a regular file"
 
 
-@pytest.mark.parametrize("name", [name for name in READERS if "lock" not in name])
+@pytest.mark.parametrize("name", READERS)
 def test_more_than_five_megabytes_are_refused_by_every_reader(name: str, tmp_path: Path) -> None:
     with (tmp_path / name).open("wb") as file:
         file.truncate(MOST_BYTES + 1)

@@ -134,6 +134,6 @@ def test_all_complaints_about_rows_come_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_rows(f"{row(REST)}\n{row(REST)}\n", "own.yaml")
     (found,) = caught.value.findings
-    assert found.text == "own.yaml:2: [1]: g2-standard-8 in us-east1 appears twice (line 1 too)"
+    assert found.text == "own.yaml:2: [1]: g2-standard-8 in us-east1 is there twice (line 1 too)"
     with pytest.raises(ConfigError, match=r"own.yaml: {'a': 1} is not a list"):
         parse_rows("a: 1", "own.yaml")

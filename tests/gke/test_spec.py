@@ -119,7 +119,7 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ("location: []", "1: location: is empty", "such as us-central1-a"),
         (
             "location: [us-east1, us-east1]",
-            "1: location[1]: us-east1 appears twice",
+            "1: location[1]: us-east1 is there twice",
             "remove one of them",
         ),
         (

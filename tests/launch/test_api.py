@@ -122,7 +122,7 @@ def test_rows_are_flat_and_complete(
     found = api.results(server, f"{sdk.entity}/api-rows/{sweep}")
     first, second = found.rows()
     assert [*first] == [*second]
-    assert first.keys() >= vars(found.runs[0]).keys() - {"parameters", "summary"}
+    assert first.keys() >= vars(found.runs[0]).keys() - {"parameters", "summary", "word"}
     assert (first["rank"], first["value"], first["loss"]) == (1, 0.25, 0.25)
     assert (second["rank"], second["x"], second["summary.accuracy"]) == (2, 1, 0.5)
     assert (first["state"], first["config.state"], first["api_key"]) == (

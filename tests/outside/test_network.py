@@ -119,7 +119,7 @@ def test_an_identity_token_is_a_login_without_a_key(
     # One exchange, which all processes share.
     assert network.asked.count("urn:ietf:params:oauth:grant-type:jwt-bearer") == 1
     both = project.run("results", code=2, WANDB_API_KEY="k" * 40, **named)
-    assert "is set beside WANDB_API_KEY" in both.stderr
+    assert "is set in addition to WANDB_API_KEY" in both.stderr
     kept.unlink()
     token.write_text("another")
     refused = project.run("results", code=1, **named)

@@ -12,7 +12,6 @@ import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.page.strict_json import to_strict_json
 from deployer.report.collection import collect
-from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
 from deployer.report.words import describe_lead
@@ -99,8 +98,7 @@ def test_secrets_are_in_no_report_and_still_tell_configurations_apart(client: Cl
     secret = {"values": ["hunter2-a", "hunter2-b", "hunter2-c"]}
     sweep = make_sweep(client, 2, method="grid", parameters={"api_key": secret, "lr": {"value": 1}})
     found = collect(open_server(client), path_of(client, sweep), NOW)
-    lock = TextFile("sweep.lock.yaml", "# Written\napi_key: hunter2-a\nlr: 1\n")
-    for text in (build_html(found, lock), build_markdown(found)):
+    for text in (build_html(found), build_markdown(found)):
         assert "hunter2" not in text
         assert "REDACTED" in text
     assert found.results.coverage.finished == 2

@@ -44,7 +44,7 @@ def test_a_report_of_each_method(
     assert len(rows) == 3
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
     [documents] = re.findall(r'id="documents">(.*?)</script>', page)
-    held = hold(found, None)
+    held = hold(found)
     report = json.loads(documents)["pages"][held.start]["report"]
     assert held.pages[held.start]["report"]["coverage"] == report["coverage"]
     assert report["coverage"]["finished"] == 3

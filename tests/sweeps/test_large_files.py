@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deployer.config.document import yaml_document
 from deployer.config.document.yaml_document import parse_document
 from deployer.errors import ConfigError
 from deployer.sweeps.examination import examine_sweep
@@ -60,11 +61,12 @@ def test_twice_as_many_values_are_at_most_twice_the_work(shape: str) -> None:
     assert steps[1] <= 2 * steps[0]
 
 
-def test_a_value_too_many_is_refused_on_its_line() -> None:
+def test_a_value_too_many_is_refused_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml_document, "MOST_VALUES", 4)
     with pytest.raises(ConfigError) as caught:
-        parse_document("a:\n- 1\n- 2\n- 3\n- 4\n", "s.yaml", 4)  # the root and the list, too
+        parse_document("a:\n- 1\n- 2\n- 3\n- 4\n", "s.yaml")  # the root and the list, too
     assert caught.value.message == "s.yaml:4: more than 4 values in one file"
-    assert parse_document("a:\n- 1\n- 2\n", "s.yaml", 4).value == {"a": [1, 2]}
+    assert parse_document("a:\n- 1\n- 2\n", "s.yaml").value == {"a": [1, 2]}
 
 
 TENTH = f"[{', '.join(['1'] * 9_999)}]"

@@ -14,8 +14,8 @@ from deployer.backend.storage.blob_folder import BlobFolder
 from deployer.backend.web.artifacts import list_run_artifacts
 from deployer.backend.web.results import run_info, stopped_early, sweep_title
 from deployer.model import SweepPath
-from deployer.page.command_line import build_command_line
 from deployer.page.run_document import RunSource
+from deployer.sweeps.command_line import build_command_line
 from deployer.wandb_api.model import parse_environment, parse_json
 
 CONSOLE_LINES = 400

@@ -22,7 +22,7 @@ from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts, l
 from deployer.sweeps.endings import FIXES, REMEDIES, WORDS, find_last_words, name_signal
 from deployer.sweeps.equal_curves import read_tied_curves
 from deployer.sweeps.results import EARLIER, Results, Row
-from deployer.sweeps.run_rows import row_to_plain
+from deployer.sweeps.run_rows import build_run_command, row_to_plain
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_value
 from deployer.wandb_api.server import Server
@@ -100,6 +100,7 @@ def build_summary_lines(results: Results, page: str, view: View = View()) -> lis
         value = f"{results.metric}={format_value(results.best.value)}"
         configuration = describe_configuration(results.best, results.rows)
         lines.append(f"best: {results.best.run_id} {value} with {configuration}")
+        lines.append(f"run it again: {build_run_command(results)}")
     if lead := build_lead_line(results, view):
         lines.append(lead)
     lines += [f"warning: {doubt}" for doubt in list_doubts(results)]

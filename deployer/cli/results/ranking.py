@@ -13,7 +13,7 @@ from deployer.config.redaction import redact
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.metrics import list_logged
 from deployer.sweeps.results import Coverage, Results, Row
-from deployer.sweeps.run_rows import flatten_rows, list_names, row_to_plain
+from deployer.sweeps.run_rows import build_run_command, flatten_rows, list_names, row_to_plain
 from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_runtime, name_columns
 
@@ -148,6 +148,7 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
         "goal": results.goal,
         "coverage": coverage_to_plain(results.coverage),
         "best": row_to_plain(results.best) if results.best else None,
+        "command": build_run_command(results),
         "warnings": list_doubts(results),
         "runs": [row_to_plain(row) for row in results.rows],
         "failures": [row_to_plain(row) for row in results.failures],

@@ -16,15 +16,11 @@ from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.base import get_usd_per_hour
 from deployer.executors.registry import find_executor
-from deployer.launch.lock.file import find_kept, name_lock
 from deployer.model import SweepPath
 from deployer.report.collection import collect
-from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
 from deployer.report.writing import MARKDOWN, check_place, mark_markdown, write_report
-from deployer.sweeps.records import Records
-from deployer.wandb_api.server import Server
 
 app = App()
 
@@ -61,7 +57,7 @@ def report(
     if to.suffix in MARKDOWN:
         write_report(to, mark_markdown(build_markdown(material)))
     else:
-        write_report(to, build_html(material, _find_lock(server, path)))
+        write_report(to, build_html(material))
         say(f"curves of {len(material.curves)} of {len(material.results.rows)} runs")
     say(f"report: {to}")
 
@@ -76,14 +72,3 @@ def _find_price(config: Project, path: SweepPath, agents: int) -> float | None:
     except DeployerError as error:
         say(f"no cost: {error}")
         return None
-
-
-def _find_lock(server: Server, path: SweepPath) -> TextFile | None:
-    """Return the lock file of a sweep: beside its file if it is the sweep's there, else our own."""
-    kept = find_kept(str(path), server.name)
-    if kept is None:
-        return None
-    text = kept.read_text(encoding="utf-8")
-    files = [Path(r.folder) / r.file for r in Records.load().of(str(path))]
-    name = name_lock(files[0]).name if files else "sweep.lock.yaml"
-    return TextFile(name, text)

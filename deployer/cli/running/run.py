@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Run one command once, as `up` runs a sweep's commands, with its arguments unchanged.
 
-    The run is a sweep of one configuration: `results`, `agents logs`, `reproduce` and `down` work
+    The run is a sweep of one configuration: `results`, `agents logs` and `down` work
     on it. A command that exits with 0 has succeeded, even if it does not use wandb. Typing it again
     starts another run. Exit codes: 0 if it succeeded, 3 if not; 1 or 2 if `run` refused to start,
     or lost the server. Ctrl-C detaches (130).

@@ -26,7 +26,6 @@ from deployer.cli.shell.options import (
     RunCapOption,
     SeedOption,
 )
-from deployer.launch.lock.file import name_lock
 from deployer.launch.remains import describe_file, telling_remains
 from deployer.launch.request import Request
 from deployer.launch.reuse import prepare_reuse
@@ -99,7 +98,6 @@ def up(
             one_run=one_run_per_job,
             max_seconds=max_time,
             capacity_seconds=wait_for_capacity or 0.0,
-            lock=name_lock(file),
             check_script=not no_check,
             asks=can_ask() and not call.yes,
             packing=packing,

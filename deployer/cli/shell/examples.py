@@ -24,7 +24,6 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("importance",): ("importance", "importance ab12cd34 --metric val_loss -o json"),
     ("report",): ("report --to report.html", "report ab12cd34 --to report.md"),
     ("heal",): ("heal", "heal ab12cd34 --replicas 2"),
-    ("reproduce",): ("reproduce best", "reproduce best sweep.lock.yaml"),
     ("down",): ("down", "down --all"),
     ("sweep", "check"): ("sweep check sweep.yaml", "sweep check --strict a.yaml b.yaml"),
     ("sweep", "schema"): ("sweep schema",),

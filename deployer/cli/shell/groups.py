@@ -43,10 +43,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write a sweep's report as one HTML page or Markdown.",
     ),
     "heal": ("running.heal", "Run lost and failed configurations again."),
-    "reproduce": (
-        "running.reproduce",
-        "Repeat a run with the same code, and compare its metric.",
-    ),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
     "sweep": (
         "sweep.sweep",

@@ -121,16 +121,16 @@ class TooMuch(ConfigError):
 class _BoundedLoader(yaml.SafeLoader):
     """Stops reading at the first value too many, and at the first level too deep."""
 
-    def __init__(self, text: str, place: str, most_values: int) -> None:
+    def __init__(self, text: str, place: str) -> None:
         super().__init__(text)
-        self._place, self._most_values = place, most_values
+        self._place = place
         self._values = self._level = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         is_key = isinstance(parent, yaml.MappingNode) and index is None
         self._values += not is_key
-        if self._values > self._most_values:
-            raise self._refuse(*say_too_many(self._most_values))
+        if self._values > MOST_VALUES:
+            raise self._refuse(*say_too_many(MOST_VALUES))
         if self._level > MOST_LEVELS:
             said = f"nested too deeply: more than {MOST_LEVELS} levels"
             raise self._refuse(said, "write it with fewer levels")
@@ -144,13 +144,13 @@ class _BoundedLoader(yaml.SafeLoader):
         return TooMuch(f"{self._place}:{line}", said, hint)
 
 
-def parse_document(text: str, place: str, most_values: int = MOST_VALUES) -> Document:
+def parse_document(text: str, place: str) -> Document:
     """Read one YAML document; raise ConfigError with line and column where it is none."""
     try:
-        loader = _BoundedLoader(text, place, most_values)
+        loader = _BoundedLoader(text, place)
         root = loader.get_single_node()
-        if root is not None and _count_nodes(root, {}) > most_values:
-            said = f"aliases of aliases make it longer than {most_values:,} values"
+        if root is not None and _count_nodes(root, {}) > MOST_VALUES:
+            said = f"aliases of aliases make it longer than {MOST_VALUES:,} values"
             raise TooMuch(place, said, "write the values instead of aliases")
         document = _note_places(place, root)  # the constructor merges `<<` into the nodes
         value = None if root is None else loader.construct_document(root)

@@ -18,7 +18,6 @@ from deployer.executors.base import (
     Demand,
     Limits,
     SharesPods,
-    Surroundings,
 )
 from deployer.executors.checks import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
@@ -73,7 +72,6 @@ from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
 from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
 from deployer.executors.kubernetes.manifests.templates import warn_about_variables
-from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.findings import Finding
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.image import push_image
@@ -232,10 +230,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         owner, manifests = self.kube.owner, self._build(plan, api_keys)[1]
         wanted = build_wanted(plan, owner, self.kube.namespace)
         return [stamp_owner(one, owner) for one in (wanted, *manifests)]
-
-    def read_surroundings(self) -> Surroundings:
-        """Return the GPUs and drivers of the nodes; the image has the packages."""
-        return read_surroundings(self.kube)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet, and return those that it has started.

@@ -27,7 +27,6 @@ from deployer.executors.base import (
     KeepsData,
     Memory,
     SharesGpus,
-    Surroundings,
 )
 from deployer.executors.checks import Check, examine_all, run_checks
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
@@ -41,7 +40,6 @@ from deployer.executors.local.run_environment import (
     list_dropped,
 )
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
-from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
 from deployer.executors.local.wanted import (
     SUFFIX,
@@ -122,10 +120,6 @@ class LocalExecutor(KeepsData, SharesGpus):
         return examine_all(
             list_python_checks(chosen, self.run_environment, script, self.project.folder)
         )
-
-    def read_surroundings(self) -> Surroundings:
-        """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""
-        return read_surroundings(choose_interpreter(self.project).path, self.run_environment)
 
     def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""

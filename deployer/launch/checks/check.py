@@ -20,7 +20,6 @@ from deployer.images.code import SHORT
 from deployer.images.code_archive import list_left_out
 from deployer.launch.agents.one_run_per_job import count_agents
 from deployer.launch.agents.planning import build_draft, choose_bound
-from deployer.launch.lock.file import check_lock_place
 from deployer.launch.packing.decision import check_packing
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, choose_names
@@ -76,7 +75,6 @@ def list_checks(executor: Executor, request: Request, server: Server | None) -> 
             lambda: check_program_here(executor, config, project.code, file),
             "its program is there",
         ),
-        Check("lock", file, lambda: check_lock_place(request.lock), "a lock file can be written"),
         Check("names", file, lambda: _check_names(executor, request, server), "its names fit"),
         *list_server_checks(executor, server, request),
         Check(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from deployer.page.command_line import build_command_line
 from deployer.page.curves import (
     POINTS_PER_CURVE,
     Curve,
@@ -18,6 +17,7 @@ from deployer.page.curves import (
 )
 from deployer.page.history_csv import write_history
 from deployer.page.summary import flatten_summary
+from deployer.sweeps.command_line import build_command_line
 
 
 def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
