@@ -334,7 +334,7 @@ def _end_backend(data: _Data) -> None:
                 raise BackendError(f"{folder} could not be deleted completely", hint)
             say(f"deleted {folder}")
         else:
-            say(f"the embedded backend's data stays in {folder}")
+            say(f"the embedded backend's data stays in {folder}; deployer backend up serves it")
     for record in data.sweeps:
         if record.sweep_path in data.outputs and delete_here(_id_of(record)):
             say(f"deleted the outputs of {record.sweep_path}")

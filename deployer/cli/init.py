@@ -14,7 +14,7 @@ from deployer.cli.shell.confirmation import can_ask
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.launch.draft import NotDrafted, draft_for_script
+from deployer.launch.draft import NotDrafted, draft_for_script, find_start
 from deployer.scripts.sweep_draft import SETTINGS
 from deployer.sweeps.sweep_file import dump_config
 from deployer.text import format_count
@@ -63,9 +63,11 @@ def init(
         raise ConfigError(
             "SCRIPT", "name a script, or a sweep with --from", "deployer init train.py"
         )
+    config = call.read()
+    if script is not None:
+        find_start(config.folder, script)
     if to.exists():
         raise ConfigError(str(to), "the file exists already", "name another one with --to")
-    config = call.read()
     if source is not None:
         _write(to, _read_sweep(call, source))
     else:

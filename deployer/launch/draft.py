@@ -35,7 +35,7 @@ def draft_for_script(
     `given` are values of flags by name; `words` come before the flags, such as a subcommand. The
     script's parser accepts what is written. Raises ConfigError where its flags cannot be had.
     """
-    start = _find_start(project.folder, script, tuple(words))
+    start = find_start(project.folder, script, tuple(words))
     around = Surroundings(project.folder, find_executor(project).run_environment)
     config = {"program": start.program, "parameters": {}, "command": start.build_command()}
     try:
@@ -81,8 +81,11 @@ def _check_given(script: str, given: Mapping[str, str], flags: Sequence[Flag]) -
             raise ConfigError("--set", said, f"--set {name}={flag.default or 1}")
 
 
-def _find_start(folder: Path, script: str, words: tuple[str, ...]) -> Start:
-    """Return how a script, a package with `__main__.py` or a module such as pkg.train starts."""
+def find_start(folder: Path, script: str, words: tuple[str, ...] = ()) -> Start:
+    """Return how a script, a package with `__main__.py` or a module such as pkg.train starts.
+
+    Raises ConfigError if there is no such file.
+    """
     if (folder / script).is_file():
         return Start(script, words=words)
     module = script.strip("/").replace("/", ".")

@@ -119,7 +119,8 @@ def _doubt_files(results: Results) -> Iterator[str]:
         others = len(writers) - 1
         more = f" (and {format_count(others, 'other file')})" if others else ""
         named = ", ".join(sorted(ids)[:MOST_NAMED]) + (", …" if len(ids) > MOST_NAMED else "")
-        yield f"{name}{more} was written by {len(ids)} runs ({named}): set `isolate: true`"
+        written = f"{name}{more} was written by {len(ids)} runs ({named})"
+        yield f"{written}: set `isolate: true` in deployer.yaml"
 
 
 def _say_logged(results: Results) -> str:

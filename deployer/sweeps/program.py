@@ -201,8 +201,7 @@ def _can_run(path: Path) -> bool:
 def _hint_at_file(folder: Path, name: str, commit: str) -> str:
     above = next((one for one in folder.absolute().parents if _can_run(one / name)), None)
     if above and not commit:
-        up, down = os.path.relpath(above, folder), os.path.relpath(folder, above)
-        return f"cd {up}, and the command again, with {down}/ before the name of the sweep file"
+        return f"cd {os.path.relpath(above, folder)}, and name the sweep file from there"
     scripts = [str(p.relative_to(folder)) for p in folder.glob("*.py")]
     near = difflib.get_close_matches(name, scripts, n=1)
     if " " in name:
@@ -210,7 +209,11 @@ def _hint_at_file(folder: Path, name: str, commit: str) -> str:
         return f"write command: [{start}{', '.join(name.split())}, '${{args}}'], without program"
     if commit and not near:
         return f"agents get what is committed: git add {name}, git commit"
-    return f"did you mean {near[0]}?" if near else "name the script, from the folder you are in"
+    return (
+        f"did you mean {near[0]}?"
+        if near
+        else "cd to the folder of the script, and name the sweep file from there"
+    )
 
 
 def list_scripts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

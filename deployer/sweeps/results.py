@@ -62,8 +62,8 @@ class Coverage:
     """How the expected configurations stand; `expected` is None for an endless sweep.
 
     `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
-    vanished, or were never handed out although the sweep has ended; of a sweep that was cancelled
-    they are `cancelled`. `healed` ones are finished,
+    vanished, or were never handed out although the sweep has ended. They are `cancelled` if the
+    sweep was, and those never handed out also if failures stopped it. `healed` ones are finished,
     and an attempt was lost before, which did not fail by itself; `stopped_early` ones count as
     finished, and so do `reused` ones, which another sweep has finished. Of random and
     bayes, which count runs, `repeated` ones have the configuration of another.
@@ -222,7 +222,7 @@ def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> C
         expected = seen
     unseen = max(0, (expected or 0) - seen)
     missing = len(vanished) + (unseen if sweep.ended else 0)
-    cancelled = sweep.state == "CANCELED"
+    cancelled = missing if sweep.state == "CANCELED" else unseen if sweep.stop_reason else 0
     return Coverage(
         expected=expected,
         finished=len(finishes),
@@ -230,10 +230,10 @@ def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> C
         failed=len(failed),
         running=len(active),
         waiting=0 if sweep.ended else unseen + len(returned),
-        lost=0 if cancelled else missing,
+        lost=missing - cancelled,
         healed=_count_healed(rows, key, finishes),
         stopped_early=len({key(row) for row in rows if is_stopped_early(sweep, row.state)}),
-        cancelled=missing if cancelled else 0,
+        cancelled=cancelled,
         reused=len(reused),
         repeated=max(0, len(finishes) - len(different)),
     )

@@ -142,7 +142,7 @@ def test_a_missing_program_starts_nothing(project: Project, backend: ServedBacke
     project.write_grid(lrs="[2.0]")
     (project.folder / "train.py").unlink()
     said = f"train.py: file not found in {project.folder}"
-    hint = "hint: name the script, from the folder you are in"
+    hint = "hint: cd to the folder of the script, and name the sweep file from there"
     assert fail(project, "up", "grid.yaml", code=2) == [f"error: grid.yaml: program: {said}", hint]
     environment = backend.environment
     path = project.run("sweep", "create", "grid.yaml", **environment).stdout.strip()

@@ -61,7 +61,7 @@ def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
     )
     assert complaint_about({"program": "."}, tmp_path) == (
         "s.yaml: program: .: is a folder without __main__.py | "
-        "name the script, from the folder you are in"
+        "cd to the folder of the script, and name the sweep file from there"
     )
 
 
@@ -79,9 +79,7 @@ def test_a_program_of_a_folder_above_is_started_from_there(
         (tmp_path / name).mkdir()
         (tmp_path / name / "__main__.py").touch()
     said = complaint_about({"program": name, "command": ["python", name]}, folder)
-    assert said.partition(" | ")[2] == (
-        f"cd {up}, and the command again, with {below}/ before the name of the sweep file"
-    )
+    assert said.partition(" | ")[2] == (f"cd {up}, and name the sweep file from there")
 
 
 @pytest.mark.parametrize("word", ["env", "${env}", "./A=1", "a-b=c"])

@@ -66,7 +66,7 @@ def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
     if ended.names:
         say(f"{whose}: {format_count(len(ended.names), 'agent')} ended")
     elif ended:
-        say(f"{whose}: no agents were running; their logs and records are deleted")
+        say(f"{whose}: no agents were running; deleted the logs and records of ended ones")
     else:
         say(nothing)
     emit({"sweep": whose, "ended": ended.names}, output)

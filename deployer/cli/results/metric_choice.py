@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from deployer.cli.output.live import showing_busy
 from deployer.cli.shell.options import BadValue
 from deployer.errors import ConfigError
 from deployer.sweeps.histories import get_metric_histories
+from deployer.sweeps.metrics import list_logged, metric_value
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
@@ -66,6 +68,11 @@ def choose_metric(
     if name is None:
         raise ConfigError("--goal", "the sweep has no metric", "name one: --metric NAME")
     if goal is None and name != sweep.metric_name and needs_goal:
+        logged = sorted({key for run in snapshot.runs for key in list_logged(run.summary)})
+        if logged and all(metric_value(run.summary, name) is None for run in snapshot.runs):
+            near = difflib.get_close_matches(name, logged, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"runs logged {', '.join(logged[:10])}"
+            raise ConfigError("--metric", f"no run logged {name}", hint)
         said = f"{name} is not the sweep's metric, so it needs a goal"
         raise ConfigError("--metric", said, "add --goal minimize or --goal maximize")
     return rank_by(sweep, snapshot.runs, name, goal or sweep.metric_goal)

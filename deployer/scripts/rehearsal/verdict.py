@@ -1,6 +1,7 @@
 """What a rehearsal's answer means for a sweep: the parser's words, with hints; pure."""
 
 import difflib
+import json
 import os
 import re
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -272,7 +273,10 @@ def _hint_at_value(name: str, value: Any, said: str, flag: Mapping[str, Any]) ->
             "bash, -c, 'exec python $0 $*', '${program}', '${args_no_equals}']" % words
         )
     if isinstance(value, list):
-        return "an agent writes a list as one word: have the script read it with json.loads"
+        return (
+            "did you mean values: %s? An agent passes a list as one argument, which the script can "
+            "read with json.loads" % json.dumps(value)
+        )
     if isinstance(value, dict):
         return "write each parameter by its own name, such as %s.NAME" % name
     if flag["choices"] and kind in ("", "str") and text not in flag["choices"]:

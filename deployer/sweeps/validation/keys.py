@@ -97,6 +97,13 @@ HOMES = {
 }
 # What other tools, and flags, call a key.
 OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
+# Settings of deployer.yaml that are no keys of a sweep.
+OF_DEPLOYER = frozenset(
+    (
+        *("backend", "code", "data", "gke", "isolate", "kubernetes", "local", "metrics", "on"),
+        *("outputs", "owner", "polls", "replicas", "wandb", "warm"),
+    )
+)
 
 
 def check_keys(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
@@ -139,6 +146,8 @@ def unknown(path: Place, key: Any, known: Mapping[str, Key]) -> Problem:
         hint = f"write it below {HOMES[key]}"
     if key in OTHER_NAMES and OTHER_NAMES[key] in known:
         hint = f"did you mean {OTHER_NAMES[key]}?"
+    if len(path) == 1 and key in OF_DEPLOYER:
+        hint = "it belongs in deployer.yaml"
     return doubt(path, f"W&B does not know {shown(key)}", hint)
 
 
