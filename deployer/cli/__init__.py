@@ -10,7 +10,7 @@ from deployer.cli.shell.groups import Root
 
 app = typer.Typer(
     cls=Root,
-    help="Run a Weights & Biases sweep on this machine or a cluster, with one command.",
+    help="Run a Weights & Biases sweep on this machine or a cluster with one command.",
     rich_markup_mode=None,
 )
 

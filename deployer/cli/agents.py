@@ -71,10 +71,10 @@ def up(
     max_time: MaxTimeOption = None,
     pending_timeout: PendingTimeoutOption = None,
 ) -> None:
-    """Start agents until there are N in all; they work in the current folder. Those beyond leave.
+    """Start agents in the current folder until N run; drain any surplus.
 
-    A sweep that has ended needs none. Returns at once, or with --pending-timeout when the first
-    agent works.
+    Starts none if the sweep has ended. Returns at once; with --pending-timeout, waits for the
+    first agent to start.
     """
     _start(call, sweep, replicas, one_run_per_job, max_time, pending_timeout, surplus_leaves=True)
 
@@ -83,11 +83,11 @@ def up(
 def list_(
     call: Call,
     sweep: SweepArgument = None,
-    all_: Annotated[bool, typer.Option("--all", help="Of every sweep.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="List agents of every sweep.")] = False,
 ) -> None:
     """List a sweep's agents: state, current run, node, GPU.
 
-    With --all, your own agents of every sweep; those of other owners are named below.
+    With --all, lists your own agents of every sweep; other owners' agents follow in a summary.
     """
     config = call.read_of_all() if all_ else call.read_of(sweep)
     executor = find_executor(config)
@@ -106,7 +106,7 @@ def scale(
     ],
     sweep: SweepArgument = None,
 ) -> None:
-    """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
+    """Start or drain agents until N remain: idle agents leave first, others after their run."""
     _, executor, path = call.find(sweep)
     leaving = scale_down(executor, path, replicas, _read_runs(call, path))
     if leaving:
@@ -126,12 +126,12 @@ def drain(
             "--agent",
             metavar="AGENT",
             autocompletion=complete_agents,
-            help="An agent's name; repeatable.",
+            help="The name of an agent to drain; repeatable.",
         ),
     ],
     sweep: SweepArgument = None,
 ) -> None:
-    """Let each agent's current run end, then let the agent leave."""
+    """Let agents finish their current run, then end them."""
     _, executor, path = call.find(sweep)
     check_drainable(find_named(executor, path, agent))
     drain_agents(executor, path, agent)
@@ -147,10 +147,10 @@ def down(
     call: Call,
     sweep: SweepArgument = None,
     mine: Annotated[
-        bool, typer.Option("--mine", help="End only your own agents, without asking about others'.")
+        bool, typer.Option("--mine", help="End only your own agents, and do not ask about others.")
     ] = False,
 ) -> None:
-    """Interrupt a sweep's agents; their runs are assigned again to the next ones.
+    """Interrupt a sweep's agents; the next agents repeat their runs.
 
     Asks before it ends agents of other owners.
     """

@@ -45,10 +45,10 @@ def put(
     ] = False,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Copy data to where the data set is kept; an archive is checked and unpacked.
+    """Copy data to where the data set is kept; checks and unpacks an archive.
 
-    What is equal there is left, what was broken off goes on, and nothing is deleted. Nothing is
-    copied where a file has other content, unless --overwrite says so.
+    Skips equal files, continues an interrupted copy, and deletes nothing. If a file there has
+    other content, copies nothing unless you add --overwrite.
     """
     from deployer.launch.data import data_sets
 
@@ -73,10 +73,10 @@ def get(
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Copy a data set from where it is kept to a folder of this machine.
+    """Copy a data set from where it is kept to a local folder.
 
-    Files that are equal there are left; without --overwrite nothing is copied where one has other
-    content.
+    Skips equal files. If a file there has other content, copies nothing unless you add
+    --overwrite.
     """
     from deployer.launch.data import data_sets
 
@@ -93,10 +93,10 @@ def get(
 
 @app.command(without=SERVER)
 def preload(call: Call, name: NameArgument = None) -> None:
-    """Bring a data set once to where runs see it; left out: each one that is kept elsewhere.
+    """Copy a data set once to where runs read it; without NAME, all sets kept elsewhere.
 
-    From an object store to this machine, or with --on kubernetes into the cluster. One archive is
-    unpacked.
+    Copies from an object store to this machine, or with --on kubernetes into the cluster. Unpacks
+    a data set that is one archive.
     """
     from deployer.launch.data import data_sets
 
@@ -114,7 +114,7 @@ def preload(call: Call, name: NameArgument = None) -> None:
 
 @app.command("list", without=SERVER)
 def list_(call: Call) -> None:
-    """List data sets, and what of them runs see; exit code 1 where one cannot be read."""
+    """List data sets and the files that runs see; exits with 1 if one cannot be read."""
     from deployer.launch.data import data_sets
 
     with collect_refusals() as refusals:
@@ -135,10 +135,10 @@ def delete(
     call: Call,
     name: NameArgument = None,
     kept: Annotated[
-        bool, typer.Option("--kept", help="Also what is kept elsewhere: the object store's files.")
+        bool, typer.Option("--kept", help="Also delete the original files in the object store.")
     ] = False,
 ) -> None:
-    """Delete what runs see of a data set, for good where it is kept there."""
+    """Delete the copy of a data set that runs read, permanently if it is the only copy."""
     from deployer.launch.data import data_deletion, data_sets
 
     project = call.read()

@@ -37,12 +37,12 @@ def doctor(
     call: Call,
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="A sweep file to check in addition."),
+        typer.Argument(metavar="FILE", help="Also check what this sweep file needs."),
     ] = None,
     replicas: ReplicasOption = None,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Create missing objects where that is safe."),
+        typer.Option("--fix", help="Create missing objects if that is safe."),
     ] = False,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
@@ -50,8 +50,8 @@ def doctor(
 ) -> None:
     """Check everything that `up` needs, and suggest fixes; only --fix changes anything.
 
-    Exit code 1 if a check fails (✗), which would stop `up`; else 0. A warning (!) would probably
-    make agents wait.
+    Exits with 1 if a check fails (✗), which would stop `up`, else with 0. After a warning (!),
+    agents would probably wait.
     """
     COMMAND.begin_examination()
     config = settle_code(call.read(replicas=replicas))

@@ -50,7 +50,7 @@ def down(
     call: Call,
     sweep: SweepArgument = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="End all your agents of all sweeps, and your backends.")
+        bool, typer.Option("--all", help="End your agents of all sweeps, and stop your backends.")
     ] = False,
     delete_data: Annotated[
         bool,
@@ -64,12 +64,12 @@ def down(
         typer.Option("--cluster", help="Also delete the GKE cluster with its disks and pools."),
     ] = False,
 ) -> None:
-    """End a sweep's agents and delete what was made for it; results stay.
+    """End a sweep's agents and delete its objects, but not its results.
 
-    Running runs are interrupted; the next agent repeats them. --all also ends your embedded
-    backends: those on --on, else all of them. Other people's agents are listed, and ended only if
-    you name the sweep and confirm. Objects that may not be read or deleted are listed at the end,
-    with exit code 1.
+    Interrupts active runs; the next agents repeat them. --all also stops your embedded backends;
+    with --on, only those on that executor. Lists other owners' agents, and ends them only if you
+    name the sweep and confirm. Objects that you have no right to read or delete are listed at the
+    end, with exit code 1.
     """
     if all_ and (call.given["entity"] or call.given["project"]):
         raise ConfigError("--all", "covers every project", "leave --entity and --project out")

@@ -29,7 +29,7 @@ def init(
     script: Annotated[
         str | None,
         typer.Argument(
-            metavar="SCRIPT", help="A Python file in this folder, or a package: pkg, pkg.train."
+            metavar="SCRIPT", help="A Python file in this folder, or a package such as pkg.train."
         ),
     ] = None,
     words: Annotated[
@@ -57,7 +57,7 @@ def init(
 ) -> None:
     """Write a sweep file with ranges for a script's flags, and a commented deployer.yaml.
 
-    `init` runs the script until it has parsed its flags. It overwrites no file.
+    Runs the script until it has parsed its flags. Never overwrites a file.
     """
     if (script is None) == (source is None):
         raise ConfigError(

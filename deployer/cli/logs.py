@@ -24,7 +24,7 @@ def logs(
     agent: Annotated[
         list[str] | None,
         typer.Option(
-            "--agent", metavar="AGENT", autocompletion=complete_agents, help="Only this one."
+            "--agent", metavar="AGENT", autocompletion=complete_agents, help="Only this agent."
         ),
     ] = None,
     run: Annotated[
@@ -32,11 +32,11 @@ def logs(
         typer.Option(
             "--run",
             metavar="RUN",
-            help="Only this run, on any agent; or the number of its set.",
+            help="Show only this run, on any agent: its id, or its set's number.",
         ),
     ] = None,
 ) -> None:
-    """Show agents' logs, each line with its agent's name in front."""
+    """Show agents' logs, and start each line with the agent's name."""
     if run and agent:
         raise ConfigError("--run", "does not go together with --agent", "remove one of them")
     whose = "run" if run else "agent"

@@ -46,13 +46,13 @@ def plan(
     max_time: MaxTimeOption = None,
     no_check: NoCheckOption = False,
 ) -> None:
-    """Print the manifests that `up` would send, in the order in which it sends them.
+    """Print the manifests that `up` would send, in that order.
 
-    Contacts nothing but the registry of `image:` and the repository of `code:`, so
-    ENTITY/PROJECT/SWEEP_ID stands for the sweep. No key is in them. An embedded backend in the
-    cluster comes first; `up` leaves one that is there as it is.
-    Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
-    Jobs.
+    Contacts only the registry of `image:` and the repository of `code:`, so ENTITY/PROJECT/SWEEP_ID
+    is a placeholder for the sweep. The manifests contain no keys. An embedded backend in the
+    cluster comes first; `up` does not change an existing one.
+    Send them with `kubectl apply --server-side -f -`, or with `kubectl create` if Jobs have a
+    generateName.
     """
     config = settle_code(call.read(replicas=replicas))
     read = load_sweep(file, run_cap)

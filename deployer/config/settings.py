@@ -47,10 +47,10 @@ class LocalConfig:
     """Settings of runs on this machine."""
 
     python: Text | None = None
-    """The Python interpreter of the runs: a path, relative to deployer.yaml, or a name on PATH;
-    left out: that of `VIRTUAL_ENV` if it is the first on PATH, else of `.venv`, `venv` or
-    `.pixi/envs/default` in the project's folder, else of `CONDA_PREFIX`, else the first on PATH
-    with wandb, else deployer's own.
+    """The Python interpreter of the runs: a path relative to deployer.yaml, or a name on PATH.
+    Default, the first of: `VIRTUAL_ENV` if its Python is the first on PATH; `.venv`, `venv` or
+    `.pixi/envs/default` in the project's folder; `CONDA_PREFIX`; the first on PATH that has wandb;
+    deployer's own.
     """
 
 
@@ -68,7 +68,7 @@ class Settings:
     """The project of the sweeps."""
 
     replicas: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = None
-    """The total number of agents."""
+    """The number of agents."""
 
     # YAML 1.1 reads the key as true.
     on: Annotated[str | None, Field(validation_alias=AliasChoices("on", "True"))] = None
@@ -78,10 +78,10 @@ class Settings:
     """The site's rules: the name of a packaged profile, or a file."""
 
     owner: str | None = None
-    """The owner of created objects, as `--owner`; default: the server's name for the user."""
+    """The owner of created objects, as `--owner`; default: your user name in the cluster."""
 
     polls: Literal["quick", "stock"] | None = None
-    """When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s as
+    """How soon an agent notices that its run has ended: `quick` at once, `stock` within 5 s, like
     `wandb agent`. Default: `quick` on the embedded backend, else `stock`.
     """
 
@@ -89,35 +89,35 @@ class Settings:
         bool | tuple[str, ...],
         PlainValidator(_read_warm, json_schema_input_type=bool | tuple[str, ...]),
     ] = True
-    """Fork each run from a process that has preloaded wandb, numpy, torch and torchvision, as far
-    as the script imports them; a list names more packages to preload.
+    """Fork each run from a process that has preloaded wandb, numpy, torch and torchvision, if the
+    script imports them; a list names more packages to preload.
     """
 
     isolate: bool = False
-    """Give each run a working folder of its own, a copy of the project, instead of the project's
-    folder, which all runs share.
+    """Give each run its own working folder, a copy of the project. By default, all runs share the
+    project's folder.
     """
 
     kubernetes: ClusterConfig = section()
     """The cluster, and what each agent gets there."""
 
     gke: str | None = None
-    """The GKE cluster: the file of its specification, or the name of a packaged one."""
+    """The GKE cluster: a specification file, or the name of a packaged specification."""
 
     image: ImageConfig = section()
-    """An image that `up` builds and pushes; agents run in it."""
+    """An image that `up` builds and pushes for the agents."""
 
     backend: BackendConfig = section()
-    """The embedded backend where it runs in a cluster."""
+    """The embedded backend in a cluster."""
 
     data: DataSets = ()
-    """Data sets: a list; one mapping is a list of one. The first is `DEPLOYER_DATA_DIR`."""
+    """The data sets: one mapping, or a list. `DEPLOYER_DATA_DIR` is the first."""
 
     code: Annotated[
         CodeConfig,
         BeforeValidator(read_word, json_schema_input_type=Literal["git"] | CodeConfig),
     ] = section()
-    """The code that agents run: by default this folder as it is; `git`: its commit."""
+    """The code that agents run: by default this folder's files; `git`: its commit."""
 
     outputs: OutputsConfig = section()
     """Where to keep the files that runs write to `DEPLOYER_OUTPUT_DIR`."""

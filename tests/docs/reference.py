@@ -24,18 +24,18 @@ HEAD = """# Reference
 Every command, setting of `deployer.yaml`, environment variable and exit code. This file is made
 from the code: `python -m tests.docs.reference` writes it.
 
-A DURATION is a number with its unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
-`ENTITY/PROJECT/SWEEP_ID`, a short id or an address; left out, the newest that was made from the
+A DURATION is a number with a unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
+`ENTITY/PROJECT/SWEEP_ID`, a short id or an address; the default is the newest sweep started in the
 current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
 [W&B sweep file](https://docs.coreweave.com/products/wandb/sweeps/sweep-config-keys).
 
-`deployer --install-completion` tells a shell the commands, and the sweeps, agents and profiles of
-this machine.
+`deployer --install-completion` adds shell completion of commands, and of this machine's sweeps,
+agents and profiles.
 """
 EXIT_RULE = """\
-1 and 2 say that a command did not do what it was asked, or not all of it. 3 and 4 are about a sweep
-whose agents were started: so a cluster that would never take them ends `up` with 1 if it says so
-before, and with 3 if that turns out when they should start.
+1 and 2 mean that a command failed, or did only a part of its work. 3 and 4 concern a sweep whose
+agents were started. So if a cluster can never run the agents, `up` exits with 1 if the cluster
+refuses them in advance, and with 3 if it fails to start them.
 """
 CODES = {0: "The command did what it was asked.", 130: "Ctrl-C."}
 
@@ -49,8 +49,8 @@ def build_reference() -> str:
 def _list_commands() -> Iterator[str]:
     yield "## Options that commands share\n"
     yield (
-        "They may stand anywhere in the command line before `--`. A command has those that mean "
-        "something to it; its help names them.\n"
+        "They work anywhere in the command line before `--`. The help of a command lists the "
+        "shared options that it takes.\n"
     )
     yield _list_rows(list_options(), Context(list_commands()[()]))
     yield "## Commands\n"
@@ -86,10 +86,10 @@ def _list_settings() -> Iterator[str]:
     schema = build_schema(list_names())
     yield "## Settings of deployer.yaml\n"
     yield (
-        "The file is looked for in the current folder. A flag counts more than an environment "
-        "variable, and that more than the file. What is left out under `kubernetes:` stays as "
-        "`k8s/agent.yaml` has it. An editor that knows JSON schemas completes and checks the file "
-        "with `deployer/config/deployer.schema.json`.\n"
+        "`deployer` reads the file in the current folder. Flags override environment variables, "
+        "and these override the file. `k8s/agent.yaml` has the defaults for `kubernetes:`. An "
+        "editor that supports JSON schemas completes and checks the file with "
+        "`deployer/config/deployer.schema.json`.\n"
     )
     yield _build_table(
         ("setting", "value", "default", "meaning"),

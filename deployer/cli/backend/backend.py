@@ -35,7 +35,7 @@ class LogFormat(StrEnum):
 @app.command(without=ALL_BUT_LOG)
 def serve(
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")
     ] = "127.0.0.1",
     port: Annotated[
         int,
@@ -49,7 +49,7 @@ def serve(
         typer.Option(
             "--public-url",
             metavar="URL",
-            help="Its address behind a reverse proxy, such as https://sweeps.example.org.",
+            help="The public address behind a reverse proxy, such as https://sweeps.example.org.",
         ),
     ] = "",
     plain: Annotated[
@@ -59,7 +59,7 @@ def serve(
         LogFormat, typer.Option("--log-format", help="The format of log lines on stderr.")
     ] = LogFormat.TEXT,
 ) -> None:
-    """Serve in the foreground; /healthz answers 200 when it is ready."""
+    """Run the backend in the foreground; /healthz returns 200 when it is ready."""
     from deployer.backend.server.foreground import serve as serve_folder
     from deployer.backend.server.log import log_to_stderr
 
@@ -74,16 +74,16 @@ def serve(
 
 @app.command(without=SERVER)
 def up(call: Call, data: DataOption = None) -> None:
-    """Serve in the background unless it runs already, and wait until it is ready.
+    """Start the backend in the background unless it runs, and wait until it is ready.
 
-    In a cluster, make it or bring it in line with deployer.yaml.
+    In a cluster, create it, or apply changes of deployer.yaml to it.
     """
     _show(call, find_place(call, data).up())
 
 
 @app.command(without=SERVER)
 def status(call: Call, data: DataOption = None) -> None:
-    """Say whether the backend runs, and where."""
+    """Show the backend's state and address."""
     _show(call, find_place(call, data).status())
 
 
@@ -93,10 +93,10 @@ def down(
     data: DataOption = None,
     delete_data: Annotated[
         bool,
-        typer.Option("--delete-data", help="In a cluster: delete its data as well; asks first."),
+        typer.Option("--delete-data", help="In a cluster: also delete its data; asks first."),
     ] = False,
 ) -> None:
-    """Stop the backend; its data stays. In a cluster, asks first if others use it."""
+    """Stop the backend and keep its data. In a cluster, asks first if others use it."""
     stopped = find_place(call, data).down(call.yes, delete_data=delete_data)
     if stopped is not None:
         call.emit({"stopped": stopped})
@@ -104,7 +104,7 @@ def down(
 
 @app.command(without=SERVER)
 def env(call: Call, data: DataOption = None) -> None:
-    """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
+    """Print variables that connect wandb to the backend: eval "$(deployer backend env)"."""
     server = find_place(call, data).connect()
     url = server.url
     if inside := server.inside:
@@ -118,7 +118,7 @@ def env(call: Call, data: DataOption = None) -> None:
 
 @app.command("open", without=(*SERVER, *FORMAT))
 def open_(call: Call, data: DataOption = None) -> None:
-    """Print an address of the results pages that signs in once, without a key.
+    """Print a one-time link to the results pages that signs in without a key.
 
     In a cluster, also forward a local port to the backend until Ctrl-C.
     """
@@ -127,9 +127,9 @@ def open_(call: Call, data: DataOption = None) -> None:
 
 @app.command(without=(*SERVER, *FORMAT))
 def copy(call: Call, data: DataOption = None) -> None:
-    """Copy everything from a cluster's backend to this machine's, or to a folder of its own.
+    """Copy all data of a cluster's backend to this machine's backend, or to --data.
 
-    What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.
+    Replaces the folder's content, unless it has sweeps or runs that the cluster lacks.
     """
     place = find_place(call, None)
     if not isinstance(place, InCluster):

@@ -38,9 +38,9 @@ def add(
     ] = "",
     data: DataOption = None,
 ) -> None:
-    """Add a user with an entity of their own, or one more key of a user who is there.
+    """Add a user with an entity of the same name, or another key for an existing user.
 
-    The other keys of the user stay valid.
+    The user's other keys stay valid.
     """
     key = sys.stdin.readline().strip() if key_stdin else new_key()
     key_id = key_id_of(hash_key(key))
@@ -63,7 +63,7 @@ def add(
 def list_(call: Call, data: DataOption = None) -> None:
     """List the users and their keys, the backend's own user first.
 
-    A key has an id, a label and a time; the key itself nobody can read.
+    Shows the id, label and time of each key, but never the key.
     """
     users = accounts.list_users(find_place(call, data).connect().client)
     named = [{"name": name, "keys": list(map(vars, keys))} for name, keys in users.items()]
@@ -74,16 +74,16 @@ def list_(call: Call, data: DataOption = None) -> None:
 @app.command("remove", without=SERVER)
 def remove(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An existing user.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")],
     key_id: Annotated[
         str | None,
-        typer.Argument(metavar="KEY-ID", help="A key id, as shown by deployer backend user list."),
+        typer.Argument(metavar="KEY-ID", help="A key's id, from `deployer backend user list`."),
     ] = None,
     data: DataOption = None,
 ) -> None:
-    """Refuse all keys of a user, their agents' too, or one key; what they made stays.
+    """Revoke one key, or all keys of a user and their agents; sweeps and runs stay.
 
-    Who signed in with it is signed out. Adding a user again restores their sweeps and runs.
+    Signs out their browsers. Adding the user again restores their sweeps and runs.
     """
     with _refused("deployer backend user list"):
         if key_id is None:

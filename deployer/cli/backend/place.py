@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DataOption = Annotated[
     Path | None,
-    typer.Option("--data", metavar="FOLDER", help="The data folder; default: this user's."),
+    typer.Option("--data", metavar="FOLDER", help="The data folder; default: in the state folder."),
 ]
 
 

@@ -45,7 +45,7 @@ NodeSelectorOption = Annotated[
 
 @app.command(without=SERVER)
 def status(call: Call) -> None:
-    """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
+    """Show each node with GPUs: product, driver, plugin, GPUs available and in use."""
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
     survey = survey_cluster(open_client(call.read()))
@@ -65,7 +65,7 @@ def install(
     device_plugin: DevicePluginOption = False,
     node_selector: NodeSelectorOption = None,
 ) -> None:
-    """Install what nodes lack, if you may, and wait ten minutes for their GPUs to be counted."""
+    """Install missing drivers, if you may, and wait up to ten minutes for the GPUs to appear."""
     from deployer.executors.kubernetes.gpu_drivers.installation import (
         ASK,
         check_device_plugin,
@@ -92,7 +92,7 @@ def install(
 
 @app.command(without=(*SERVER, *FORMAT))
 def remove(call: Call) -> None:
-    """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
+    """Delete deployer's DaemonSets; a loaded driver stays until its node is deleted."""
     from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
 
     kube = open_client(call.read())

@@ -42,7 +42,7 @@ SpecArgument = Annotated[
 
 @app.command(cls=CommandWithYaml, without=WITHOUT)
 def plan(call: Call, spec: SpecArgument = None) -> None:
-    """Print what `gke up` would send, and the price; contacts nothing."""
+    """Print the requests that `gke up` would send, and the price; contacts nothing."""
     from deployer.executors.gke.executor import warn_about_gpus
     from deployer.gke.api.messages import describe_plan
 
@@ -92,13 +92,13 @@ def down(
     call: Call,
     spec: SpecArgument = None,
     delete_data: Annotated[
-        bool, typer.Option("--delete-data", help="Also the results of a backend in the cluster.")
+        bool, typer.Option("--delete-data", help="Also delete the backend's results.")
     ] = False,
 ) -> None:
-    """Remove the cluster and everything created for it, and prove it.
+    """Delete the cluster and everything created for it, and verify that nothing is left.
 
-    What others use or own in it is listed, and goes only if you are sure. Disks with results stay
-    without --delete-data; a list of what else carries our labels must be empty at the end.
+    Lists objects that others use or own, and asks before it deletes them. Keeps disks with results
+    unless you add --delete-data. At the end, checks that no other resource has deployer's labels.
     """
     from deployer.executors.gke.executor import remove_with_proof
     from deployer.gke.api.operations import Waiter
@@ -132,9 +132,9 @@ def down(
 
 @app.command("list", without=WITHOUT)
 def list_(call: Call, spec: SpecArgument = None) -> None:
-    """Show the project's clusters, ours and others', their pools and what Google says of them.
+    """List the project's clusters, also those of others, with pools and Google's messages.
 
-    Exit code 1 if a location does not answer.
+    Exits with 1 if a location does not answer.
     """
     config = call.read()
     gke = _open(_load(call, spec, config), config)

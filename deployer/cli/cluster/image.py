@@ -23,7 +23,7 @@ RepositoryOption = Annotated[
 ]
 RebuildOption = Annotated[
     bool,
-    typer.Option("--rebuild", help="Rebuild the image even if it exists, on the newest base."),
+    typer.Option("--rebuild", help="Rebuild the image on the newest base, even if it exists."),
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")]
 
@@ -32,7 +32,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.
 def push(call: Call, rebuild: RebuildOption = False) -> None:
     """Build and push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST.
 
-    Its tag is the hash of what goes in.
+    The tag is a hash of the build's inputs.
     """
     from deployer.images.image import push_image
 
@@ -43,9 +43,9 @@ def push(call: Call, rebuild: RebuildOption = False) -> None:
 
 @app.command(without=(*PLACE, *SERVER))
 def save(call: Call, file: FileArgument) -> None:
-    """Write the image to a file, to be carried to where no registry of ours is reached.
+    """Write the image to a file, for a site that cannot reach your registry.
 
-    It is built unless it is there.
+    Builds the image first if it is missing.
     """
     from deployer.images.image_file import save_image
 
@@ -59,7 +59,7 @@ def save(call: Call, file: FileArgument) -> None:
 def load(call: Call, file: FileArgument, repository: RepositoryOption = None) -> None:
     """Push the image in a file to a registry, without docker.
 
-    Prints REGISTRY/NAME@sha256:DIGEST, as agents name the image.
+    Prints REGISTRY/NAME@sha256:DIGEST, the name that agents use.
     """
     from deployer.config.sections.image_reference import parse_repository
     from deployer.images.image_file import load_image

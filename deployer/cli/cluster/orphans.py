@@ -59,13 +59,13 @@ def orphans(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Clusters to remove with everything in them, even if they are not yours; "
-            "default: your own old and empty ones.",
+            help="Clusters to delete with everything in them, even if they are not yours; "
+            "default: your own old and empty clusters.",
         ),
     ] = None,
     delete_data: Annotated[
         bool,
-        typer.Option("--delete-data", help="Also remove disks with results, which stay otherwise."),
+        typer.Option("--delete-data", help="Also delete disks with results."),
     ] = False,
     min_age: Annotated[
         float,
@@ -73,15 +73,15 @@ def orphans(
             "--min-age",
             metavar="DURATION",
             parser=read_duration,
-            help="Younger clusters and disks stay: an `up` may be creating them.",
+            help="Keep younger clusters and disks: a running `up` may be creating them.",
         ),
     ] = "1h",  # type: ignore[assignment]
 ) -> None:
-    """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
+    """Remove leftovers of older or crashed sweeps, in the cloud and in the kubeconfig's cluster.
 
-    What is found is shown, and nothing is removed unasked. What other owners have, what others use
-    and what holds results stays; a cluster's NAME removes it all the same. What could not be
-    checked is named, with exit code 1. `--project` is Google's project.
+    Lists the leftovers and asks before it removes them. Keeps other owners' objects, objects that
+    others use, and results, unless you name their cluster (NAME). Also lists objects that it could
+    not check, with exit code 1. `--project` is Google's project.
     """
     searched = Searched() if names else _search_kubernetes(call)
     gke = _open_gke(call, needed=not (searched.kube or searched.unchecked))

@@ -19,13 +19,13 @@ def rights(
         Role, typer.Argument(metavar="ROLE", help="agents, backend, data or administrator.")
     ] = Role.AGENTS,
     user: Annotated[
-        str, typer.Option("--user", metavar="NAME", help="Also bind it to this user.")
+        str, typer.Option("--user", metavar="NAME", help="Also bind the Role to this user.")
     ] = "",
 ) -> None:
-    """Print the smallest Role with which agents run in a namespace; contacts nothing.
+    """Print the smallest Role that a user needs in a namespace; contacts nothing.
 
-    `agents` is what every user needs, `backend` is for an embedded backend in the cluster, `data`
-    for `deployer data`, `administrator` for whoever looks after nodes. An administrator grants it:
+    Every user needs `agents`. `backend` is for an embedded backend in the cluster, `data` for
+    `deployer data`, and `administrator` for people who manage nodes. An administrator grants it:
     `deployer rights agents --user NAME | kubectl apply -n NAMESPACE -f -`.
     """
     show(load_role(role, user).rstrip())

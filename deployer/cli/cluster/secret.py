@@ -21,15 +21,15 @@ app = App("Keep the W&B key in the cluster.")
 
 KeyStdinOption = Annotated[
     bool,
-    typer.Option("--key-stdin", help="Read the key from stdin; else as `wandb` finds it."),
+    typer.Option("--key-stdin", help="Read the key from stdin; default: find it as `wandb` does."),
 ]
 
 
 @app.command("set", without=("entity", "project"))
 def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
-    """Make the Secret, or replace its key: from stdin, the environment or netrc.
+    """Create the Secret, or replace its key, from stdin, the environment or netrc.
 
-    Agents at work use the new key from their next run on.
+    Running agents use the new key from their next run on.
     """
     from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
     from deployer.executors.kubernetes.keys.key_secret import get_key, make_secret
@@ -63,7 +63,7 @@ def show_(call: Call) -> None:
 
 @app.command(without=("entity", "project"))
 def delete(call: Call) -> None:
-    """Delete the Secret if `deployer` made it."""
+    """Delete the Secret if `deployer` created it."""
     from deployer.executors.kubernetes.keys.key_secret import delete_secret
 
     kube = open_client(call.read())

@@ -49,7 +49,7 @@ def get_(
             "default: all finished runs.",
         ),
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="Only the best run.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Copy only from the best run.")] = False,
     metric: MetricOption = None,
     goal: GoalOption = None,
     to: Annotated[
@@ -65,11 +65,11 @@ def get_(
         bool, typer.Option("--overwrite", help="Replace existing files that differ.")
     ] = False,
 ) -> None:
-    """Copy what runs have written to DEPLOYER_OUTPUT_DIR or logged as artifacts.
+    """Copy the files that runs wrote to DEPLOYER_OUTPUT_DIR or logged as artifacts.
 
-    From wherever it is kept, also after the agents are gone. Checksums are compared, and a copy
-    that was broken off goes on. Exit code 3 where there is nothing to copy, or where a run has
-    finished that could not keep its outputs.
+    Works wherever the files are kept, even after the agents have ended. Compares checksums, and
+    continues an interrupted copy. Exits with 3 if there is nothing to copy, or if a finished run
+    could not store its outputs.
     """
     if sweep and _is_run_of_newest(call, sweep):
         runs, sweep = [sweep, *(runs or ())], None

@@ -24,9 +24,9 @@ def importance(
 ) -> None:
     """Show how much of the metric each parameter explains, and which effects may be noise.
 
-    A share is the part of the metric's variance that a
-    parameter explains alone in runs that the model has not seen; the correlation is Spearman's.
-    Exit code 3 if runs have finished and none logged the metric.
+    A share is the part of the metric's variance that one parameter explains on its own, in runs
+    that the model has not seen. The correlation is Spearman's. Exits with 3 if runs have
+    finished but none logged the metric.
     """
     _, server, path = call.connect(sweep, reading=True)
     snapshot = get_whole_snapshot(server, path)

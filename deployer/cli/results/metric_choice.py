@@ -51,8 +51,8 @@ ByOption = Annotated[
         "--by",
         metavar="last|best|mean:K",
         parser=read_reduction,
-        help="Rank by the last value in each run's history, the best, or the mean of the last K; "
-        "default: the value in its summary.",
+        help="Rank by each run's last value, best value, or mean of the last K values in its "
+        "history; default: by the value in its summary.",
     ),
 ]
 

@@ -45,7 +45,7 @@ def report(
 ) -> None:
     """Write a report of a sweep, at any time, from any W&B server.
 
-    Values of parameters that are named like secrets are redacted.
+    Redacts values of parameters with names like api_key or password.
     """
     if to:
         check_place(to, force=force)

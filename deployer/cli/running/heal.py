@@ -33,12 +33,12 @@ def heal(
             "--replicas",
             metavar="N",
             min=1,
-            help="Start agents until N run; default: as many as the sweep had.",
+            help="Start agents until N run; default: the sweep's earlier number.",
         ),
     ] = None,
     retries: RetriesOption = None,
 ) -> None:
-    """Run lost and failed configurations again; on W&B's servers in a follow-up sweep."""
+    """Run lost and failed configurations again; on W&B's own servers as a follow-up sweep."""
     config, server, path = call.connect(sweep, replicas)
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)

@@ -67,12 +67,12 @@ def run(
     wait_for_capacity: CapacityOption = None,
     no_check: NoCheckOption = False,
 ) -> None:
-    """Run one command once, as `up` runs a sweep's commands, with its arguments unchanged.
+    """Run one command as a sweep of one run, with its arguments unchanged.
 
-    The run is a sweep of one configuration: `results`, `agents logs` and `down` work
-    on it. A command that exits with 0 has succeeded, even if it does not use wandb. Typing it again
-    starts another run. Exit codes: 0 if it succeeded, 3 if not; 1 or 2 if `run` refused to start,
-    or lost the server. Ctrl-C detaches (130).
+    `results`, `agents logs` and `down` work on it as on any sweep. A command that
+    exits with 0 has succeeded, even without wandb. Each call of `deployer run` starts a new run.
+    Exit codes: 0 if the command succeeded, 3 if not; 1 or 2 if `run` refused to start or lost the
+    server. Ctrl-C detaches (130).
     """
     following = Following(
         call.output, call.yes, plain, detach, down_after=down_after, pending_seconds=pending_timeout

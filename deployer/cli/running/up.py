@@ -43,7 +43,7 @@ ProbeOption = Annotated[
 ]
 NewOption = Annotated[
     bool,
-    typer.Option("--new", help="Create another sweep even if this file has one."),
+    typer.Option("--new", help="Create another sweep even if this file already has one."),
 ]
 ReuseOption = Annotated[
     str | None,
@@ -78,11 +78,11 @@ def up(
 ) -> None:
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
-    Exit codes: 0 if every configuration finished; 3 if agents were started and some did not; 1 or 2
-    if `up` refused to start, or lost the server. Ctrl-C detaches (130). With --probe: 3 if the
-    first run failed, 4 if the rest was not started.
+    Exit codes: 0 if every configuration finished; 3 if agents started and a configuration did not
+    finish; 1 or 2 if `up` refused to start or lost the server. Ctrl-C detaches (130). With --probe:
+    3 if the first run failed, 4 if the rest was not started.
 
-    --yes continues without asking if the script fails the flag check, and after a good probe.
+    With --yes, `up` continues if the script fails the flag check, and after a good probe.
     """
     following = Following(
         call.output, call.yes, plain, detach, probe, down_after, replicas, pending_timeout

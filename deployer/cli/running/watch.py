@@ -43,7 +43,7 @@ def watch(
 ) -> None:
     """Show a sweep live until it ends, then its ranking.
 
-    Exit codes as for `up`; 4 if --timeout has passed and the sweep is still running.
+    Exit codes as for `up`, and 4 if the sweep is still running after --timeout.
     """
     config, server, path = call.connect(sweep, reading=not _are_agents_wanted(call, sweep))
     launch = Launch(config, find_executor(config), server, path)

@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "run": (
         "running.run",
-        "Run one command once, like a sweep's run: deployer run -- COMMAND.",
+        "Run one command as a sweep of one run: deployer run -- COMMAND.",
     ),
     "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
     "plan": ("plan", "Print what `up` would send, without contacting a server."),
@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write a sweep's report as one HTML page or Markdown.",
     ),
     "heal": ("running.heal", "Run lost and failed configurations again."),
-    "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
+    "down": ("down", "End a sweep's agents and delete its objects, but not its results."),
     "sweep": (
         "sweep.sweep",
         "Check, create, import, list, show, pause, resume, stop or delete sweeps.",
@@ -52,12 +52,12 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "data": ("data", "Manage the data sets that runs read: put, preload, list, get, delete."),
     "rights": (
         "cluster.rights",
-        "Print the Role that an administrator grants to users who run sweeps.",
+        "Print the Role that users need to run sweeps, for an administrator to grant.",
     ),
-    "secret": ("cluster.secret", "Keep the W&B key in the cluster: set, show, delete."),
-    "drivers": ("cluster.drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
+    "secret": ("cluster.secret", "Manage the W&B key in the cluster: set, show, delete."),
+    "drivers": ("cluster.drivers", "Show, install or remove GPU drivers of a cluster's nodes."),
     "image": ("cluster.image", "Push, save or load the image that agents run in."),
-    "gke": ("cluster.gke", "Plan, make, list or remove a GKE cluster."),
+    "gke": ("cluster.gke", "Plan, create, list or delete a GKE cluster."),
     "orphans": ("cluster.orphans", "Find and remove leftovers of older or crashed sweeps."),
     "backend": ("backend.backend", "Run the embedded W&B-compatible backend."),
 }

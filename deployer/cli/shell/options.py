@@ -65,7 +65,7 @@ OneRunOption = Annotated[
     typer.Option(
         "--one-run-per-job",
         help="Start one agent per remaining run; each ends after its run. "
-        "--replicas limits how many work at a time.",
+        "--replicas limits how many agents run at a time.",
     ),
 ]
 PackingOption = Annotated[
@@ -84,7 +84,7 @@ MaxTimeOption = Annotated[
         "--max-time",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="End agents after this time, such as 6h, even if nobody watches; "
+        help="End agents after this time, such as 6h, even if no `up` or `watch` is running; "
         "other agents repeat their runs.",
     ),
 ]
@@ -94,8 +94,8 @@ PendingTimeoutOption = Annotated[
         "--pending-timeout",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="How long to wait for the first agent to start, such as 30m; then `deployer` ends "
-        "your agents with exit code 3. Errors that waiting cannot fix end it at once.",
+        help="How long to wait for the first agent to start, such as 30m. Then, or on an "
+        "error that waiting cannot fix, `deployer` ends your agents and exits with 3.",
     ),
 ]
 CapacityOption = Annotated[
@@ -104,7 +104,7 @@ CapacityOption = Annotated[
         "--wait-for-capacity",
         metavar="DURATION",
         parser=read_duration,
-        help="On GKE: how long to retry while GPUs are sold out, such as 2h.",
+        help="On GKE: how long to retry while no GPUs are available, such as 2h.",
     ),
 ]
 RunCapOption = Annotated[
@@ -122,7 +122,7 @@ RetriesOption = Annotated[
         "--retries",
         metavar="N",
         min=0,
-        help="How often a failing run is retried (default 1); embedded backend only.",
+        help="How often to retry a failed run (default 1); embedded backend only.",
     ),
 ]
 NoCheckOption = Annotated[
@@ -130,7 +130,7 @@ NoCheckOption = Annotated[
     typer.Option("--no-check", help="Do not check that the script accepts the flags."),
 ]
 PlainOption = Annotated[
-    bool, typer.Option("--plain", help="Print lines instead of the live view, as in a pipe.")
+    bool, typer.Option("--plain", help="Print lines instead of the live view; default in a pipe.")
 ]
 DetachOption = Annotated[
     bool, typer.Option("--detach", help="Return as soon as the agents are started.")
@@ -138,6 +138,6 @@ DetachOption = Annotated[
 DownAfterOption = Annotated[
     bool,
     typer.Option(
-        "--down-after", help="At the end, delete what `up` made; with --on gke also the cluster."
+        "--down-after", help="At the end, delete what `up` created; with --on gke also the cluster."
     ),
 ]

@@ -42,8 +42,8 @@ def _declare(
             metavar="EXECUTOR",
             autocompletion=complete_executors,
             envvar="DEPLOYER_ON",
-            help="Where agents run: local, kubernetes or gke; default: where the sweep's agents "
-            "are, else `on:` of deployer.yaml, else local (kubernetes with --context or -n).",
+            help="Where agents run: local, kubernetes or gke. Default: where the sweep's agents "
+            "run, else `on:` in deployer.yaml, else local (kubernetes with --context or -n).",
         ),
     ] = None,
     wandb: Annotated[
@@ -72,8 +72,8 @@ def _declare(
         typer.Option(
             "--context",
             metavar="NAME",
-            help="The kubeconfig's context; default: the one with which the sweep was started, "
-            "else that of deployer.yaml, else the current one.",
+            help="The kubeconfig context. Default: the context that the sweep was started with, "
+            "else `context:` in deployer.yaml, else the current context.",
         ),
     ] = None,
     namespace: Annotated[
@@ -98,8 +98,8 @@ def _declare(
             "--owner",
             metavar="NAME",
             envvar="DEPLOYER_OWNER",
-            help="Your name as the owner of what you create, if several people share a kubeconfig; "
-            "default: the cluster's name for you.",
+            help="The owner of objects that you create, if several people share a kubeconfig; "
+            "default: your user name in the cluster.",
         ),
     ] = None,
     output: Annotated[

@@ -58,7 +58,7 @@ def create(
 ) -> None:
     """Create a sweep and print its path.
 
-    The embedded backend is where its agents will be: --on.
+    The embedded backend runs where the agents will run (--on).
     """
     config = call.read()
     sweep = load_sweep(file, run_cap)
@@ -83,7 +83,7 @@ def create(
 def list_(
     call: Call,
 ) -> None:
-    """List sweeps, newest first: a project's, or without --project those of all projects."""
+    """List sweeps, newest first: those of --project, or of all projects."""
     config = call.read()
     server = connect(config, reading=True)
     owner = config.entity_for(None, server.viewer.entity)
@@ -190,10 +190,10 @@ def delete(
         typer.Argument(metavar="SWEEP", help="ENTITY/PROJECT/SWEEP_ID, a short id or an address."),
     ],
 ) -> None:
-    """Delete a sweep for good; its runs stay in the project.
+    """Delete a sweep permanently; its runs stay in the project.
 
-    What its runs have written to DEPLOYER_OUTPUT_DIR on this machine goes with it.
-    On the embedded backend alone: W&B's own servers do it on the sweep's page.
+    Also deletes the runs' outputs (DEPLOYER_OUTPUT_DIR) on this machine. Works only on the
+    embedded backend; on W&B's own servers, use the sweep's page.
     """
     check_can_ask(call.yes)
 

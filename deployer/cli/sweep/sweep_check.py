@@ -28,11 +28,11 @@ def check(
     run_cap: RunCapOption = None,
     no_check: NoCheckOption = False,
 ) -> None:
-    """Say everything that is wrong or doubtful about sweep files; contacts nothing.
+    """Report all errors and warnings about sweep files; contacts no server.
 
-    A line each: FILE:LINE:COLUMN: error|warning: PATH: what (hint). Exit code 2 if a file is
-    refused. As `up` does, it looks for scripts from the folder you are in, and asks them about
-    their flags, which runs what they do while they are imported.
+    Prints one line each: FILE:LINE:COLUMN: error|warning: PATH: what (hint). Exits with 2 if a
+    file has errors. Like `up`, it finds scripts relative to the current folder and starts them to
+    read their flags, so their import-time code runs.
     """
     project = call.read()
     findings: list[Finding] = []

@@ -19,28 +19,28 @@ from deployer.model import SweepPath
 
 
 def pause(call: Call, sweep: SweepArgument = None) -> None:
-    """Hand out no more runs; those under way finish, and agents wait until the sweep is resumed.
+    """Start no more runs: active runs finish, and agents wait until the sweep is resumed.
 
-    Asks first if other owners' agents work on it, as `resume`, `stop` and `cancel` do.
+    Like `resume`, `stop` and `cancel`, asks first if other owners' agents work on the sweep.
     """
     show_state(call, _steer(call, sweep, "PAUSED").path, "PAUSED")
 
 
 def resume(call: Call, sweep: SweepArgument = None) -> None:
-    """Hand out runs again after a pause."""
+    """Start runs again after a pause."""
     show_state(call, _steer(call, sweep, "RUNNING").path, "RUNNING")
 
 
 def stop(call: Call, sweep: SweepArgument = None) -> None:
-    """End the sweep: hand out no more runs; those under way finish.
+    """End the sweep: active runs finish, and no more runs start.
 
-    Asks first if it was not made from here, as `cancel` does.
+    Like `cancel`, asks first if the sweep was created elsewhere.
     """
     show_state(call, _steer(call, sweep, "FINISHED").path, "FINISHED")
 
 
 def cancel(call: Call, sweep: SweepArgument = None) -> None:
-    """End the sweep now and kill its runs under way; its agents leave."""
+    """End the sweep now: kill its active runs and end its agents."""
     session = _steer(call, sweep, "CANCELED")
     tell_which_runs_stop(session.server, session.path)
     try:

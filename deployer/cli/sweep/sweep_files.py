@@ -40,7 +40,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existin
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A list of sets: YAML, JSON or CSV.")
+        Path, typer.Argument(metavar="FILE", help="A list of sets (YAML, JSON or CSV).")
     ],
     to: ToOption = None,
     program: Annotated[
@@ -53,10 +53,10 @@ def import_(
     goal: Annotated[Goal, typer.Option("--goal", help="minimize or maximize.")] = Goal.MINIMIZE,
     force: ForceOption = False,
 ) -> None:
-    """Write the sweep that runs exactly the hyperparameter sets of a file.
+    """Write a sweep file that runs exactly the hyperparameter sets of another file.
 
-    Each run has its set's number, from 1, in JOB_ID. Under `hyperparam_set`, the script reads the
-    file itself; the sets of a plain list become flags. The values are in wandb.config, too.
+    JOB_ID holds the number of a run's set, from 1. If the sets are under `hyperparam_set`, the
+    script reads the file itself; otherwise it gets flags. wandb.config has the values, too.
     """
     to = _check_to(to, file, YAML)
     found = load_sets(file)
@@ -80,16 +80,14 @@ def import_(
 
 def export(
     call: Call,
-    sweep: Annotated[
-        str, typer.Argument(metavar="SWEEP|FILE", help="A sweep, or the file of one.")
-    ],
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP|FILE", help="A sweep, or a sweep file.")],
     to: ToOption = None,
     force: ForceOption = False,
 ) -> None:
     """Write the configurations of a sweep as a file of hyperparameter sets.
 
-    In the form of the end of its name: .yaml, .json, .csv or .tsv. Of random and bayes, those that
-    were drawn so far: a SWEEP, not its file.
+    The ending of the file's name sets the format: .yaml, .json, .csv or .tsv. For random and bayes,
+    name the SWEEP, not its file: the sets are the configurations drawn so far.
     """
     is_file = Path(sweep).is_file() or Path(sweep).suffix in YAML
     to = _check_to(to, Path(sweep) if is_file else None, (*YAML, *JSON, *TABLES))

@@ -31,16 +31,16 @@ class BackendConfig:
     """The Python interpreter in the image; default: the agents'."""
 
     size: Quantity | None = None
-    """The size of a new disk."""
+    """The size of a new disk for its data."""
 
     storage_class: LongName | None = None
     """The StorageClass of its disk; default: the cluster's."""
 
     cpu: Quantity | None = None
-    """CPU cores, request and limit."""
+    """CPU cores: both the request and the limit."""
 
     memory: Quantity | None = None
-    """Request and limit."""
+    """Memory: both the request and the limit."""
 
     env: Mapping[str, Value] = Field(default_factory=dict)
     """Environment variables of the backend."""

@@ -44,14 +44,14 @@ class CodeConfig:
     """Where agents' code comes from: git at a revision; left out: this folder as it is."""
 
     git: Annotated[Text, AfterValidator(_check_address)] | None = None
-    """The repository's address or folder; `.`: the folder of deployer.yaml."""
+    """The repository's address or folder; `.` is the folder of deployer.yaml."""
 
     revision: Annotated[Text, AfterValidator(_check_revision)] = "HEAD"
     """A branch, a tag or a commit."""
 
     folder: Annotated[Text, AfterValidator(_check_folder)] | None = None
-    """The folder in the repository in which runs work; left out: its root, and that of
-    deployer.yaml in its own repository.
+    """The runs' working folder in the repository. Default: its root; with `git: .`, the folder
+    of deployer.yaml.
     """
 
     @model_validator(mode="after")

@@ -60,18 +60,18 @@ class DataSet:
     """Its path in pods, outside deployer's own folders."""
 
     claim: ObjectName | None = None
-    """In a PersistentVolumeClaim."""
+    """The PersistentVolumeClaim that holds it."""
 
     nfs: NfsFolder | None = None
-    """A folder of an NFS server."""
+    """The folder of an NFS server that holds it."""
 
     url: Annotated[Text, AfterValidator(check_url)] | None = None
-    """In an object store: s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, or the address of one
-    archive.
+    """Its address in an object store: s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, or one archive
+    there.
     """
 
     folder: Text | None = None
-    """A local folder, relative to deployer.yaml."""
+    """The local folder that holds it, relative to deployer.yaml."""
 
     size: Quantity | None = None
     """The size of a new claim; default: as needed."""
@@ -91,7 +91,7 @@ class DataSet:
     """The object store's server; default: Amazon's or Google's."""
 
     secret: ObjectName | None = None
-    """The Secret in the cluster with the object store's credentials, AWS_ACCESS_KEY_ID and
+    """The cluster's Secret with the object store's credentials: AWS_ACCESS_KEY_ID and
     AWS_SECRET_ACCESS_KEY, or for gs:// a service account's JSON.
     """
 
@@ -99,7 +99,7 @@ class DataSet:
     """Mount it read-only."""
 
     unpack: bool = True
-    """An archive is unpacked; false: kept as a file."""
+    """Unpack an archive; with false, keep it as a file."""
 
     @property
     def source(self) -> str:

@@ -40,13 +40,13 @@ class ImageConfig:
     """The platform of the cluster's nodes."""
 
     builder: Literal["docker", "podman", "buildah"] | None = None
-    """The build tool; default: the first that works here."""
+    """The build tool; default: the first that works on this machine."""
 
     ca: Text | None = None
-    """The registry's own certificate authority, a PEM file."""
+    """A PEM file with the registry's own certificate authority."""
 
     plain_http: bool = False
-    """The registry speaks HTTP without TLS, as on localhost."""
+    """Use HTTP without TLS, as for a registry on localhost."""
 
     def require_repository(self) -> str:
         """Return the repository; raises ConfigError if none is set."""

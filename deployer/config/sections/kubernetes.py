@@ -56,8 +56,8 @@ class ClusterConfig:
     """The Python interpreter in the image."""
 
     install_wandb: bool = False
-    """Pods install wandb, from a package index, into a folder that ends with them, where the
-    image's Python (3.10 or newer) has none.
+    """Install wandb from a package index in each pod if the image's Python lacks it; needs
+    Python 3.10 or newer.
     """
 
     code: Literal["image", "archive"] = "archive"
@@ -73,15 +73,15 @@ class ClusterConfig:
     """The namespace of agents; default: the context's."""
 
     identity_audience: Annotated[str, Field(min_length=1)] | None = None
-    """Pods log in to W&B's servers without a key: by a token of their service account with this
-    audience, which the server has to trust. The embedded backend needs none.
+    """Pods log in to W&B's servers without a key: with a token of their service account for this
+    audience. The server must trust it. The embedded backend needs none.
     """
 
     service_account: LongName | None = None
     """The ServiceAccount of the pods."""
 
     run_as_user: Annotated[int, Field(ge=1)] | None = None
-    """The user id of the containers, and the group of their volumes."""
+    """The user id of the containers, and the group id of their volumes."""
 
     gpu: Annotated[Gpu | None, BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu)] = (
         None
@@ -92,10 +92,10 @@ class ClusterConfig:
     """How many agents share a pod, its GPU, cores and memory."""
 
     cpu: PlainOrAmount | None = None
-    """CPU cores, request and limit, or `{request: 2, limit: 4}`."""
+    """CPU cores: both the request and the limit, or `{request: 2, limit: 4}`."""
 
     memory: PlainOrAmount | None = None
-    """Request and limit, or `{request: 1Gi, limit: 4Gi}`."""
+    """Memory: both the request and the limit, or `{request: 1Gi, limit: 4Gi}`."""
 
     shared_memory: Quantity | None = None
     """Size of /dev/shm."""
@@ -104,7 +104,7 @@ class ClusterConfig:
     """Volumes of each agent."""
 
     env: Mapping[str, Value] = Field(default_factory=dict)
-    """Environment variables of agents; no secrets."""
+    """Environment variables of agents, except secrets."""
 
     secrets: Mapping[str, SecretKey] = Field(default_factory=dict)
     """Environment variables from existing Secrets."""
@@ -122,16 +122,16 @@ class ClusterConfig:
     """The RuntimeClass of the pods, such as `nvidia` on k3s."""
 
     host_ipc: bool = False
-    """Pods share their node's IPC, which GPUs shared by NVIDIA's MPS need. Pod Security forbids
-    it but at the level `privileged`.
+    """Pods share their node's IPC, which NVIDIA's MPS needs. Pod Security allows it only at the
+    level `privileged`.
     """
 
     queue: ObjectName | None = None
-    """The LocalQueue of Kueue."""
+    """Kueue's LocalQueue for the Jobs."""
 
     queue_priority: LongName | None = None
-    """The WorkloadPriorityClass of Kueue: whose Jobs come first in the queue and push out
-    others; left out, the PriorityClass of the pods counts.
+    """Kueue's WorkloadPriorityClass, which orders Jobs in the queue and decides preemption.
+    Default: the pods' PriorityClass.
     """
 
     labels: Mapping[LabelKey, LabelValue] = Field(default_factory=dict)
@@ -141,19 +141,19 @@ class ClusterConfig:
     """More annotations on Jobs and pods."""
 
     generate_name: bool = False
-    """Let the server complete the Jobs' names (generateName)."""
+    """Let the server generate the Jobs' names (generateName)."""
 
     grace_period: Annotated[Duration, at_least(5)] | None = None
-    """The time a pod gets to stop, such as 60s."""
+    """How long a pod may take to stop, such as 60s."""
 
     max_time: Annotated[Duration, at_least(1)] | None = None
     """The time limit of an agent, such as 12h."""
 
     ttl: Duration | None = None
-    """The time that an ended Job and its log stay, such as 2h."""
+    """How long to keep an ended Job and its log, such as 2h."""
 
     template: Text | None = None
-    """Your own manifest with one Job, relative to deployer.yaml."""
+    """A file with your own manifest of one Job, relative to deployer.yaml."""
 
     def count_pods(self, agents: int) -> int:
         """Return how many pods so many agents are."""

@@ -75,10 +75,10 @@ class Amount:
     """How much of a resource a pod gets in any case, and the most that it may use."""
 
     request: Quantity
-    """The request, which nodes reserve and quotas count."""
+    """The request: nodes reserve it, and quotas count it."""
 
     limit: Quantity
-    """The limit: above it, memory ends the pod, and CPU throttles it."""
+    """The limit: more memory kills the pod; more CPU is throttled."""
 
 
 PlainOrAmount = Annotated[
@@ -91,16 +91,16 @@ class Gpu:
     """GPUs of each agent. `count` 0 asks for none."""
 
     count: Annotated[int, Field(ge=0)] = 1
-    """The number for each agent; 0 for none."""
+    """The number of GPUs of each agent; 0 for none."""
 
     resource: LabelKey = "nvidia.com/gpu"
-    """The resource that the device plugin offers, such as nvidia.com/mig-1g.5gb."""
+    """The device plugin's resource name, such as nvidia.com/mig-1g.5gb."""
 
     product: LabelValue | None = None
-    """The model by its label, such as NVIDIA-A100-SXM4-40GB; default: any."""
+    """The GPU model, as nodes are labelled, such as NVIDIA-A100-SXM4-40GB; default: any."""
 
     product_label: LabelKey = GPU_PRODUCT_LABEL
-    """The label of nodes that names their GPU's model."""
+    """The node label that holds the GPU model."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -114,8 +114,8 @@ class NfsFolder:
     """The exported folder."""
 
     inline: bool = False
-    """Mount it in the pod itself, which takes no right to make a PersistentVolume; Pod Security
-    forbids it at the level `restricted`.
+    """Mount it in the pod itself, without a PersistentVolume and the right to create one. Pod
+    Security forbids this at the level `restricted`.
     """
 
 
@@ -127,7 +127,7 @@ class EmptyDir:
     """The size limit."""
 
     memory: bool = False
-    """Keep it in memory, which counts for the memory of the pod."""
+    """Keep it in memory; it counts towards the pod's memory."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -138,10 +138,10 @@ class Volume:
     """
 
     name: ObjectName
-    """Its name; `checkpoints` replaces the folder that ends with the pod."""
+    """Its name; `checkpoints` replaces the pod's temporary checkpoint folder."""
 
     mount_path: AbsolutePath = ""
-    """Its path for agents; only `checkpoints` has a default."""
+    """Where agents see it; only `checkpoints` has a default."""
 
     read_only: bool = False
     """Mount it read-only."""
@@ -150,19 +150,19 @@ class Volume:
     """A folder inside the volume, mounted instead of its root."""
 
     pvc: LongName | None = None
-    """From an existing PersistentVolumeClaim, by name."""
+    """An existing PersistentVolumeClaim, by name."""
 
     nfs: NfsFolder | None = None
-    """From a folder of an NFS server."""
+    """A folder of an NFS server."""
 
     empty_dir: Annotated[EmptyDir | None, BeforeValidator(_bare_empty_dir)] = None
-    """A new folder that ends with the pod."""
+    """A new folder, deleted with the pod."""
 
     config_map: LongName | None = None
-    """From an existing ConfigMap, by name."""
+    """An existing ConfigMap, by name."""
 
     secret: LongName | None = None
-    """From an existing Secret, by name."""
+    """An existing Secret, by name."""
 
     @property
     def path(self) -> str:
@@ -195,10 +195,10 @@ class SecretKey:
     """One key of an existing Secret."""
 
     name: LongName
-    """The Secret."""
+    """The name of the Secret."""
 
     key: Text
-    """The key in it."""
+    """The key in the Secret."""
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -206,16 +206,16 @@ class Toleration:
     """A taint that agents bear, in Kubernetes' own words."""
 
     key: Text | None = None
-    """The taint's key; with `Exists`, default: every key."""
+    """The taint's key; default with `Exists`: every key."""
 
     operator: Literal["Exists", "Equal"] | None = None
-    """`Equal` compares the value, `Exists` does not."""
+    """`Equal` compares the value; `Exists` ignores it."""
 
     value: Value | None = None
     """The taint's value."""
 
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Default: every effect."""
+    """The taint's effect; default: every effect."""
 
     tolerationSeconds: Annotated[int, Field(ge=0)] | None = None
-    """How many seconds a pod stays after a NoExecute taint has appeared."""
+    """How many seconds a pod stays after a NoExecute taint appears."""

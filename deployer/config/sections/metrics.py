@@ -48,28 +48,28 @@ class MetricsConfig:
     """Where a script's metrics are read; left out: the script logs them with wandb."""
 
     source: Annotated[Literal["stdout", "file", "tensorboard"] | None, Field(alias="from")] = None
-    """`stdout` (and stderr), `file`: CSV or JSON lines, or `tensorboard`: its event files."""
+    """`stdout` (and stderr), `file` (CSV or JSON lines), or `tensorboard` (event files)."""
 
     names: Annotated[
         tuple[Text, ...], BeforeValidator(make_tuple, json_schema_input_type=str | list[str])
     ] = ()
-    """Which names are metrics, or `all`; left out: the sweep's metric, or all if it has none,
-    and with `pattern` its groups.
+    """The names of metrics, or `all`. Default: the sweep's metric, or all if it has none; with
+    `pattern`, its groups.
     """
 
     step: Text | None = None
-    """The name whose value is the step, such as epoch; left out: the order. TensorBoard has its
-    own.
+    """The name whose value is the step, such as epoch. Default: rows count in order. TensorBoard
+    has its own.
     """
 
     pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
     """A regular expression with a named group for each metric, or with the groups `name` and
-    `value`; left out: name=value, and JSON objects.
+    `value`. Default: name=value pairs and JSON objects.
     """
 
     path: Annotated[Text, AfterValidator(_check_path)] | None = None
-    """The file, or TensorBoard's folder, relative to DEPLOYER_OUTPUT_DIR; with `./` to the
-    working folder. TensorBoard's may be left out.
+    """The file, or TensorBoard's folder (optional), relative to DEPLOYER_OUTPUT_DIR, or with `./`
+    to the working folder.
     """
 
     format: Literal["csv", "json"] | None = None

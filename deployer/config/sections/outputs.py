@@ -31,16 +31,16 @@ class OutputsConfig:
     """An object store for what runs write to DEPLOYER_OUTPUT_DIR; without one, see `url`."""
 
     url: Annotated[Text, AfterValidator(_check_s3)] | None = None
-    """s3://BUCKET/FOLDER; left out: the state folder on this machine, on a cluster the volume
-    `checkpoints`, or without one artifacts of the runs.
+    """s3://BUCKET/FOLDER. Default: on this machine the state folder; on a cluster the volume
+    `checkpoints` or, without it, artifacts of the runs.
     """
 
     endpoint_url: Annotated[Text, AfterValidator(check_endpoint)] | None = None
     """The object store's server; default: Amazon's."""
 
     secret: ObjectName | None = None
-    """The Secret in the cluster with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; left out: the
-    agents' own environment has them.
+    """The cluster's Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Default: agents
+    have them in their environment.
     """
 
     @property

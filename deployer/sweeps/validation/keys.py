@@ -38,20 +38,20 @@ METRIC: Mapping[str, Key] = {
     "goal": Key("minimize or maximize; default: minimize.", choices=("minimize", "maximize")),
     "target": Key("The sweep ends when a run reaches this value.", "number"),
     "impute": Key(
-        "The value that bayes assumes for a run without one; default: worst.",
+        "The value that bayes assumes for a run without the metric; default: worst.",
         choices=("worst", "best", "latest"),
     ),
     "impute_while_running": Key(
-        "The value that bayes assumes for an active run; default: 'false', none.",
+        "The value that bayes assumes for an active run; default: 'false', no value.",
         choices=("false", False, "worst", "best", "latest"),
     ),
 }
 HYPERBAND: Mapping[str, Key] = {
-    "type": Key("The rule; only hyperband is known.", choices=("hyperband",)),
-    "min_iter": Key("The first band: the number of logged values of the metric.", "integer", (), 1),
-    "max_iter": Key("The last value that counts; with s, instead of min_iter.", "integer", (), 1),
-    "s": Key("How many bands there are below max_iter.", "integer", (), 1),
-    "eta": Key("One in eta of a band's runs continues; default: 3.", "number", above=1),
+    "type": Key("The rule; must be hyperband.", choices=("hyperband",)),
+    "min_iter": Key("The first band, in logged values of the metric.", "integer", (), 1),
+    "max_iter": Key("The last logged value that counts; with s, not min_iter.", "integer", (), 1),
+    "s": Key("The number of bands below max_iter.", "integer", (), 1),
+    "eta": Key("One in eta runs of a band continues; default: 3.", "number", above=1),
     "strict": Key(
         "Judge a run by its value at the band instead of its best so far; default: no.", "boolean"
     ),
@@ -60,8 +60,8 @@ SCHEDULER: Mapping[str, Key] = {
     "engine": Key(
         "The scheduler that chooses the configurations.", choices=("wandb", "optuna", "ax")
     ),
-    "source": Key("The file of the functions named below."),
-    "optimizer": Key("The function that makes the optimizer."),
+    "source": Key("The file that defines the functions named below."),
+    "optimizer": Key("The function that creates the optimizer."),
     "search_space": Key("The function that defines the search space, in place of parameters."),
 }
 CONTROLLER: Mapping[str, Key] = {
@@ -72,8 +72,8 @@ TOP: Mapping[str, Key] = {
     "parameters": Key("The search space: a mapping of names to values.", "object"),
     "metric": Key("The metric that ranks the runs and that bayes optimises.", "object"),
     "metrics": Key("Several metrics instead of one, for method: custom.", "array"),
-    "run_cap": Key("At most this many runs.", "integer", (), 1),
-    "early_terminate": Key("Which runs are stopped early.", "object"),
+    "run_cap": Key("The maximum number of runs.", "integer", (), 1),
+    "early_terminate": Key("The rule that stops runs early.", "object"),
     "command": Key(
         "The command that an agent starts, as a list; default: the program with all flags.", "array"
     ),
@@ -86,8 +86,8 @@ TOP: Mapping[str, Key] = {
     "kind": Key("The kind of this file.", choices=("sweep",)),
     "controller": Key("Where configurations are chosen.", "object"),
     "scheduler": Key("Your own optimizer, for `wandb sweep-scheduler`.", "object"),
-    "job": Key("The job of W&B Launch that runs."),
-    "image_uri": Key("The image that W&B Launch runs."),
+    "job": Key("The W&B Launch job to run."),
+    "image_uri": Key("The image for W&B Launch to run."),
 }
 # Keys that are found one level too high, with the key that they belong under.
 HOMES = {
