@@ -253,10 +253,3 @@ class WatchTimeout(DeployerError):
 
     exit_code = ExitCode.STILL_GOING
     code = "watch-timeout"
-
-
-class RestWaits(DeployerError):
-    """A sweep's probe was looked at, and nobody has said yes to the rest, which is not started."""
-
-    exit_code = ExitCode.STILL_GOING
-    code = "rest-waits"

@@ -38,8 +38,6 @@ TOKEN_FILE_VARIABLE = "WANDB_IDENTITY_TOKEN_FILE"
 KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
 # With 1, an agent leaves after one run and its GPU is free: a Job for each run.
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
-# With 1, that run is a probe of its sweep; agents beside it are not bound to one run each.
-PROBE_VARIABLE = "DEPLOYER_AGENT_PROBE"
 # When an agent leaves and interrupts its run, in seconds since the epoch, watched or not.
 DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
 # How the agent waits for its run: until it ends, or W&B's own 5 s, which its servers' limits bear.

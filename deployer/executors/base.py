@@ -56,15 +56,6 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Memory:
-    """A GPU's memory or a machine's: what agents use of it, and what is left for more of them."""
-
-    name: str
-    used_bytes: int
-    free_bytes: int
-
-
-@dataclass(frozen=True)
 class Belongings:
     """What another owner has in a place: of sweeps, created at `created_at` or later.
 
@@ -287,23 +278,15 @@ class Executor(ABC):
 
 
 class SharesGpus(Executor):
-    """A plan deals GPUs out to its agents, and what they take of the memory can be read."""
+    """A plan deals GPUs out to its agents."""
 
     @abstractmethod
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that a plan deals out."""
 
-    @abstractmethod
-    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
-        """Return what a sweep's agents take of each memory that they share, if it is known."""
-
 
 class SharesPods(Executor):
     """Several agents may share a pod."""
-
-    @abstractmethod
-    def share_pods(self, size: int) -> None:
-        """Let so many of the agents that start from now on share a pod."""
 
     @abstractmethod
     def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
@@ -438,11 +421,6 @@ def get_usd_per_hour(
 def find_backend_url(executor: Executor) -> str:
     """Return the embedded backend's address for agents, as far as it is known before `up`."""
     return executor.backend_url if isinstance(executor, HostsBackend) else EMBEDDED_URL
-
-
-def read_memory(executor: Executor, sweep_path: str) -> Sequence[Memory]:
-    """Return what a sweep's agents take of each memory that they share, if it is known."""
-    return executor.read_memory(sweep_path) if isinstance(executor, SharesGpus) else ()
 
 
 def list_gpus(executor: Executor) -> Sequence[str]:

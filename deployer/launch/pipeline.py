@@ -31,14 +31,13 @@ from deployer.launch.checks.ended import check_not_ended
 from deployer.launch.checks.runs import describe_runs
 from deployer.launch.checks.script import await_report, begin_script_check, tell_report
 from deployer.launch.code import settle_code
-from deployer.launch.packing.decision import prepare_packing
 from deployer.launch.provision import note_cluster
 from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
 from deployer.launch.resolution import go_where_agents_are
 from deployer.launch.server import connect, find_host
 from deployer.launch.session import Session
-from deployer.launch.starting import Launch, start_agents, start_asked
+from deployer.launch.starting import Launch, prepare_packing, start_agents, start_asked
 from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import find_newest, goes_on, is_edited, make_sweep
 from deployer.sweeps.records import Records
@@ -52,15 +51,10 @@ from deployer.watch.status import Status, watch_status
 LOG = logging.getLogger(__name__)
 
 
-def up(
-    project: Project,
-    request: Request,
-    start: Callable[[Session, Request], Launch] = start_asked,
-) -> Launch:
+def up(project: Project, request: Request) -> Launch:
     """Create or continue a sweep and start its agents; everything but watching.
 
-    `start` is the last step. What can be refused is refused before anything is made or paid for.
-    Raises DeployerError.
+    What can be refused is refused before anything is made or paid for. Raises DeployerError.
     """
     for warning in request.sweep.warnings:
         LOG.warning(warning)
@@ -81,7 +75,7 @@ def up(
     session = Session(executor.project, executor, server, _make(executor, server, request))
     for line in () if request.words else describe_others(session, request.file):
         LOG.info(line)
-    return start(session, request)
+    return start_asked(session, request)
 
 
 def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | None]:
@@ -169,8 +163,7 @@ def watch_sweep(
     server, executor, path = launch.server, launch.executor, launch.path
     timeout = PendingTimeout(pending_seconds)
     starter = AgentStarter(server, executor, path, launch.project.code.folder)
-    expected, packer = launch.expected, launch.packer
-    reconciler = Reconciler(server, executor, path, starter, expected, timeout, packer)
+    reconciler = Reconciler(server, executor, path, starter, launch.expected, timeout)
     return watch_status(
         reconciler.read,
         time.time,

@@ -10,15 +10,6 @@ from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import SweepFile
 from deployer.sweeps.validation.scheduler import has_local_scheduler
 
-MOST = 128  # agents on one machine
-
-
-@dataclass(frozen=True)
-class Packing:
-    """How many agents share a GPU, this machine, or a pod; None to measure it."""
-
-    agents: int | None
-
 
 @dataclass(frozen=True)
 class Request:
@@ -27,10 +18,9 @@ class Request:
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
     run; `capacity_seconds` is how long to ask again where all is out of stock.
     `check_script` asks the script about its flags; `asks` stops where the script's trial start has
-    raised an error, for the user to say. Without `packing` nothing
-    is said of how many agents share a GPU. `words` are the command of `deployer run`, which has no
-    file. `whole` is the sweep in the file, where
-    `sweep` is only what another one has not finished.
+    raised an error, for the user to say. `packing` agents share a GPU, this machine or a pod.
+    `words` are the command of `deployer run`, which has no file. `whole` is the sweep in the file,
+    where `sweep` is only what another one has not finished.
     """
 
     file: Path
@@ -42,7 +32,7 @@ class Request:
     capacity_seconds: float = 0.0
     check_script: bool = True
     asks: bool = False
-    packing: Packing | None = None
+    packing: int | None = None
     words: tuple[str, ...] = ()
     whole: SweepFile | None = None
 
@@ -62,12 +52,3 @@ class Request:
         """Return True if the server itself searches by a model, which takes scikit-learn."""
         config = self.sweep.config
         return config.get("method") == "bayes" and not has_local_scheduler(config)
-
-
-def parse_packing(text: str) -> Packing:
-    """Read a number of agents, or `auto`; raises ValueError."""
-    if text == "auto":
-        return Packing(None)
-    if text.isdecimal() and 1 <= int(text) <= MOST:
-        return Packing(int(text))
-    raise ValueError(f"'{text}' is neither `auto` nor a number from 1 to {MOST}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from deployer.config.project import Project
 from deployer.errors import KubeError
+from deployer.executors.base import list_gpus
 from deployer.executors.deadline import find_end
+from deployer.executors.registry import find_executor
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import apply_plan, choose_bound, plan_agents
@@ -20,35 +22,27 @@ from deployer.launch.checks.check import (
     warn_about_many,
     warn_about_port,
 )
-from deployer.launch.packing.decision import settle_packing
-from deployer.launch.packing.packer import Packer
 from deployer.launch.remains import describe_elsewhere
 from deployer.launch.request import Request
 from deployer.launch.session import Session
-from deployer.model import Agent, Plan, Sweep
+from deployer.model import Agent, Sweep
 from deployer.sweeps.records import Records
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_sweep, list_runs
-from deployer.watch.probe import Probe
 
 LOG = logging.getLogger(__name__)
-
-Narrow = Callable[[Plan], Plan]  # leaves out some of a plan's agents
 
 
 @dataclass(frozen=True)
 class Launch(Session):
     """A sweep with agents at work, of which `started` names those that were not there before.
 
-    `expected` is how many configurations the file promises, None without end. A `packer` measures
-    the agents while somebody watches. With a `probe`, the one agent does a single run.
+    `expected` is how many configurations the file promises, None without end.
     """
 
     agents: tuple[Agent, ...] = ()
     started: tuple[str, ...] = ()
     expected: int | None = None
-    packer: Packer | None = None
-    probe: Probe | None = None
 
 
 def start_agents(
@@ -58,12 +52,11 @@ def start_agents(
     one_run: bool = False,
     max_seconds: float | None = None,
     request: Request | None = None,
-    narrow: Narrow | None = None,
 ) -> Launch:
     """Start agents until there are as many as the project says; tell what is doubtful about it.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
-    `max_seconds`. `narrow` returns the part of the plan that is carried out.
+    `max_seconds`.
     """
     project, executor, server = session.project, session.executor, session.server
     path = session.sweep_path
@@ -98,10 +91,7 @@ def start_agents(
         LOG.info(line)
     pinned = bool(project.named_cluster)
     Records.load().note(path, on=executor.name, pinned=pinned, **executor.address)
-    if narrow:
-        plan = narrow(plan)
-    wanted = 0 if narrow else None  # none comes in a probe's place
-    agents = tuple(apply_plan(server, executor, plan, wanted=wanted))
+    agents = tuple(apply_plan(server, executor, plan))
     alive = {agent.name for agent in there if agent.alive}
     started = tuple(agent.name for agent in agents if agent.name not in alive)
     expected = request.sweep.expected if request else None
@@ -110,24 +100,40 @@ def start_agents(
 
 def drain_surplus(launch: Launch, replicas: int | None) -> None:
     """Drain agents beyond the number that the user gave, idle ones first."""
-    if replicas is None or launch.packer or not launch.agents:
+    if replicas is None or not launch.agents:
         return
     runs = list_runs(launch.server.client, launch.path)
     if leaving := scale_down(launch.executor, launch.path, replicas, runs):
         LOG.info(f"draining {', '.join(leaving)}: {format_count(replicas, 'agent')} asked for")
 
 
+def prepare_packing(project: Project, packing: int | None) -> Project:
+    """Return the project for agents of which `packing` share a pod."""
+    if packing is None:
+        return project
+    from deployer.config.sections.kubernetes import MOST_PER_POD  # pydantic
+
+    if packing > MOST_PER_POD and find_executor(project).runs_here:
+        return project  # no pod has them
+    return project.with_kubernetes(agents_per_pod=packing)
+
+
+def _settle_packing(session: Session, packing: int | None) -> Session:
+    """Return the session for `packing` agents on each GPU here, but never more than --replicas."""
+    executor, most = session.executor, session.project.given_replicas
+    if packing is None or not executor.runs_here:
+        return session
+    count = packing * max(1, len(list_gpus(executor)))
+    count = min(count, most or count)
+    return replace(session, project=replace(session.project, replicas=count, given_replicas=count))
+
+
 def start_asked(session: Session, request: Request) -> Launch:
-    """Start as many agents as are asked for."""
-    session, packer = settle_packing(session, request.packing)
-    return replace(start_patiently(session, request), packer=packer)
-
-
-def start_patiently(session: Session, request: Request, narrow: Narrow | None = None) -> Launch:
-    """Start the agents that `narrow` leaves of the plan.
+    """Start as many agents as are asked for.
 
     If the cluster refuses more agents, those that are there are watched all the same.
     """
+    session = _settle_packing(session, request.packing)
     server = session.server
     try:
         return ask_patiently(
@@ -138,7 +144,6 @@ def start_patiently(session: Session, request: Request, narrow: Narrow | None = 
                 one_run=request.one_run,
                 max_seconds=request.max_seconds,
                 request=request,
-                narrow=narrow,
             ),
         )
     except KubeError as error:

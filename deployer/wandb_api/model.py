@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +13,6 @@ import yaml
 from deployer.errors import WandbError
 from deployer.model import Attempt, Run, Sweep, SweepPath
 
-GPU_MEMORY = re.compile(r"system\.gpu\.(\d+)\.memoryAllocatedBytes")
 LENIENT = json.JSONDecoder(strict=False)
 
 
@@ -144,19 +142,6 @@ def parse_json(text: Any) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def parse_memory(metrics: dict[str, Any]) -> dict[str, int]:
-    """Return the bytes that a run's process takes, and what is taken of each of its GPUs."""
-    found: dict[str, int] = {}
-    for key, value in sorted(metrics.items()):
-        if not isinstance(value, int | float):
-            continue
-        if key == "system.proc.memory.rssMB":
-            found["memory"] = int(value * 2**20)
-        elif match := GPU_MEMORY.fullmatch(key):
-            found[f"GPU {match[1]}"] = int(value)
-    return found
 
 
 def parse_run_config(text: Any) -> dict[str, Any]:

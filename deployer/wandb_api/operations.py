@@ -17,8 +17,6 @@ from deployer.wandb_api.model import (
     Snapshot,
     Viewer,
     parse_agent,
-    parse_json,
-    parse_memory,
     parse_run,
     parse_runs,
     parse_sweep,
@@ -228,20 +226,6 @@ def get_log_tail(client: Client, path: SweepPath, run_id: str, lines: int) -> tu
     except WandbError:
         return ()
     return tuple(str(n.get("line") or "").rstrip() for n in _nodes(run.get("logLines") or {}))
-
-
-def get_memory(client: Client, path: SweepPath, run_id: str) -> dict[str, int]:
-    """Return the bytes that a run took when its SDK last looked, every 15 s; empty if unknown.
-
-    The keys are `memory` and `GPU 0`, as many as there are.
-    """
-    variables = {"entity": path.entity, "project": path.project, "run": run_id}
-    try:
-        answer = client.execute(queries.SYSTEM_METRICS, variables)
-    except WandbError:
-        return {}
-    run = (answer.get("project") or {}).get("run") or {}
-    return parse_memory(parse_json(run.get("systemMetrics")))
 
 
 def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None) -> LogPage:

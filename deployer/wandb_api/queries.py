@@ -147,12 +147,6 @@ query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $las
 }
 """
 
-SYSTEM_METRICS = """
-query RunSystemMetrics($entity: String!, $project: String!, $run: String!) {
-  project(name: $project, entityName: $entity) { run(name: $run) { systemMetrics } }
-}
-"""
-
 # W&B servers before 0.77 do not know this argument; later ones ignore `after` without it.
 PAGINATION = "useImprovedPagination"
 LOG_PAGE = """

@@ -63,19 +63,9 @@ class Starter(Protocol):
         """
 
 
-class Packer(Protocol):
-    """Measures how many agents share a GPU; `launch` has it."""
-
-    def look(self, status: Status, now: float) -> Wanted:
-        """Take in a status; return how many agents there shall be, and who leaves."""
-
-
 @dataclass
 class Reconciler:
-    """Keeps as many of the caller's agents of a sweep at work as are wanted.
-
-    A `packer` sets that number, until somebody else does.
-    """
+    """Keeps as many of the caller's agents of a sweep at work as are wanted."""
 
     server: Server
     executor: Executor
@@ -83,7 +73,6 @@ class Reconciler:
     starter: Starter
     expected: int | None
     pending_timeout: PendingTimeout = field(default_factory=PendingTimeout)
-    packer: Packer | None = None
     _now: float = 0.0
     _fruitless: dict[str, int] = field(default_factory=dict)
     _missing_before: bool = False
@@ -94,7 +83,6 @@ class Reconciler:
     _attempt_nodes: dict[AttemptKey, str] | None = None
     _bad_nodes: set[str] = field(default_factory=set)
     _doubted_metric: bool = False
-    _packed: int | None = None
     _wanted_before: int = 0
 
     def read(self, now: float) -> Status:
@@ -144,7 +132,6 @@ class Reconciler:
             self._wanted_before = number
             if wanted is None:
                 return False
-            wanted = self._pack(status, wanted)
             self._reduce(status, wanted)
             return self._leave_bad_nodes(status) or self._replace(status, wanted)
         except (KubeError, AgentError) as error:
@@ -165,26 +152,6 @@ class Reconciler:
             self._tell_once(f"started and ended no agent: {error.message}")
             return None
 
-    def _pack(self, status: Status, wanted: Wanted) -> Wanted:
-        """Return how many are wanted by the packer, unless somebody else has set the number."""
-        if self.packer is None:
-            return wanted
-        if self._packed not in (None, wanted.number):
-            LOG.info(f"{wanted.number} agents are wanted by another command: nothing is measured")
-            self.packer = None
-            return wanted
-        packed = self.packer.look(status, self._now)
-
-        def change(old: Wanted) -> Wanted:
-            if old.number != wanted.number:  # meanwhile
-                return old
-            return Wanted(packed.number, old.leaving | packed.leaving)
-
-        self._change(change)
-        self._packed = packed.number
-        self._drain(sorted(packed.leaving))
-        return Wanted(packed.number, wanted.leaving | packed.leaving)
-
     def _change(self, change: Callable[[Wanted], Wanted]) -> None:
         self.executor.change_wanted(str(self.path), lambda old: old and change(old))
 
@@ -203,7 +170,7 @@ class Reconciler:
             wanted = self.executor.get_wanted(path)
         except (KubeError, AgentError):
             return False
-        if wanted and (wanted.number or self.packer):
+        if wanted and wanted.number:
             return False
         return not any(agent.alive for agent in self.executor.list_agents(path))
 

@@ -84,15 +84,6 @@ def test_a_time_of_zero_is_refused_where_it_would_end_all(
     assert "'--max-time': '0s' is not a positive time" in capsys.readouterr().err
 
 
-def test_a_measurement_needs_a_watcher(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["up", "x.yaml", "--packing", "auto", "--detach"]) == 2
-    said = capsys.readouterr().err
-    assert "--packing: `auto` adds agents only while `up` watches" in said
-    assert "hint: remove --detach, or give a number: --packing 2" in said
-    assert run(["up", "x.yaml", "--packing", "many"]) == 2
-    assert "'many' is neither `auto` nor a number from 1 to 128" in capsys.readouterr().err
-
-
 WRITING = [("sweep", "import"), ("sweep", "export")]  # -o is the file to write
 
 

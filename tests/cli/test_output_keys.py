@@ -43,7 +43,6 @@ from deployer.launch.starting import Launch
 from deployer.model import Agent, Attempt, Ending, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Snapshot
-from deployer.watch.probe import Report, Rest, Verdict
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
 from tests.docs.commands import is_group, list_commands
@@ -65,7 +64,7 @@ TYPES = {
 }
 # Commands whose JSON costs too much to make here, and the tests that read some of its keys.
 ELSEWHERE = {
-    "up": "at its end what `watch` shows; `up --detach` and `up --probe` are here",
+    "up": "at its end what `watch` shows; `up --detach` is here",
     "run": "what `up` shows",
     "data preload": "a list of what `data put` shows",
     "gke list": "a list of what `gke up` shows",
@@ -303,15 +302,6 @@ def test_values_that_no_quick_command_shows(
     shown.keep("importance")
     show_importance(Importance("loss", (), 0, 0, None), "e/p/s", "json")
     shown.keep("importance")
-
-    row, memory = results.rows[0], {"memory": 1, "GPU 0": 2}
-    report = Report(
-        "e/p/s", Verdict.GOOD, row, 1.0, ("loss",), 2, 3.0, "loss", 0.5, memory, True, 9.0, "1 of 2"
-    )
-    nothing = Report("e/p/s", Verdict.NO_RUN)
-    for seen, rest in ((report, Rest(3, 2, 60.0, 1.5)), (nothing, None), (report, Rest(None, 2))):
-        emit(vars(replace(seen, rest=rest)), "json")
-        shown.keep("up --probe")
 
     saved = SavedImage(tmp_path, "registry.example/x:1", "sha256:0", 1)
     emit(saved, "json")

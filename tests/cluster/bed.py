@@ -25,7 +25,6 @@ from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
 from deployer.launch.agents.planning import apply_plan, plan_agents
-from deployer.launch.packing.packer import Packer
 from deployer.launch.starting import Launch
 from deployer.model import SweepPath
 from deployer.sweeps.results import Results, build_results
@@ -140,9 +139,9 @@ class Bed:
         plan = plan_agents(self.server, self.executor, path, replicas, self.code)
         apply_plan(self.server, self.executor, plan)
 
-    def launch(self, path: SweepPath, packer: Packer | None = None) -> Launch:
+    def launch(self, path: SweepPath) -> Launch:
         """Return a sweep as whoever watches it has it."""
-        return Launch(self.executor.project, self.executor, self.server, path, packer=packer)
+        return Launch(self.executor.project, self.executor, self.server, path)
 
     def results(self, path: SweepPath) -> Results:
         """Return the sweep's results as they are now."""

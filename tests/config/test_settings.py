@@ -8,8 +8,7 @@ import pytest
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.launch.packing.decision import prepare_packing
-from deployer.launch.request import Packing
+from deployer.launch.starting import prepare_packing
 from tests.project_files import read_project
 
 SECRETS = """kubernetes:
@@ -66,6 +65,6 @@ def test_a_value_that_comes_from_elsewhere_is_refused_as_one_of_the_file(tmp_pat
         project.with_image("Not/AN:image")
     assert refused.value.message == ("deployer.yaml: kubernetes.image: 'Not/AN:image' is not valid")
     with pytest.raises(ConfigError, match=r"kubernetes\.agents_per_pod: 20 is above 16"):
-        prepare_packing(project, Packing(20))
+        prepare_packing(project, 20)
     here = load(tmp_path, "on: local\n")
-    assert prepare_packing(here, Packing(20)) == here
+    assert prepare_packing(here, 20) == here

@@ -32,7 +32,6 @@ AGENTS = {
     "DEPLOYER_AGENT_START": "The start of the supervisor that a process belongs to.",
     "DEPLOYER_AGENT_COUNT": "How many runs the agent takes before it leaves; 1 with "
     "`--one-run-per-job`.",
-    "DEPLOYER_AGENT_PROBE": "1 where that run is the probe of `up --probe`.",
     "DEPLOYER_AGENT_DEADLINE": "When the agent leaves, in seconds since the epoch (`--max-time`).",
     "DEPLOYER_AGENT_POLLS": "How the agent waits for its run: `quick` or `stock`, as `polls:`.",
     "DEPLOYER_AGENT_WARM": "With 1, runs are forked from a warm parent, as `warm:`; after the 1, "

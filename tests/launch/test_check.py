@@ -22,7 +22,7 @@ from deployer.launch.checks.check import (
     list_place_checks,
     warn_about_port,
 )
-from deployer.launch.request import Packing, Request
+from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
 from tests.project_files import read_project
@@ -134,11 +134,6 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
             "on: kubernetes\nkubernetes: {image: x, agents_per_pod: 2}\n",
             {"one_run": True},
             "kubernetes.agents_per_pod: a pod of 2 agents ends with the last of their runs",
-        ),
-        (
-            "on: local\n",
-            {"packing": Packing(None), "one_run": True},
-            "--packing: agents that leave after one run are not there long enough",
         ),
     ],
 )

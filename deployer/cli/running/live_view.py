@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from deployer.agent.exit_codes import MISCONFIGURED
@@ -21,7 +21,6 @@ from deployer.errors import BackendStopped, ConfigError, SweepFailed
 from deployer.executors.base import get_usd_per_hour
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import count_later, watch_sweep
-from deployer.launch.request import Packing
 from deployer.launch.starting import Launch
 from deployer.model import Agent, SweepPath
 from deployer.sweeps.histories import read_dropped
@@ -47,7 +46,6 @@ class Following:
     yes: bool
     plain: bool
     detach: bool
-    probe: bool = False
     down_after: bool = False
     replicas: int | None = None
     pending_seconds: float | None = None
@@ -57,17 +55,11 @@ class Following:
         """Tell whether lines are shown in place of the live view."""
         return self.plain or self.output == "json"
 
-    def check(self, packing: Packing | None = None) -> None:
-        """Refuse what needs somebody who watches where nobody does; raises ConfigError."""
-        hint = "remove --detach"
-        if self.detach and self.probe:
-            said = "does not go together with --detach"
-            raise ConfigError("--probe", said, f"{hint}; Ctrl-C detaches later")
+    def check(self) -> None:
+        """Refuse flags that exclude each other; raises ConfigError."""
         if self.detach and self.down_after:
-            raise ConfigError("--down-after", "does not go together with --detach", hint)
-        if self.detach and packing and packing.agents is None:
-            said = "`auto` adds agents only while `up` watches"
-            raise ConfigError("--packing", said, f"{hint}, or give a number: --packing 2")
+            said = "does not go together with --detach"
+            raise ConfigError("--down-after", said, "remove --detach")
 
 
 def follow_and_report(
@@ -127,8 +119,7 @@ def wait_until_started(launch: Launch, pending_seconds: float) -> None:
     Raises StartFailed if none has after `pending_seconds`, or none can.
     """
     told: set[str] = set()
-    # A measurement goes on for the whole sweep, with whoever watches that.
-    for status in watch_sweep(replace(launch, packer=None), pending_seconds=pending_seconds):
+    for status in watch_sweep(launch, pending_seconds=pending_seconds):
         _say_reasons(status, told)
         if any(agent.state in AT_WORK for agent in status.agents):
             return
@@ -171,9 +162,7 @@ def _choose_next(results: Results, agents: Sequence[Agent]) -> str:
     """
     path = results.sweep_path
     if results.failures:
-        others = results.coverage.expected != 1 and not results.coverage.finished
-        probe = "; up --probe tries one run before the others" if others else ""
-        return f"deployer agents logs {path}{probe}"
+        return f"deployer agents logs {path}"
     useless = next((f"{a.reason}; then: " for a in agents if a.exit_code == MISCONFIGURED), "")
     return f"{useless}deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
 from dataclasses import replace
 
@@ -13,24 +15,19 @@ from deployer.cli.running.live_view import (
     say_what_begins_later,
     wait_until_started,
 )
-from deployer.cli.running.probe import look_first, name_command
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
 from deployer.errors import ScriptRaised, SweepEnded
 from deployer.launch import pipeline
-from deployer.launch.probe import start_probe
 from deployer.launch.provision import closing
 from deployer.launch.request import Request
-from deployer.launch.starting import Launch, drain_surplus, start_asked
+from deployer.launch.starting import Launch, drain_surplus
 from deployer.sweeps.records import Records
 from deployer.text import format_count
 
 
 def run_to_end(config: Project, request: Request, following: Following) -> None:
-    """Start what is asked for, then follow it to its end, or with `detach` return before that.
-
-    With `probe`, the rest is started only after a look at the first run.
-    """
+    """Start what is asked for, then follow it to its end, or with `detach` return before that."""
     began, output, pending = time.time(), following.output, following.pending_seconds
     try:
         launch = _begin(config, request, following)
@@ -44,8 +41,6 @@ def run_to_end(config: Project, request: Request, following: Following) -> None:
         say_what_begins_later(launch)
         return
     with closing(launch, following.down_after):
-        if launch.probe:
-            launch = look_first(launch, request, launch.probe, following)
         follow_and_report(launch, output, plain=following.plain, pending_seconds=pending)
 
 
@@ -53,8 +48,8 @@ def _begin(config: Project, request: Request, following: Following) -> Launch:
     """Start agents; ask on a terminal if the sweep has ended, or its script raised an error."""
     try:
         with showing_busy(following.plain):
-            launch = pipeline.up(config, request, start_probe if following.probe else start_asked)
-            drain_surplus(launch, None if launch.probe else following.replicas)
+            launch = pipeline.up(config, request)
+            drain_surplus(launch, following.replicas)
             return launch
     except SweepEnded as error:
         if not (can_ask() and confirm(f"{error.message}; run everything again?")):
@@ -69,11 +64,19 @@ def _begin(config: Project, request: Request, following: Following) -> Launch:
 
 def _say_what_was_made(request: Request, since: float) -> None:
     """After Ctrl-C name the sweep that was made since then, and the command that goes on."""
-    typed = name_command("--new")
+    typed = _name_command()
     for record in Records.load().made_from(request.file):
         if record.sweep_path and record.created_at >= since:
             again = f"deployer agents up {record.sweep_path}" if request.words else typed
             say(f"\n{record.sweep_path} is made; to go on: {again}")
+
+
+def _name_command() -> str:
+    """Return the command as it was typed, but for `--new`."""
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)  # of our own flags
+    own = [word for word in words[:end] if word != "--new"]
+    return f"deployer {shlex.join([*own, *words[end:]])}"
 
 
 def say_how_to_reattach(launch: Launch, output: str) -> None:

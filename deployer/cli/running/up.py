@@ -34,13 +34,6 @@ from deployer.sweeps.sweep_file import load_sweep
 
 app = App()
 
-ProbeOption = Annotated[
-    bool,
-    typer.Option(
-        "--probe",
-        help="Watch the first run for a minute, report on it, and ask before starting the rest.",
-    ),
-]
 NewOption = Annotated[
     bool,
     typer.Option("--new", help="Create another sweep even if this file already has one."),
@@ -50,7 +43,7 @@ ReuseOption = Annotated[
     typer.Option(
         "--reuse",
         metavar="SWEEP",
-        help="Skip grid configurations that SWEEP has finished; refused if the code differs.",
+        help="Skip grid configurations that SWEEP has finished.",
     ),
 ]
 
@@ -63,7 +56,6 @@ def up(
     packing: PackingOption = None,
     plain: PlainOption = False,
     detach: DetachOption = False,
-    probe: ProbeOption = False,
     new: NewOption = False,
     reuse: ReuseOption = None,
     run_cap: RunCapOption = None,
@@ -79,15 +71,14 @@ def up(
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
     Exit codes: 0 if every configuration finished; 3 if agents started and a configuration did not
-    finish; 1 or 2 if `up` refused to start or lost the server. Ctrl-C detaches (130). With --probe:
-    3 if the first run failed, 4 if the rest was not started.
+    finish; 1 or 2 if `up` refused to start or lost the server. Ctrl-C detaches (130).
 
-    With --yes, `up` continues if the script fails the flag check, and after a good probe.
+    With --yes, `up` continues if the script fails the flag check.
     """
     following = Following(
-        call.output, call.yes, plain, detach, probe, down_after, replicas, pending_timeout
+        call.output, call.yes, plain, detach, down_after, replicas, pending_timeout
     )
-    following.check(packing)
+    following.check()
     config = call.read(replicas=replicas)
     with telling_remains(lambda failure: describe_file(config, file, failure)):
         request = Request(

@@ -10,7 +10,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("init",): ("init train.py", "init --from me/digits/ab12cd34 --yes"),
     ("up",): (
         "up sweep.yaml --replicas 2",
-        "up sweep.yaml --on kubernetes --replicas 8 --probe",
+        "up sweep.yaml --on kubernetes --replicas 8",
     ),
     ("run",): (
         "run -- python train.py --lr 0.1",

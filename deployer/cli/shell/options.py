@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from deployer.cli.shell.completion import complete_sweeps
-from deployer.launch.request import Packing, parse_packing
 from deployer.text import DURATION_HINT, parse_duration
 
 
@@ -36,14 +35,6 @@ def read_positive_duration(text: str) -> float:
     return seconds
 
 
-def read_packing(text: str) -> Packing:
-    """Return what `--packing` says; raises BadValue."""
-    try:
-        return parse_packing(text)
-    except ValueError as error:
-        raise BadValue(str(error), "write `auto`, or a number such as 2") from error
-
-
 SweepArgument = Annotated[
     str | None,
     typer.Argument(
@@ -68,14 +59,15 @@ OneRunOption = Annotated[
         "--replicas limits how many agents run at a time.",
     ),
 ]
+MOST_PACKED = 128  # agents on one machine
 PackingOption = Annotated[
-    Packing | None,
+    int | None,
     typer.Option(
         "--packing",
-        metavar="K|auto",
-        parser=read_packing,
-        help="Agents per GPU (per machine without one, per pod on a cluster); `auto` measures how "
-        "many fit: one, two, more, for a minute each.",
+        metavar="K",
+        min=1,
+        max=MOST_PACKED,
+        help="Agents per GPU (per machine without one, per pod on a cluster).",
     ),
 ]
 MaxTimeOption = Annotated[

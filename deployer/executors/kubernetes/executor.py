@@ -285,10 +285,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         """Delete the ConfigMap with the number. Raises KubeError."""
         withdraw(self.kube, sweep_path, everyone=everyone)
 
-    def share_pods(self, size: int) -> None:
-        """Let so many of the agents that start from now on share a pod."""
-        self.builder.section = replace(self.builder.section, agents_per_pod=size)
-
     def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
         """Split agents into those of each pod."""
         return list(pack_agents(agents, self.builder.section.agents_per_pod))

@@ -25,14 +25,12 @@ from deployer.errors import AgentError, collect_refusals
 from deployer.executors.base import (
     Demand,
     KeepsData,
-    Memory,
     SharesGpus,
 )
 from deployer.executors.checks import Check, examine_all, run_checks
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.examination import list_python_checks
 from deployer.executors.local.logs import follow_lines
-from deployer.executors.local.memory import read_gpu_memory, read_memory
 from deployer.executors.local.run_environment import (
     build_run_environment,
     choose_interpreter,
@@ -142,12 +140,6 @@ class LocalExecutor(KeepsData, SharesGpus):
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that are dealt out to agents."""
         return list_gpus(self.project.environment)
-
-    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
-        """Return what a sweep's agents take of this machine's memory, and of each of its GPUs."""
-        processes = [one.id for folder in self._folders(sweep_path) for one in folder.processes()]
-        gpus = read_gpu_memory(self.project.environment, self.list_gpus())
-        return (*read_memory(processes), *gpus)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet, and return those that it has started.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
+from deployer.agent.settings import COUNT_VARIABLE
 from deployer.config.deployer_yaml import find_too_many
 from deployer.errors import ConfigError
 from deployer.model import Agent
@@ -13,12 +13,7 @@ from deployer.sweeps.results import Coverage
 
 def takes_one_run(agent: Agent) -> bool:
     """Tell whether an agent leaves after its first run, as all of its sweep do."""
-    return agent.environment.get(COUNT_VARIABLE) == "1" and not is_probe(agent)
-
-
-def is_probe(agent: Agent) -> bool:
-    """Tell whether an agent leaves after its first run, and the others of its sweep do not."""
-    return agent.environment.get(PROBE_VARIABLE) == "1"
+    return agent.environment.get(COUNT_VARIABLE) == "1"
 
 
 def count_left(coverage: Coverage) -> int | None:
@@ -54,7 +49,5 @@ def list_used_names(agents: Iterable[Agent]) -> list[str]:
     return [
         agent.name
         for agent in agents
-        if (takes_one_run(agent) or is_probe(agent))
-        and agent.state == "ended"
-        and agent.exit_code == 0
+        if takes_one_run(agent) and agent.state == "ended" and agent.exit_code == 0
     ]

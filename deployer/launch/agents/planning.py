@@ -205,23 +205,19 @@ def apply_plan(
     executor: Executor,
     plan: Plan,
     sleep: Callable[[float], None] = time.sleep,
-    *,
-    wanted: int | None = None,
 ) -> Sequence[Agent]:
     """Start the plan's agents that are missing, once as many are wanted; return all of them.
 
-    `wanted` is None for as many as the plan asks for; where they start one after another, each is
-    wanted in its turn. The caller's other agents that have ended are wanted no more, and lost ones
-    are ended: a node that returns, or a Job, could bring them back. If none can be started, as many
-    are wanted as before.
+    Where they start one after another, each is wanted in its turn. The caller's other agents that
+    have ended are wanted no more, and lost ones are ended: a node that returns, or a Job, could
+    bring them back. If none can be started, as many are wanted as before.
     """
     path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
     agents, before = executor.list_agents(path), read_wanted(executor, path)
     over = {a.name for a in agents if not (a.alive or a.foreign)} - planned
-    in_turn = wanted is None and not server.extended
-    number = plan.asked if wanted is None else wanted
+    in_turn = not server.extended
     later = planned - {agent.name for agent in agents if agent.alive} if in_turn else ()
-    first = max(0, number - len(later))
+    first = max(0, plan.asked - len(later))
 
     def change(old: Wanted | None) -> Wanted:
         told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()

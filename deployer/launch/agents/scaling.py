@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deployer.errors import AgentError, KubeError, Refusals, collect_refusals
 from deployer.executors.base import Executor
-from deployer.launch.agents.one_run_per_job import is_probe, list_used_names
+from deployer.launch.agents.one_run_per_job import list_used_names
 from deployer.model import Agent, Run, SweepPath, Wanted
 from deployer.text import format_count
 from deployer.watch.agent_runs import join_runs
@@ -174,6 +174,6 @@ def check_drainable(agents: Sequence[Agent]) -> None:
 
 
 def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
-    """Tell whether an agent works and will take more runs than the one that it may have."""
+    """Tell whether an agent works and has not been told to leave."""
     told = wanted is not None and agent.name in wanted.leaving
-    return agent.state in ("starting", "running") and not told and not is_probe(agent)
+    return agent.state in ("starting", "running") and not told

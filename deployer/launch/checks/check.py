@@ -20,7 +20,6 @@ from deployer.images.code import SHORT
 from deployer.images.code_archive import list_left_out
 from deployer.launch.agents.one_run_per_job import count_agents
 from deployer.launch.agents.planning import build_draft, choose_bound
-from deployer.launch.packing.decision import check_packing
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, choose_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
@@ -83,7 +82,6 @@ def list_checks(executor: Executor, request: Request, server: Server | None) -> 
             lambda: _check_one_run(executor, request),
             "its runs can be counted",
         ),
-        Check("packing", file, lambda: check_packing(executor, request), "agents_per_pod: ok"),
         *list_place_checks(executor, build_limits(project, request), server),
     )
 

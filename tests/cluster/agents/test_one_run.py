@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,8 @@ from deployer.kube.names import build_selector
 from deployer.launch.agents.planning import apply_plan, plan_agents
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import SECTION, TRAINER, Bed, make_bed
+from tests.cluster.bed import Bed, make_bed
 from tests.cluster.cluster import Cluster
-from tests.cluster.shell import open_shell
 
 pytestmark = pytest.mark.full
 
@@ -63,25 +61,3 @@ def test_runs_of_a_paused_sweep_wait_once_its_agents_are_ended(bed: Bed) -> None
     assert len(apply_plan(bed.server, bed.executor, plan)) == 2
     bed.wait_for(lambda: bed.results(path).coverage.complete, "the end")
     assert bed.results(path).coverage.sentence().startswith("2/2")
-
-
-def test_a_probe_is_one_run_of_its_sweep(
-    cluster: Cluster, namespace: str, server: Server, tmp_path: Path
-) -> None:
-    """Its memory is what its SDK has measured: nobody else looks into the pod."""
-    shell = open_shell(tmp_path / "shell", cluster.kubeconfig, server)
-    shell.write("train.py", TRAINER)
-    sweep = {"program": "train.py", "method": "grid", "metric": {"name": "loss"}}
-    shell.write("sweep.yaml", {**sweep, "parameters": {"lr": {"values": [0.1, 0.2, 0.3]}}})
-    section = {**SECTION, "namespace": namespace}
-    shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
-    words = ("up", "sweep.yaml", "--replicas", "2", "--project", namespace)
-    done = shell.try_deployer(*words, "--probe", "-o", "json")
-    assert done.returncode == 4, done.stderr
-    report = json.loads(done.stdout)
-    assert (report["verdict"], report["sampled"]) == ("good", True)
-    assert report["memory"]["memory"] > 1_000_000
-    assert (report["rest"]["runs"], report["rest"]["agents"]) == (2, 2)
-    done = shell.deployer(*words, "--plain")
-    assert "3/3 configurations finished, 0 duplicates, 0 lost" in done.stdout
-    shell.deployer("down")
