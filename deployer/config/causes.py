@@ -1,4 +1,4 @@
-"""The causes for which an agent does not start, by the names that a site's profile knows them."""
+"""The causes for which an agent does not start, by their names in JSON and docs/pending.md."""
 
 from __future__ import annotations
 

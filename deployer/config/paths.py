@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
@@ -92,19 +91,3 @@ def find_packaged(name: str) -> Path:
     package = Path(__file__).parents[1]
     inside = package / name
     return inside if inside.is_dir() else package.parent / name
-
-
-def find_named(named: str, folder: Path, packaged: str, what: str) -> Path:
-    """Return the YAML file that is meant: a path from a folder, or one of ours by its name.
-
-    Raises ConfigError if there is none.
-    """
-    own = folder / named
-    if own.exists() and not own.is_dir():
-        return own
-    ours = {path.stem: path for path in sorted(find_packaged(packaged).glob("*.yaml"))}
-    if named in ours:
-        return ours[named]
-    near = difflib.get_close_matches(named, ours, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(ours)}"
-    raise ConfigError(named, f"{what} not found", hint)

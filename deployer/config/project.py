@@ -32,7 +32,6 @@ from deployer.config.project_name import derive_project
 from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from deployer.config.profile import Profile
     from deployer.config.sections.backend import BackendConfig
     from deployer.config.sections.code import CodeConfig
     from deployer.config.sections.data import DataSet
@@ -59,7 +58,6 @@ class Flags:
     project: str | None = None
     replicas: int | None = None
     on: str | None = None
-    profile: str | None = None
     owner: str | None = None
     context: str | None = None
     namespace: str | None = None
@@ -82,8 +80,8 @@ class Project:
     environment's, as W&B has it.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
-    `given_settings` is deployer.yaml as it was when the command began, with the defaults of the
-    site's `profile`; None without either, unless flags name a cluster. `resolved_code` is a commit,
+    `given_settings` is deployer.yaml as it was when the command began; None without it, unless
+    flags name a cluster. `resolved_code` is a commit,
     once it is checked out for the section `code:`. `named_cluster` are the context and namespace
     that flags name, or named when the agents of the sweep that is meant were started.
     `owner` names the owner of created objects; None: as the API server or the cloud names the user.
@@ -111,7 +109,6 @@ class Project:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     given_settings: Settings | None = field(default=None, repr=False)
     resolved_code: Code | None = None
-    profile: Profile | None = None
     owner: str | None = None
     exit_code_alone: bool = False
     by_page_alone: bool = False
@@ -144,7 +141,7 @@ class Project:
 
     @cached_property
     def settings(self) -> Settings:
-        """What deployer.yaml and the site's profile say, and the defaults of the rest."""
+        """What deployer.yaml says, and the defaults of the rest."""
         if self.given_settings is not None:
             return self.given_settings
         from deployer.config.settings import check_settings  # pydantic, as below
@@ -283,7 +280,7 @@ def load_project(
     complaint about the file.
     """
     document = read_document(folder)
-    settings, profile = _read_settings(flags, environment, document, folder)
+    settings = _read_settings(flags, document)
     values: Mapping[str, Any] = {} if settings is None else vars(settings)
     if flags.replicas is not None:
         place = place_of_flag("--replicas", str(flags.replicas), environment)
@@ -320,7 +317,6 @@ def load_project(
         explicit_on=bool(flags.on or flags.cluster) or values.get("on") is not None,
         environment=environment,
         given_settings=settings,
-        profile=profile,
         owner=flags.owner or environment.get("DEPLOYER_OWNER") or values.get("owner"),
         named_cluster=flags.cluster,
     )
@@ -369,52 +365,23 @@ def _choose_server(
     return EMBEDDED, DEFAULT, False
 
 
-def _read_settings(
-    flags: Flags, environment: Mapping[str, str], document: Document | None, folder: Path
-) -> tuple[Settings | None, Profile | None]:
-    """Read deployer.yaml and the site's profile, as flag, environment or file name it.
-
-    The cluster that flags name counts more than that of either.
-    """
-    settings, profile = _read_files(flags, environment, document, folder)
-    if not flags.cluster:
-        return settings, profile
-    from deployer.config.check import change  # pydantic: 50 ms, for who names a cluster
+def _read_settings(flags: Flags, document: Document | None) -> Settings | None:
+    """Read deployer.yaml; the cluster that flags name counts more."""
+    if document is None and not flags.cluster:
+        return None
+    from deployer.config.check import change  # pydantic: 50 ms, for who has a file or a cluster
     from deployer.config.settings import check_settings
 
-    settings = settings or check_settings(parse_document("", FILE_NAME))
+    settings = check_settings(document or parse_document("", FILE_NAME))
     section = settings.kubernetes
-    for name, value in flags.cluster.items():
+    for name, value in (flags.cluster or {}).items():
         if not value:
             raise ConfigError(f"--{name}", "is empty", "name one, or remove it")
         try:
             section = change(section, FILE_NAME, **{name: value})
         except ConfigError as error:
             raise ConfigError(f"--{name}", error.findings[0].message, error.hint) from error
-    return replace(settings, kubernetes=section), profile
-
-
-def _read_files(
-    flags: Flags, environment: Mapping[str, str], document: Document | None, folder: Path
-) -> tuple[Settings | None, Profile | None]:
-    settings = None
-    if document is not None:
-        from deployer.config.settings import check_settings  # pydantic: 50 ms, for who has a file
-
-        settings = check_settings(document)
-    sources = (
-        (flags.profile, "--profile"),
-        (environment.get("DEPLOYER_PROFILE"), "DEPLOYER_PROFILE"),
-        (settings.profile if settings else None, place_of_key(document, "profile")),
-    )
-    named, source = next((one for one in sources if one[0]), (None, ""))
-    if named is None:
-        return settings, None
-    from deployer.config.profile import load_profile, merge_defaults
-
-    namespace = flags.namespace or (settings.kubernetes.namespace if settings else None)
-    profile = load_profile(named, source, folder, namespace)
-    return merge_defaults(profile, document or parse_document("", FILE_NAME)), profile
+    return replace(settings, kubernetes=section)
 
 
 def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:

@@ -74,9 +74,6 @@ class Settings:
     on: Annotated[str | None, Field(validation_alias=AliasChoices("on", "True"))] = None
     """Where agents run."""
 
-    profile: str | None = None
-    """The site's rules: the name of a packaged profile, or a file."""
-
     owner: str | None = None
     """The owner of created objects, as `--owner`; default: your user name in the cluster."""
 

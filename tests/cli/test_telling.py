@@ -17,7 +17,7 @@ import pytest
 from deployer.__main__ import run as run_command
 from deployer.cli.output.log import close_log, open_log
 from deployer.cli.output.render import say
-from deployer.cli.shell.completion import complete_profiles, complete_sweeps
+from deployer.cli.shell.completion import complete_sweeps
 from deployer.cli.shell.confirmation import confirm
 from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
@@ -180,7 +180,7 @@ def test_requests_are_told_without_secrets(
     assert "POST" not in capsys.readouterr().err
 
 
-def test_sweeps_and_profiles_are_completed_from_this_machine() -> None:
+def test_sweeps_are_completed_from_this_machine() -> None:
     for number, path in enumerate(("me/a/one11111", "me/b/two22222", "")):
         Records.load().add(
             SweepRecord(f"id{number}", path, "embedded", "", "/f", "s.yaml", "", number)
@@ -189,4 +189,3 @@ def test_sweeps_and_profiles_are_completed_from_this_machine() -> None:
     assert complete_sweeps("me/a") == ["me/a/one11111"]
     assert complete_sweeps("tw") == ["two22222"]
     assert complete_sweeps("x") == []
-    assert complete_profiles("e") == ["eidf"]

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from deployer.config.deployer_yaml import read_document
-from deployer.config.profile import load_profile
 from deployer.config.user_file import MOST_BYTES, read_user_text
 from deployer.errors import ConfigError
 from deployer.gke.pricing.estimate import load_prices
@@ -24,7 +23,6 @@ READERS: dict[str, Callable[[Path], object]] = {
     "sweep.yaml": load_sweep,
     "sets.csv": load_sets,
     "deployer.yaml": lambda path: read_document(path.parent),
-    "site.yaml": lambda path: load_profile(path.name, "--profile", path.parent, None),
     "cluster.yaml": lambda path: load_spec(path.name, path.parent),
     "gke-prices.yaml": lambda path: load_prices(path.parent),
 }

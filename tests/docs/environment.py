@@ -5,7 +5,6 @@ from __future__ import annotations
 USERS = {
     "DEPLOYER_ON": "Where agents run, as `--on`.",
     "DEPLOYER_OWNER": "The owner of created objects, as `--owner`.",
-    "DEPLOYER_PROFILE": "Whose rules hold, as `--profile`.",
     "DEPLOYER_REPLICAS": "The number of agents, as `--replicas`.",
     "DEPLOYER_WANDB": "The W&B server, as `--wandb`.",
     "DEPLOYER_HOME": "The state folder: records of sweeps, local agents, the embedded backend's "

@@ -29,8 +29,8 @@ A DURATION is a number with a unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
 current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
 [W&B sweep file](https://docs.coreweave.com/products/wandb/sweeps/sweep-config-keys).
 
-`deployer --install-completion` adds shell completion of commands, and of this machine's sweeps,
-agents and profiles.
+`deployer --install-completion` adds shell completion of commands, and of this machine's sweeps
+and agents.
 """
 EXIT_RULE = """\
 1 and 2 mean that a command failed, or did only a part of its work. 3 and 4 concern a sweep whose

@@ -32,8 +32,8 @@ PROJECTS = "deployer.projects"  # in a context: what was read, by the number of 
 SERVER = ("wandb", "entity", "project")
 FORMAT = ("output",)
 PLACE = ("on", "context", "namespace")
-ALL_BUT_LOG = (*SERVER, *FORMAT, *PLACE, "profile", "owner", "yes")
-FLAGS = (*PLACE, *SERVER, "profile", "owner")
+ALL_BUT_LOG = (*SERVER, *FORMAT, *PLACE, "owner", "yes")
+FLAGS = (*PLACE, *SERVER, "owner")
 
 
 class Call(CommandLine):

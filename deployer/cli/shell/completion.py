@@ -1,4 +1,4 @@
-"""What a shell offers behind a command: sweeps, agents and profiles of this machine's folders.
+"""What a shell offers behind a command: sweeps and agents of this machine's folders.
 
 Asks no server and no cluster, so that a Tab is answered at once.
 """
@@ -23,14 +23,6 @@ def complete_agents(incomplete: str) -> list[str]:
     from deployer.executors.local.agent_folder import load_folders
 
     names = [folder.spec.name for folder in load_folders(agents_folder())]
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_profiles(incomplete: str) -> list[str]:
-    """Return the names of the profiles that are ours."""
-    from deployer.config.paths import find_packaged
-
-    names = sorted(path.stem for path in find_packaged("infra/profiles").glob("*.yaml"))
     return [name for name in names if name.startswith(incomplete)]
 
 

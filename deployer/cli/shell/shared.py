@@ -16,7 +16,7 @@ from typer.core import TyperOption
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from deployer.cli.shell.completion import complete_executors, complete_profiles
+from deployer.cli.shell.completion import complete_executors
 from deployer.cli.shell.usage import UsageError
 
 GIVEN = "deployer.given"  # in a context: the values of these options, by their names
@@ -80,16 +80,6 @@ def _declare(
         str | None,
         typer.Option(
             "--namespace", "-n", metavar="NAME", help="The namespace; default: as for --context."
-        ),
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile",
-            metavar="SITE",
-            autocompletion=complete_profiles,
-            envvar="DEPLOYER_PROFILE",
-            help="A site's rules: eidf, or your own file.",
         ),
     ] = None,
     owner: Annotated[

@@ -98,8 +98,7 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
 
     @cached_property
     def _pending(self) -> PendingPods:
-        profile = self.project.profile
-        return PendingPods(self.kube, self.grows, hints=profile.hints if profile else {})
+        return PendingPods(self.kube, self.grows)
 
     @cached_property
     def _products(self) -> GpuProducts:

@@ -21,7 +21,6 @@ from deployer.executors.kubernetes.data.outputs import add_outputs
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
-from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.job import find_container
 from deployer.executors.kubernetes.manifests.templates import (
     Templates,
@@ -89,8 +88,6 @@ class ManifestBuilder:
             code=code,
             max_seconds=count_job_seconds(plan.deadline, now),
         )
-        if self._project.profile:
-            check_demands(self._project.profile, agents)
         backend: Sequence[Manifest] = ()
         if self._project.embedded:
             program, settings = build_backend_archive(), self._project.backend

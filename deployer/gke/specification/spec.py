@@ -5,6 +5,7 @@ It knows neither Google's client nor Kubernetes'.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -23,7 +24,7 @@ from deployer.config.check import read, to_plain
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.field_types import STRICT, Duration, at_least, make_tuple, refuse
 from deployer.config.owner import Owner
-from deployer.config.paths import find_named
+from deployer.config.paths import find_packaged
 from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError
 from deployer.gke.specification.parts import (
@@ -138,8 +139,19 @@ def load_spec(named: str | None, folder: Path) -> ClusterSpec:
 
 
 def find_spec(named: str, folder: Path) -> Path:
-    """Return the file that is meant; raises ConfigError if there is none."""
-    return find_named(named, folder, "infra/gke", "cluster specification")
+    """Return the YAML file that is meant: a path from a folder, or one of ours by its name.
+
+    Raises ConfigError if there is none.
+    """
+    own = folder / named
+    if own.exists() and not own.is_dir():
+        return own
+    ours = {path.stem: path for path in sorted(find_packaged("infra/gke").glob("*.yaml"))}
+    if named in ours:
+        return ours[named]
+    near = difflib.get_close_matches(named, ours, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(ours)}"
+    raise ConfigError(named, "cluster specification not found", hint)
 
 
 def parse_spec(document: Document) -> ClusterSpec:

@@ -404,12 +404,10 @@ def test_a_queue_that_is_stopped_is_told(bed: Bed) -> None:
     bed.start(path, 1)
     bed.wait_for(lambda: f"queue {queue} admits nothing" in str(list_reasons(bed, path)), "why")
     shell = open_shell(bed)
-    shell.write("site.yaml", {"site": "ours", "hints": {"queue-stopped": "ask help@example.org"}})
-    shell.write("deployer.yaml", {**build(bed.namespace, **section(bed)), "profile": "site.yaml"})
+    shell.write("deployer.yaml", build(bed.namespace, **section(bed)))
     listed = shell.deployer("agents", "list", str(path), "-o", "json").stdout
     [agent] = json.loads(listed)
     assert agent["pending"]["remedy"].startswith(f"kubectl describe localqueue {queue} ")
-    assert agent["pending"]["remedy"].endswith("; ask help@example.org")
     stop(bed, "None")
     bed.wait_for(lambda: bed.results(path).coverage.finished == 1, "the run")
     end_agents(bed.executor, str(path))

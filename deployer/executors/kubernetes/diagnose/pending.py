@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from deployer.config.causes import Cause
@@ -88,20 +87,15 @@ class Patience:
 
 
 class PendingPods:
-    """Explains pods that wait. `grows` is True if nodes are added on demand.
-
-    `hints` are what a site adds to the fixes.
-    """
+    """Explains pods that wait. `grows` is True if nodes are added on demand."""
 
     def __init__(
         self,
         kube: Kube,
         grows: bool = False,
         now: Callable[[], float] = time.monotonic,
-        hints: Mapping[Cause, str] = MappingProxyType({}),
     ) -> None:
         self._kube = kube
-        self._hints = hints
         self._grows = grows
         self._now = now
         self._view = View(kube, now)
@@ -121,8 +115,7 @@ class PendingPods:
         return {name: self._finish(one) for name, one in found.items() if one}
 
     def _finish(self, found: Finding) -> Finding:
-        here = replace(found, fix=self._kube.with_context(found.fix))
-        return add_hint(here, self._hints)
+        return replace(found, fix=self._kube.with_context(found.fix))
 
     def _gather(
         self,
@@ -212,12 +205,6 @@ def explain(facts: Facts) -> Finding | None:
         facts = replace(facts, events=tuple(events))
         return explain_missing(facts, path) or explain_containers(facts)
     return explain_missing(facts, path) or _explain_unscheduled(pod, facts)
-
-
-def add_hint(found: Finding, hints: Mapping[Cause, str]) -> Finding:
-    """Return a finding whose fix ends with what a site asks its users to do about its cause."""
-    hint = hints.get(Cause(found.code))
-    return replace(found, fix="; ".join(filter(None, (found.fix, hint)))) if hint else found
 
 
 def _explain_absence(facts: Facts) -> Finding | None:
