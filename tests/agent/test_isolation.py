@@ -202,8 +202,8 @@ def test_what_two_runs_wrote_is_a_doubt(bench: Bench, warm: str) -> None:
     assert sorted(json.loads(later)) == ["by a child", "checkpoints/best.pt", "rows"]
     results = build_results(get_sweep(bench.client, path), runs)
     ids = ", ".join(sorted(run.run_id for run in runs))
-    said = f"by a child (and 2 other files) was written by 2 runs ({ids}): set `isolate: true`"
-    assert list_doubts(results) == (said,)
+    said = f"by a child (and 2 other files) was written by 2 runs ({ids})"
+    assert list_doubts(results) == (f"{said}: set `isolate: true` in deployer.yaml",)
 
 
 @pytest.mark.slow

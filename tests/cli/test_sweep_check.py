@@ -1,4 +1,4 @@
-"""`deployer sweep check` as a command: its lines, its JSON, its exit codes; `sweep schema`."""
+"""`deployer sweep check` as a command: its lines, its JSON, its exit codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from deployer.__main__ import run as run_command
-from deployer.sweeps.validation.json_schema import format_schema
 
 GOOD = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}\n"
 DOUBTFUL = GOOD.replace("[1, 2]", "[1e-5, 2]")
@@ -93,8 +92,3 @@ def test_a_cap_of_the_command_line_counts(capsys: pytest.CaptureFixture[str]) ->
     assert run_command(["sweep", "check", "a.yaml"]) == 2
     assert "run_cap: missing" in capsys.readouterr().out
     assert run_command(["sweep", "check", "a.yaml", "--run-cap", "3"]) == 0
-
-
-def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["sweep", "schema"]) == 0
-    assert capsys.readouterr().out == format_schema()

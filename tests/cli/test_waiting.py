@@ -327,7 +327,7 @@ git sleep: up grid.yaml -y
 """
 # Nothing but this machine and its files, a sweep that runs, or Google's cloud (tests/gke).
 ELSEWHERE = """
-plan, watch, rights, sweep check, sweep schema, sweep import, backend serve, orphans,
+plan, watch, rights, sweep check, sweep import, backend serve, orphans,
 gke plan, gke up, gke down, gke list
 """
 

@@ -26,7 +26,6 @@ WITHOUT_JSON = {
     "rights": "its result is YAML for kubectl",
     "sweep export": "its result is a file, JSON if it is named so",
     "sweep import": "its result is a file",
-    "sweep schema": "its result is JSON",
 }
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
-from jsonschema import Draft7Validator
 
 from deployer.cli.sweep.sweep_check import format_finding
 from deployer.config.project import Flags
@@ -18,25 +16,10 @@ from deployer.errors import ConfigError
 from deployer.launch.checks.sweep_check import check_file
 from deployer.launch.environment import read_project
 from deployer.sweeps.sweep_file import load_sweep
-from deployer.sweeps.validation.json_schema import build_schema
 from tests.golden_files import UPDATE
 
 TABLE = Path(__file__).with_name("bad_sweeps.txt")
 START, END = "=== ", "-----\n"
-# What a schema cannot say: two values compared, sums, YAML's own readings, sizes, files.
-BEYOND_SCHEMAS = frozenset(
-    (
-        *("bounds-equal", "bounds-swapped", "bounds-swapped-nested", "bounds-mixed"),
-        *("bounds-infinite", "exponents-too-large", "probabilities-sum", "probabilities-count"),
-        *("grid-continuous", "grid-nested", "grid-probabilities"),
-        *("name-is-boolean", "name-is-number", "yaml-set"),
-        *("command-of-flags", "command-of-flags-to-python", "program-notebook", "program-module"),
-        *("program-with-flags", "program-with-own-flags", "method-custom"),
-        "launch-job-of-command",
-        *("command-of-assignment", "command-of-assignment-in-one-word", "controller-local"),
-        *("program-missing-file", "program-of-command", "macro-unknown", "macro-parameter"),
-    )
-)
 
 
 def read_cases() -> dict[str, tuple[str, str]]:
@@ -51,7 +34,6 @@ def read_cases() -> dict[str, tuple[str, str]]:
 
 
 CASES = read_cases()
-VALIDATOR = Draft7Validator(build_schema())
 
 
 def check_text(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -97,11 +79,3 @@ def test_the_command_refuses_what_up_refuses(name: str, tmp_path: Path) -> None:
         assert refused
     else:
         assert not refused
-
-
-@pytest.mark.parametrize("name", [n for n, (_, lines) in CASES.items() if ": error: " in lines])
-def test_the_schema_refuses_what_it_can(name: str) -> None:
-    text, lines = CASES[name]
-    if "unreadable YAML" in lines or "is read as a date" in lines:
-        return  # not a file for a schema
-    assert VALIDATOR.is_valid(yaml.safe_load(text)) == (name in BEYOND_SCHEMAS)

@@ -15,8 +15,8 @@ from deployer.sweeps.validation.scheduler import has_local_scheduler
 
 # What this server knows besides what W&B does.
 OWN_KEYS = {
-    "seed": Key("Makes draws repeatable.", "integer"),
-    "retries": Key("More attempts for a run that fails.", "integer"),
+    "seed": Key("integer"),
+    "retries": Key("integer"),
 }
 LOCAL_CONTROLLER = (
     "this server chooses the configurations itself and serves no local controller: leave out"

@@ -26,7 +26,6 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("heal",): ("heal", "heal ab12cd34 --replicas 2"),
     ("down",): ("down", "down --all"),
     ("sweep", "check"): ("sweep check sweep.yaml", "sweep check --strict a.yaml b.yaml"),
-    ("sweep", "schema"): ("sweep schema",),
     ("sweep", "import"): ("sweep import sets.csv --metric loss --to sweep.yaml",),
     ("sweep", "export"): ("sweep export sweep.yaml --to sets.csv",),
     ("sweep", "create"): ("sweep create sweep.yaml --run-cap 20",),

@@ -42,7 +42,6 @@ from deployer.wandb_api.operations import list_projects, list_sweeps
 
 app = App("Check, create, list and control sweeps.")
 app.command(without=(*PLACE, *SERVER))(sweep_check.check)
-app.command(without=ALL_BUT_LOG)(sweep_check.schema)
 app.command("import", without=ALL_BUT_LOG)(sweep_files.import_)
 app.command("export", without=FORMAT)(sweep_files.export)
 

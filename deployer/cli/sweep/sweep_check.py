@@ -1,4 +1,4 @@
-"""`deployer sweep check` and `sweep schema`: what is wrong with sweep files, for editors and CI."""
+"""`deployer sweep check`: what is wrong with sweep files, for editors and CI."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say, show
+from deployer.cli.output.render import say
 from deployer.cli.shell.call import Call
 from deployer.cli.shell.options import NoCheckOption, RunCapOption
 from deployer.errors import ExitCode
@@ -47,13 +47,6 @@ def check(
     say(f"{format_count(len(files), 'file')}: {said}")
     if counts["error"] or (strict and findings):
         raise typer.Exit(ExitCode.WRONG_INPUT)
-
-
-def schema() -> None:
-    """Print the JSON schema of sweep files, by which editors complete and check them."""
-    from deployer.sweeps.validation.json_schema import format_schema
-
-    show(format_schema().rstrip())
 
 
 def format_finding(found: Finding) -> str:

@@ -29,20 +29,6 @@ KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "q_log_normal": ((), (*NORMAL, "q")),
     "q_beta": ((), (*BETA, "q")),
 }
-MEANINGS = {
-    "distribution": "The distribution of values; default: implied by the other keys.",
-    "value": "The only value.",
-    "values": "The values to choose from.",
-    "probabilities": "The probability of each value; their sum is 1.",
-    "min": "The smallest value, or its natural logarithm in log_uniform.",
-    "max": "The largest value, or its natural logarithm in log_uniform.",
-    "q": "The step between two values; default: 1.",
-    "mu": "The mean, or that of the logarithm in log_normal; default: 0.",
-    "sigma": "The standard deviation, or that of the logarithm in log_normal; default: 1.",
-    "a": "The first shape of the beta distribution; default: 1.",
-    "b": "The second shape of the beta distribution; default: 1.",
-    NESTED: "A group of parameters, passed as one mapping.",
-}
 KNOWN_KEYS = ("distribution", *sorted({key for n, m in KEYS.values() for key in n + m}), NESTED)
 # What W&B takes for a bound or a shape that is not written.
 DEFAULTS = {"mu": 0.0, "sigma": 1.0, "a": 1.0, "b": 1.0, "q": 1.0}

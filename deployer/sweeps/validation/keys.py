@@ -24,9 +24,8 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """What a key means, and which values it takes; `above` and `least` are limits of a number."""
+    """Which values a key takes; `above` and `least` are limits of a number."""
 
-    meaning: str
     kind: str = "string"
     choices: tuple[Any, ...] = ()
     least: int | None = None
@@ -34,60 +33,50 @@ class Key:
 
 
 METRIC: Mapping[str, Key] = {
-    "name": Key("The metric's name, as the script logs it."),
-    "goal": Key("minimize or maximize; default: minimize.", choices=("minimize", "maximize")),
-    "target": Key("The sweep ends when a run reaches this value.", "number"),
+    "name": Key(),
+    "goal": Key(choices=("minimize", "maximize")),
+    "target": Key("number"),
     "impute": Key(
-        "The value that bayes assumes for a run without the metric; default: worst.",
         choices=("worst", "best", "latest"),
     ),
     "impute_while_running": Key(
-        "The value that bayes assumes for an active run; default: 'false', no value.",
         choices=("false", False, "worst", "best", "latest"),
     ),
 }
 HYPERBAND: Mapping[str, Key] = {
-    "type": Key("The rule; must be hyperband.", choices=("hyperband",)),
-    "min_iter": Key("The first band, in logged values of the metric.", "integer", (), 1),
-    "max_iter": Key("The last logged value that counts; with s, not min_iter.", "integer", (), 1),
-    "s": Key("The number of bands below max_iter.", "integer", (), 1),
-    "eta": Key("One in eta runs of a band continues; default: 3.", "number", above=1),
-    "strict": Key(
-        "Judge a run by its value at the band instead of its best so far; default: no.", "boolean"
-    ),
+    "type": Key(choices=("hyperband",)),
+    "min_iter": Key("integer", (), 1),
+    "max_iter": Key("integer", (), 1),
+    "s": Key("integer", (), 1),
+    "eta": Key("number", above=1),
+    "strict": Key("boolean"),
 }
 SCHEDULER: Mapping[str, Key] = {
-    "engine": Key(
-        "The scheduler that chooses the configurations.", choices=("wandb", "optuna", "ax")
-    ),
-    "source": Key("The file that defines the functions named below."),
-    "optimizer": Key("The function that creates the optimizer."),
-    "search_space": Key("The function that defines the search space, in place of parameters."),
+    "engine": Key(choices=("wandb", "optuna", "ax")),
+    "source": Key(),
+    "optimizer": Key(),
+    "search_space": Key(),
 }
-CONTROLLER: Mapping[str, Key] = {
-    "type": Key("Where configurations are chosen; default: cloud.", choices=("cloud", "local"))
-}
+CONTROLLER: Mapping[str, Key] = {"type": Key(choices=("cloud", "local"))}
 TOP: Mapping[str, Key] = {
-    "method": Key("How configurations are chosen.", choices=("grid", "random", "bayes", "custom")),
-    "parameters": Key("The search space: a mapping of names to values.", "object"),
-    "metric": Key("The metric that ranks the runs and that bayes optimises.", "object"),
-    "metrics": Key("Several metrics instead of one, for method: custom.", "array"),
-    "run_cap": Key("The maximum number of runs.", "integer", (), 1),
-    "early_terminate": Key("The rule that stops runs early.", "object"),
-    "command": Key(
-        "The command that an agent starts, as a list; default: the program with all flags.", "array"
-    ),
-    "program": Key("The script."),
-    "name": Key("The sweep's title."),
-    "description": Key("A description of the sweep."),
-    "entity": Key("The owner: a user or a team."),
-    "project": Key("The sweep's project."),
-    "apiVersion": Key("The version of this format."),
-    "kind": Key("The kind of this file.", choices=("sweep",)),
-    "controller": Key("Where configurations are chosen.", "object"),
-    "scheduler": Key("Your own optimizer, for `wandb sweep-scheduler`.", "object"),
-    "job": Key("The W&B Launch job to run."),
-    "image_uri": Key("The image for W&B Launch to run."),
+    "method": Key(choices=("grid", "random", "bayes", "custom")),
+    "parameters": Key("object"),
+    "metric": Key("object"),
+    "metrics": Key("array"),
+    "run_cap": Key("integer", (), 1),
+    "early_terminate": Key("object"),
+    "command": Key("array"),
+    "program": Key(),
+    "name": Key(),
+    "description": Key(),
+    "entity": Key(),
+    "project": Key(),
+    "apiVersion": Key(),
+    "kind": Key(choices=("sweep",)),
+    "controller": Key("object"),
+    "scheduler": Key("object"),
+    "job": Key(),
+    "image_uri": Key(),
 }
 # Keys that are found one level too high, with the key that they belong under.
 HOMES = {
