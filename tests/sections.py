@@ -8,7 +8,6 @@ from typing import Any
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.document.yaml_document import parse_document
 from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.code import CodeConfig
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.metrics import MetricsConfig
@@ -26,10 +25,6 @@ def parse_backend(section: object) -> BackendConfig:
 
 def parse_data(section: object) -> tuple[DataSet, ...]:
     return _parse(data=section).data
-
-
-def parse_code(section: object) -> CodeConfig:
-    return _parse(code=section).code
 
 
 def parse_metrics(section: object) -> MetricsConfig:

@@ -33,7 +33,6 @@ from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
     from deployer.config.sections.backend import BackendConfig
-    from deployer.config.sections.code import CodeConfig
     from deployer.config.sections.data import DataSet
     from deployer.config.sections.image import ImageConfig
     from deployer.config.sections.kubernetes import ClusterConfig
@@ -153,8 +152,8 @@ class Project:
         return self.settings.kubernetes
 
     @property
-    def code_config(self) -> CodeConfig:
-        return self.settings.code
+    def code_from_git(self) -> bool:
+        return self.settings.code == "git"
 
     @property
     def image(self) -> ImageConfig:

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
-    BeforeValidator,
     Field,
     PlainValidator,
 )
@@ -21,7 +20,6 @@ from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.config.document.yaml_document import Document, Path
 from deployer.config.field_types import STRICT, Text, refuse, section
 from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.code import CodeConfig, read_word
 from deployer.config.sections.data import DataSets
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.kubernetes import ClusterConfig
@@ -110,10 +108,7 @@ class Settings:
     data: DataSets = ()
     """The data sets: one mapping, or a list. `DEPLOYER_DATA_DIR` is the first."""
 
-    code: Annotated[
-        CodeConfig,
-        BeforeValidator(read_word, json_schema_input_type=Literal["git"] | CodeConfig),
-    ] = section()
+    code: Literal["git"] | None = None
     """The code that agents run: by default this folder's files; `git`: its commit."""
 
     outputs: OutputsConfig = section()

@@ -6,7 +6,6 @@ Credentials are git's own, and nobody is asked for any. Runs nothing but `git`.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -19,18 +18,14 @@ from deployer.waiting import run_program
 
 # A repository that a hook or a shell has chosen is not the one that is meant.
 NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
-WHOLE_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-FETCHED_HEAD = "refs/deployer/head"
-REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", f"+HEAD:{FETCHED_HEAD}")
 GIT_SECONDS = 20.0  # without output, of a command that only reads here
 PROGRESS = "--progress"  # of commands that may take long: else they print nothing
 PROGRESS_SECONDS = 45.0
-WHO = ("-c", "user.name=deployer", "-c", "user.email=deployer@localhost", "-c", "commit.gpgsign=0")
 
 
-def run_git(folder: Path, environment: Mapping[str, str], *words: str, text: bytes = b"") -> bytes:
+def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
     """Run git in a folder and return what it printed; raises DeployerError in git's own words."""
-    done = try_git(folder, environment, *words, text=text)
+    done = try_git(folder, environment, *words)
     if done.returncode:
         command = next(word for word in words if word[0] != "-" and "=" not in word)
         said = f"git {command} in {folder}: {_find_reason(done)}"
@@ -39,7 +34,7 @@ def run_git(folder: Path, environment: Mapping[str, str], *words: str, text: byt
 
 
 def try_git(
-    folder: Path, environment: Mapping[str, str], *words: str, text: bytes = b""
+    folder: Path, environment: Mapping[str, str], *words: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder, whatever comes of it.
 
@@ -55,7 +50,6 @@ def try_git(
             f"`{command}` in {folder}",
             cwd=folder,
             env={**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-            given=text,
         )
     except FileNotFoundError as error:
         raise ConfigError("git", "is not on PATH", "install it: apt-get install git") from error
@@ -83,30 +77,16 @@ def get_remote(folder: Path, environment: Mapping[str, str]) -> str:
     return CREDENTIALS.sub("", done.stdout.decode(errors="replace").strip())
 
 
-def fetch_mirror(url: str, mirror: Path, environment: Mapping[str, str]) -> None:
-    """Bring a copy of a repository up to date; raises DeployerError if it cannot be reached."""
-    mirror.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not (mirror / "HEAD").exists():
-        run_git(mirror, environment, "init", "--quiet", "--bare")
-    done = try_git(mirror, environment, "fetch", PROGRESS, "--prune", "--", url, *REFS)
-    if done.returncode:
-        said = f"{url}: git cannot fetch it: {_find_reason(done)}"
-        raise DeployerError(said, f"git ls-remote {url}")
-
-
 def ensure_checkout(
     repository: Path,
     commit: str,
     target: Path,
     origin: str,
     environment: Mapping[str, str],
-    *,
-    diff: bytes = b"",
 ) -> None:
-    """Make a checkout of a commit that is in a repository here, or mend the one that is there.
+    """Create a checkout of a commit that is in a local repository, or restore an existing one.
 
-    It is there as a whole or not at all, also while two commands make it. A `diff` is a commit of
-    its own on top.
+    It is complete or missing, even while two commands create it.
     """
     if target.is_dir() and find_root(target, environment) == target.resolve():
         if try_git(target, environment, "diff", "--quiet", "HEAD", "--").returncode:
@@ -120,10 +100,6 @@ def ensure_checkout(
         run_git(target.parent, environment, "clone", PROGRESS, *words)
         run_git(draft, environment, "remote", "set-url", "origin", origin)
         run_git(draft, environment, "checkout", PROGRESS, "--detach", commit)
-        if diff:
-            run_git(draft, environment, "apply", "--index", "--whitespace=nowarn", "-", text=diff)
-            said = "Changes that were not committed"
-            run_git(draft, environment, *WHO, "commit", "--quiet", "--no-verify", "-m", said)
         if not target.is_dir():
             draft.rename(target)
     except OSError as error:

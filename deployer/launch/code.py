@@ -16,21 +16,19 @@ LOG = logging.getLogger(__name__)
 
 
 def settle_code(project: Project, sweep_path: str = "") -> Project:
-    """Return the project with the commit of its section `code:`, if it has one, checked out.
+    """Return the project with its commit checked out, if it has `code: git`.
 
-    A sweep that is there already keeps the commit it was made with. Raises ConfigError,
-    or DeployerError if the repository cannot be reached.
+    A sweep that is there already keeps the commit it was made with. Raises ConfigError.
     """
-    config = project.code_config
-    if config.git is None or project.resolved_code:
+    if not project.code_from_git or project.resolved_code:
         return project
     if not find_executor(project).has_folder:
         said = "`kubernetes.code: image` runs the code in the image, not that of git"
         raise ConfigError(f"{FILE_NAME}: code", said, "remove one of them")
     made = Records.load().of(sweep_path) if sweep_path else ()
     known = next((record.commit for record in made if record.commit), "")
-    code = resolve_code(config, project.folder, project.environment, known)
-    if warning := warn_about_changes(config, project.folder, project.environment):
+    code = resolve_code(project.folder, project.environment, known)
+    if warning := warn_about_changes(project.folder, project.environment):
         LOG.warning(warning)
     LOG.info(f"code: {code.repository or code.folder} at {code.commit}")
     return replace(project, resolved_code=code)

@@ -43,7 +43,7 @@ def check_file(
         return FileCheck((_refuse(path, error.findings[0].message, error.hint),))
     if any(one.severity == "error" for one in examined.findings):
         return FileCheck(examined.findings)
-    if project.code_config.git is not None and not project.resolved_code:
+    if project.code_from_git and not project.resolved_code:
         return FileCheck(examined.findings, FROM_GIT)
     request = Request(path, parse_sweep(text, str(path), run_cap), check_script=ask)
     return _check_script(project, examined, request)
