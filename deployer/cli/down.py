@@ -262,7 +262,7 @@ def _end_everywhere(
             ended += _end_there(executor, refusals, delete_data=executor.name in data.places)
     if ended or not refusals:
         places = ", ".join(executor.place for executor in executors)
-        none = f"no agents of yours were found on {places}"
+        none = f"found no agents of yours on {places}"
         show_ended(
             "every sweep", ended, output, none if executors else "its agents are gone with it"
         )

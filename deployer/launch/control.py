@@ -79,7 +79,7 @@ def delete(session: Session, agree: Agree) -> bool:
     living = [agent for agent in session.executor.list_agents(str(path)) if agent.alive]
     if living:
         names = (f"{a.name} of {a.owner}" if a.foreign else a.name for a in living)
-        there = f"{path}: its agents still run: {', '.join(names)}"
+        there = f"{path}: agents are still running: {', '.join(names)}"
         foreign = any(agent.foreign for agent in living)
         raise AgentError(there, f"deployer {'agents list' if foreign else 'down'} {path}")
     concerns = _list_concerns(session)

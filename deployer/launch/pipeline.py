@@ -139,9 +139,7 @@ def _describe_file(session: Session, sweep: Sweep) -> Iterator[str]:
         return
     file = Path(record.folder, record.file)
     if is_edited(sweep, file):
-        said = (
-            f"{file.name} was edited after {sweep.path} was created, which keeps its configuration"
-        )
+        said = f"{file.name} was edited after {sweep.path} was created, which stays as it was"
         yield f"{said}; a sweep of the edited file: deployer up {record.file}"
     yield from describe_others(session, file)
 

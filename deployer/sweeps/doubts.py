@@ -39,7 +39,7 @@ def note_dropped(results: Results, read_tail: Callable[[str, int], Sequence[str]
     if not results.unlogged or first is None:
         return results
     found = DROPPED.search("\n".join(read_tail(first.run_id, READ_LINES)))
-    said = f"wandb has dropped rows of {first.run_id}: {found[0]}" if found else ""
+    said = f"wandb dropped rows of {first.run_id}: {found[0]}" if found else ""
     return replace(results, dropped=said)
 
 

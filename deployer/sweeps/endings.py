@@ -18,7 +18,7 @@ WORDS = {
     "usage error": "rejected its command line",
     "no run": "ended without wandb.init",
     "offline": "its script ran wandb offline",
-    "other project": "its script sent the run to another project than the sweep's",
+    "other project": "its script sent the run to a project other than the sweep's",
     "own sweep": "its script creates its own sweep",
     "missing program": "its program was not found or cannot be executed",
     "authentication error": "its script had no valid API key",
@@ -32,14 +32,13 @@ WORDS = {
 # What would fail again in the same way, so that the server does not retry it, and what fixes it.
 FIXES = {
     "usage error": "let the script accept the flags that the sweep file sends",
-    "no run": "the script ended with exit code 0 without wandb.init: let it call that in each run, "
-    "or have its output read by `metrics: {from: stdout}` in deployer.yaml; to leave out "
-    "configurations, list the others: deployer sweep import FILE",
-    "offline": 'let the script run wandb online: without WANDB_MODE and mode="offline" in its code',
+    "no run": "the script exited with 0 without wandb.init: call it in each run, or let deployer "
+    "read the output with `metrics: {from: stdout}` in deployer.yaml",
+    "offline": 'let the script run wandb online: remove WANDB_MODE and mode="offline"',
     "other project": "remove WANDB_PROJECT, WANDB_ENTITY and id= from the script's wandb settings",
     "own sweep": 'eval "$(deployer backend env)", then start the script: it has its own agents',
     "missing program": "correct program: or command: in the sweep file, or install the program",
-    "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
+    "authentication error": "remove the API key from the script: its agent has one",
 }
 # What a user does beside; the last is retried all the same.
 REMEDIES = {

@@ -124,8 +124,8 @@ def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems
     parameters = config.get("parameters")
     names = parameters if isinstance(parameters, Mapping) else ()
     if "${envvar:" in word and not word.startswith("${") and not ENVIRONMENT_MACRO.search(word):
-        message = "a variable of the environment is written in capitals, so this is not replaced"
-        yield doubt(path, message, "write such as ${envvar:HOME}")
+        message = "environment variables are in capitals, so this is not replaced"
+        yield doubt(path, message, "write a name such as ${envvar:HOME}")
     for found in INSIDE.finditer(word):
         macro, name = found.group(0), found.group(1)
         if macro == word or (macro in PARAMETER_MACROS and " " in word):

@@ -66,7 +66,7 @@ def load_text(path: str | Path) -> str:
     try:
         return read_user_text(Path(path))
     except UnicodeDecodeError as error:
-        raise ConfigError(place, "not a text file in UTF-8", "save it as UTF-8") from error
+        raise ConfigError(place, "not a UTF-8 text file", "save it as UTF-8") from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(place, f"cannot be read: {reason}", _hint_at_file(Path(path))) from error

@@ -29,7 +29,7 @@ def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
     (agent,) = read(project, "agents", "list")
     refused = project.run("sweep", "delete", path, "--yes", code=1).stderr.splitlines()[-2:]
     assert refused == [
-        f"error: {path}: its agents still run: {agent['name']}",
+        f"error: {path}: agents are still running: {agent['name']}",
         f"hint: deployer down {path}",
     ]
     project.run("down")
@@ -152,7 +152,7 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
 
 
 def test_down_says_what_it_has_really_done(project: Project) -> None:
-    nothing = "no agents of yours were found on this machine"
+    nothing = "found no agents of yours on this machine"
     assert project.run("down", "--all").stderr == f"{nothing}\n"
     owned = project.run("down", "--all", "--owner", "zoe").stderr
     assert "all agents on this machine are yours" in owned

@@ -91,7 +91,7 @@ def test_rows_that_wandb_has_dropped_are_named_and_verify_ends_alike(
     run, path = command["run_id"], f"{sdk.entity}/dropped/{sweep}"
     named = {"WANDB_RUN_ID": run, "WANDB_PROJECT": "dropped", **plain_backend.environment}
     assert run_behind(project, named)
-    said = f"no finished run logged val_loss: wandb has dropped rows of {run}: "
+    said = f"no finished run logged val_loss: wandb dropped rows of {run}: "
     said += "Tried to log to step 0 that is less than the current step 10"
     for words in (["results", path], ["results", path, "--verify"], ["watch", path]):
         done = project.run(*words, code=3, **plain_backend.environment)
@@ -101,7 +101,7 @@ def test_rows_that_wandb_has_dropped_are_named_and_verify_ends_alike(
             'run.define_metric("val_loss", step_metric="epoch")',
         ]
     report = project.run("report", path, **plain_backend.environment).stdout
-    assert f"wandb has dropped rows of {run}: " in report
+    assert f"wandb dropped rows of {run}: " in report
     assert OFFLINE.search(run_behind(project, {**named, "WANDB_MODE": "offline"}))
 
 

@@ -49,7 +49,7 @@ REFUSED = [
     ({"names": ["loss"]}, "metrics: names needs `from`, which is missing"),
     ({"from": "stdout", "path": "x"}, "metrics: path does not belong to from: stdout"),
     ({"from": "file"}, "metrics: path is missing"),
-    ({"from": "file", "path": "../x"}, "metrics.path: leads out of the run's folder"),
+    ({"from": "file", "path": "../x"}, "metrics.path: is outside the run's folder"),
     ({"from": "stdout", "pattern": "loss"}, "metrics.pattern: has no named group"),
     ({"from": "stdout", "pattern": "("}, "metrics.pattern: is not a regular expression: missing )"),
     ({"form": "stdout"}, "metrics.form: unknown key"),

@@ -35,7 +35,7 @@ SECONDS_A_RUN = 12.0
 
 @contextlib.contextmanager
 def begin(folder: Path, grid: Grid = FEW, **settings: object) -> Iterator[Scenario]:
-    """Start a scenario and wait until a trainer waits in the middle of its run."""
+    """Start a scenario and wait until a trainer waits during its run."""
     with Scenario(folder, grid=grid, hold=FIRST_STEP, **settings) as scenario:  # type: ignore[arg-type]
         scenario.wait_for_step(FIRST_STEP)
         yield scenario

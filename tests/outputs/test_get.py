@@ -231,7 +231,7 @@ def test_a_sweep_is_found_beside_newer_ones_of_other_servers(
     kept.write(kept.runs[0], {"model": b"0"})
     assert run_command(["results", "get", kept.sweep_id, "--wandb", kept.client.url]) == 0
     assert run_command(["results", "get", kept.sweep_id]) == 0
-    said = f"not checked: whether {kept.sweep_id} is a run of the newest sweep: "
+    said = f"could not check whether {kept.sweep_id} is a run of the newest sweep: "
     assert capsys.readouterr().err.count(said) == 1
 
 

@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: no such file"):
         load_sets(tmp_path / "none.yml")
     (tmp_path / "binary.yml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="not a text file in UTF-8"):
+    with pytest.raises(ConfigError, match="not a UTF-8 text file"):
         load_sets(tmp_path / "binary.yml")
     (tmp_path / "excel.csv").write_bytes(b"\xef\xbb\xbflr\r\n1\r\n")
     assert load_sets(tmp_path / "excel.csv").sets == ({"lr": 1},)

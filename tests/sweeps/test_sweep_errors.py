@@ -90,7 +90,7 @@ PARAMETERS: list[tuple[str, str, str]] = [
     (
         "lr: {values: [1, 2], probabilities: [2, -1]}",
         "lr.probabilities: not a list of numbers of at least 0",
-        "write like [0.5, 0.5]",
+        "write a list of numbers such as [0.5, 0.5]",
     ),
     (
         "lr: {distribution: int_uniform, min: 0.5, max: 3}",
@@ -114,7 +114,7 @@ PARAMETERS: list[tuple[str, str, str]] = [
         "lr: log_uniform takes exponents of e, and e to the 1000 is too large",
         EXPONENTS,
     ),
-    ("on: {value: 1}", "on: the name True is not text", "put the name in quotes"),
+    ("on: {value: 1}", "on: the name True must be text", "put the name in quotes"),
     (
         "lr: {values: [2026-01-02]}",
         "lr.values[0]: 2026-01-02 is read as a date, which cannot be sent",

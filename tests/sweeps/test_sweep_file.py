@@ -111,5 +111,5 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nope\.yaml: cannot be read: no such file or directory"):
         load_sweep(tmp_path / "nope.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
-    with pytest.raises(ConfigError, match=r"latin\.yaml: not a text file in UTF-8"):
+    with pytest.raises(ConfigError, match=r"latin\.yaml: not a UTF-8 text file"):
         load_sweep(tmp_path / "latin.yaml")

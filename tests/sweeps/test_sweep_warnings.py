@@ -19,7 +19,7 @@ DOUBTS: list[tuple[str, str]] = [
     (
         grid("kernel: {values: [(1, 2), (4, 5)]}"),
         "s.yaml:4: parameters.kernel.values: YAML has no tuples, so these are 4 texts, such as '(1'"
-        " (write lists: [[1, 2], [3, 4]])",
+        " (write lists, such as [[1, 2], [3, 4]])",
     ),
     (
         grid("lr: {value: 1}") + "command: [python, t.py, --a=1 --b=2, '${args}']\n",
@@ -112,7 +112,7 @@ DOUBTS: list[tuple[str, str]] = [
     ),
     (
         grid("lr: {value: 1}", "early_terminate: {type: hyperband, min_iter: 2}\n"),
-        "s.yaml:5: early_terminate: without a metric no run is stopped early"
+        "s.yaml:5: early_terminate: early_terminate needs a metric"
         " (add metric: {name: loss, goal: minimize})",
     ),
 ]

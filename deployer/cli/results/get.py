@@ -143,7 +143,7 @@ def _is_run_of_newest(call: Call, word: str) -> bool:
         server, path = open_sweep(newest, reading=True)
         return is_run(get_whole_snapshot(server, path), word)
     except DeployerError as error:
-        say(f"not checked: whether {word} is a run of the newest sweep: {error.message}")
+        say(f"could not check whether {word} is a run of the newest sweep: {error.message}")
         return False
 
 

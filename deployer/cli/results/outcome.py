@@ -124,7 +124,7 @@ def _ending(row: Row) -> str:
         return f", killed {format_count(causes.count(last), 'time')}, at last without a new step"
     early = " before wandb.init" if last in ("never started", "no server") else ""
     if last == "own failure" and row.exit_code == 0:
-        early = " in the middle of its run"
+        early = " during its run"
     said = f": {WORDS[last]}" if last in FIXES else early
     if row.exit_code is None:
         return said

@@ -69,7 +69,7 @@ def import_(
     if found.wrapped:
         say(f"runs get no flags: the script reads its set in {file.name}, by JOB_ID from 1")
     if not metric:
-        warn("nothing ranks the runs: --metric NAME, or add metric: to the sweep")
+        warn("the sweep has no metric: add --metric NAME, or metric: to its file")
     script = program or _find_program(here)
     text = dump_config(build_sweep_config(found, file.name, script, metric, goal.value))
     parse_sweep(text, str(file))  # what cannot run is refused before it is written

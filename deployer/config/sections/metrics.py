@@ -39,7 +39,7 @@ def _check_pattern(value: str) -> str:
 def _check_path(value: str) -> str:
     if ".." in PurePosixPath(value).parts:
         hint = "write it relative to DEPLOYER_OUTPUT_DIR, or with ./ to the working folder"
-        refuse("leads out of the run's folder", hint)
+        refuse("is outside the run's folder", hint)
     return value
 
 

@@ -269,8 +269,8 @@ def _hint_at_value(name: str, value: Any, said: str, flag: Mapping[str, Any]) ->
     if flag["many"] and (isinstance(value, list) or " " in text):
         words = " ".join(map(str, value)) if isinstance(value, list) else text
         return (
-            "an agent writes a value as one word: values such as %r, and command: ['${env}', "
-            "bash, -c, 'exec python $0 $*', '${program}', '${args_no_equals}']" % words
+            "an agent passes a value as one argument: use values such as %r and command: "
+            "['${env}', bash, -c, 'exec python $0 $*', '${program}', '${args_no_equals}']" % words
         )
     if isinstance(value, list):
         return (

@@ -93,7 +93,7 @@ class _Reader:
 
     def read_named(self, place: Place, path: Place, name: Any, raw: Any) -> None:
         if not isinstance(name, str):
-            self.complain(place, f"the name {shown(name)} is not text", "put the name in quotes")
+            self.complain(place, f"the name {shown(name)} must be text", "put the name in quotes")
         elif raw is None:
             self.complain(place, "it has no values", "add value, values, or min and max")
         elif not isinstance(raw, Mapping):
@@ -229,7 +229,11 @@ class _Reader:
     def probabilities_fit(self, place: Place, count: int, weights: Any) -> bool:
         numbers = isinstance(weights, list) and all(_is_number(w) and w >= 0 for w in weights)
         if not numbers:
-            self.complain(place, "not a list of numbers of at least 0", "write like [0.5, 0.5]")
+            self.complain(
+                place,
+                "not a list of numbers of at least 0",
+                "write a list of numbers such as [0.5, 0.5]",
+            )
         elif len(weights) != count:
             message = f"{len(weights)} probabilities for {count} values"
             self.complain(place, message, "write one for each value")

@@ -24,7 +24,7 @@ def check_early_terminate(config: Mapping[str, Any]) -> Problems:
         yield doubt(PATH, "hyperband needs min_iter, or max_iter and s", "add min_iter: 3")
     elif "metric" not in config:
         hint = "add metric: {name: loss, goal: minimize}"
-        yield doubt(PATH, "without a metric no run is stopped early", hint)
+        yield doubt(PATH, "early_terminate needs a metric", hint)
     elif "min_iter" in rule and "max_iter" in rule:
         message = "min_iter is set as well, so max_iter is ignored"
         yield doubt((*PATH, "max_iter"), message, "remove one of them")

@@ -132,7 +132,7 @@ def unknown(path: Place, key: Any, known: Mapping[str, Key]) -> Problem:
     """Return the warning about a key that nobody reads."""
     hint = nearest(key, known)
     if known is not METRIC and not hint.startswith("did") and key in HOMES:
-        hint = f"write it below {HOMES[key]}"
+        hint = f"move it below {HOMES[key]}"
     if key in OTHER_NAMES and OTHER_NAMES[key] in known:
         hint = f"did you mean {OTHER_NAMES[key]}?"
     if len(path) == 1 and key in OF_DEPLOYER:

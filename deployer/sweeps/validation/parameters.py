@@ -28,7 +28,7 @@ def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
     free = [p for p in space.parameters if not isinstance(p, Constant) and p.grid_size != 1]
     several = config.get("method") in ("random", "bayes") and config.get("run_cap") != 1
     if several and space.parameters and not free:
-        message = "each has one value, so every run is the same"
+        message = "all parameters have one value, so all runs are the same"
         yield doubt((NESTED,), message, "add values or a range to one of them")
 
 
@@ -68,7 +68,11 @@ def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
             message = f"{shown(value)} appears twice" + (
                 f", as {shown(seen[key])}" if repr(seen[key]) != repr(value) else ""
             )
-            effect = "a grid runs it once" if method == "grid" else "it is drawn twice as often"
+            effect = (
+                "a grid runs it once"
+                if method == "grid"
+                else "random and bayes draw it twice as often"
+            )
             yield doubt(place, f"{message}: {effect}", "remove one of them")
         elif (twin := _find_twin(value, alike)) is not None:
             message = f"{shown(value)} and {shown(twin)} are two configurations that look alike"

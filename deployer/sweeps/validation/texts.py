@@ -61,7 +61,7 @@ def check_tuples(path: Place, value: Any) -> Problems:
         opened = [one for one in value if one.startswith("(") and ")" not in one]
         if opened and any(one.endswith(")") and "(" not in one for one in value):
             message = f"YAML has no tuples, so these are {len(value)} texts, such as '{opened[0]}'"
-            yield doubt(path, message, "write lists: [[1, 2], [3, 4]]")
+            yield doubt(path, message, "write lists, such as [[1, 2], [3, 4]]")
 
 
 def check_texts(config: Mapping[str, Any]) -> Problems:

@@ -176,7 +176,7 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     assert bob.try_deployer("sweep", "resume", path, *ON).returncode == 2
     assert get_sweep(server.client, sweep).state == "PAUSED"
     stays = bob.try_deployer("sweep", "delete", path, "-y", *ON)
-    assert f"its agents still run: {agent} of {user}" in stays.stderr
+    assert f"agents are still running: {agent} of {user}" in stays.stderr
     assert f"hint: deployer agents list {path}" in stays.stderr
     alice.deployer("sweep", "resume", path, *ON)
 
