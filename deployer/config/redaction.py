@@ -18,13 +18,8 @@ REDACTED = "REDACTED"
 ALWAYS = ("password", "passwd", "passphrase", "pwd", "secret", "credential")
 KEYS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass", "authorization")
 ENDINGS = ("apikey", "accesskey", "secretkey", "privatekey", "signingkey", "token", "authkey")
+ENDINGS = ("apikey", "accesskey", "secretkey", "privatekey", "signingkey", "token", "authkey")
 # Kubernetes' own fields, whose values are references and settings.
-STRUCTURE = frozenset(
-    (
-        *("key", "secret", "secretKeyRef", "secretName", "secretRef", "imagePullSecrets"),
-        *("automountServiceAccountToken", "topologyKey", "serviceAccountToken", "secrets"),
-    )
-)
 CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/=-]{6,}")
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
@@ -46,9 +41,6 @@ UNLIKE_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
 SHORTEST = 4  # letters of a value that is looked for in a text
 _WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
 SHORTEST = 4  # letters of a value that is looked for in a text
-# In code: a quoted text after a name, or a line of a file of variables.
-LITERAL = re.compile(r"([A-Za-z_][\w-]*)[\"']?\s*[=:]\s*[\"'][^\"'\s]{6,}[\"']")
-VARIABLE = re.compile(r"^[-+ ]?\s*(?:export\s+)?([A-Z][A-Z0-9_]*)=[^\s\"']{6,}")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -62,19 +54,18 @@ def is_secret_name(name: str) -> bool:
     )
 
 
-def redact(value: Any, structure: frozenset[str] = frozenset()) -> Any:
+def redact(value: Any) -> Any:
     """Return a copy without the values whose names look like secrets.
 
     Names stand in mappings, in Kubernetes' {name, value}, in pairs, before `=` and after `--`.
-    `structure` are fields that only look so.
     """
     if isinstance(value, str):
         return redact_text(value)
     if value is None or isinstance(value, bool | int | float):  # most: a sweep has 100,000 of them
         return value
     if isinstance(value, Mapping):
-        return _redact_mapping(value, structure)
-    return _redact_sequence(value, structure) if isinstance(value, Sequence) else value
+        return _redact_mapping(value)
+    return _redact_sequence(value) if isinstance(value, Sequence) else value
 
 
 def redact_text(text: str, hidden: Iterable[str] = ()) -> str:
@@ -136,18 +127,18 @@ def _list_hidden(value: Any, redacted: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _redact_mapping(value: Mapping[Any, Any], structure: frozenset[str]) -> dict[Any, Any]:
+def _redact_mapping(value: Mapping[Any, Any]) -> dict[Any, Any]:
     named = value.get("name")
     if isinstance(named, str) and "value" in value and is_secret_name(named):
         return {**value, "value": _hide(named, value["value"])}
     found = {}
     for key, item in value.items():
-        secret = isinstance(key, str) and key not in structure and is_secret_name(key)
-        found[key] = _hide(key, item) if secret else redact(item, structure)
+        secret = isinstance(key, str) and is_secret_name(key)
+        found[key] = _hide(key, item) if secret else redact(item)
     return found
 
 
-def _redact_sequence(value: Sequence[Any], structure: frozenset[str]) -> list[Any]:
+def _redact_sequence(value: Sequence[Any]) -> list[Any]:
     if len(value) == 2 and isinstance(value[0], str) and not isinstance(value[1], Mapping):
         name = value[0].lstrip("-")
         if is_secret_name(name) and not isinstance(value[1], list | tuple):
@@ -158,7 +149,7 @@ def _redact_sequence(value: Sequence[Any], structure: frozenset[str]) -> list[An
         flag = FLAG.fullmatch(previous)
         after = flag and is_secret_name(flag[1]) and isinstance(item, str)
         hidden = after and not item.startswith(("-", "$"))
-        found.append(REDACTED if hidden else redact(item, structure))
+        found.append(REDACTED if hidden else redact(item))
         previous = item if isinstance(item, str) else ""
     return found
 

@@ -11,7 +11,6 @@ import pytest
 
 from deployer.config.redaction import (
     REDACTED,
-    STRUCTURE,
     find_hidden,
     is_secret_name,
     redact,
@@ -43,7 +42,7 @@ def test_the_value_of_a_nasty_name_is_in_no_text(name: str) -> None:
         {"command": ["bash", "-c", f"export {name.replace('-', '_')}='hunter22'; python x.py"]},
     ]
     for value in hidden:
-        shown = str(redact(value, STRUCTURE if name not in STRUCTURE else frozenset()))
+        shown = str(redact(value))
         assert "hunter22" not in shown, shown
         assert REDACTED in shown
 
@@ -59,15 +58,8 @@ def test_numbers_and_references_stay_and_passwords_never_do() -> None:
     kept = {"num_tokens": 512, "key_dim": 64, "use_auth": True, "max_tokens": {"value": 8}}
     assert redact(kept) == kept
     assert redact({"db_password": 123456}) == {"db_password": REDACTED}
-    job = {
-        "env": [
-            {"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": {"key": "k", "name": "s"}}}
-        ],
-        "volumes": [{"secret": {"secretName": "s", "items": [{"key": "k", "path": "key"}]}}],
-        "tolerations": [{"key": "nvidia.com/gpu"}],
-        "command": ["${envvar:HF_TOKEN}", "--token", "${envvar:HF_TOKEN}", "A_KEY=$A_KEY"],
-    }
-    assert redact(job, STRUCTURE) == job
+    command = ["${envvar:HF_TOKEN}", "--token", "${envvar:HF_TOKEN}", "A_KEY=$A_KEY"]
+    assert redact({"command": command}) == {"command": command}
 
 
 def test_texts_lose_credentials_wherever_they_stand() -> None:

@@ -50,11 +50,6 @@ class Following:
     replicas: int | None = None
     pending_seconds: float | None = None
 
-    @property
-    def all_plain(self) -> bool:
-        """Tell whether lines are shown in place of the live view."""
-        return self.plain or self.output == "json"
-
     def check(self) -> None:
         """Refuse flags that exclude each other; raises ConfigError."""
         if self.detach and self.down_after:
