@@ -73,7 +73,7 @@ def get(
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Copy a data set from where it is kept to a local folder.
+    """Copy a data set to a local folder.
 
     Skips equal files. If a file there has other content, copies nothing unless you add
     --overwrite.

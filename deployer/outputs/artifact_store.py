@@ -1,31 +1,38 @@
-"""The files of an artifact as a store that can only be read."""
+"""Files that the server keeps of a run as stores that can only be read: of artifacts, or saved."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 from deployer.data.tree import Entry, check_path
 from deployer.errors import DataError, WandbError
+from deployer.model import SweepPath
 from deployer.outputs.read_only import ReadOnlyStore
 from deployer.transience import PASSING_STATUSES
-from deployer.wandb_api.artifacts import ArtifactFile, RunArtifact, list_files, read_file
+from deployer.wandb_api.artifacts import (
+    ArtifactFile,
+    RunArtifact,
+    list_files,
+    list_saved_files,
+    read_file,
+)
 from deployer.wandb_api.client import Client
 
 
-class ArtifactStore(ReadOnlyStore):
-    """One version of an artifact. Where only MD5 is known, `read` itself compares it."""
+class ServedFiles(ReadOnlyStore):
+    """Files by their addresses, which expire. Where only MD5 is known, `read` compares it."""
 
     parallel = 4
 
-    def __init__(self, client: Client, artifact: RunArtifact) -> None:
+    def __init__(self, client: Client, files: Sequence[ArtifactFile]) -> None:
         self._client = client
-        self._artifact = artifact
-        self._files = {check_path(file.path): file for file in artifact.files}
+        self._files = {check_path(file.path): file for file in files}
 
-    def describe(self) -> str:
-        """Name the artifact."""
-        return f"artifact {self._artifact.name}:v{self._artifact.version}"
+    @abstractmethod
+    def list_again(self) -> Sequence[ArtifactFile]:
+        """Return the files with new addresses."""
 
     def list_entries(self) -> Sequence[Entry]:
         """Return every file."""
@@ -58,8 +65,7 @@ class ArtifactStore(ReadOnlyStore):
         try:
             yield from self._read(self._files[path], offset)
         except _Expired:
-            files = list_files(self._client, self._artifact.artifact_id)
-            again = next((file for file in files if file.path == path), None)
+            again = next((file for file in self.list_again() if file.path == path), None)
             if again is None:
                 raise DataError(f"{self}: {path} is gone", "type the command again") from None
             try:
@@ -75,6 +81,38 @@ class ArtifactStore(ReadOnlyStore):
                 raise _Expired(error.message) from error
             passing = error.status in PASSING_STATUSES
             raise DataError(error.message, error.hint, passing=passing) from error
+
+
+class ArtifactStore(ServedFiles):
+    """One version of an artifact."""
+
+    def __init__(self, client: Client, artifact: RunArtifact) -> None:
+        super().__init__(client, artifact.files)
+        self._artifact = artifact
+
+    def describe(self) -> str:
+        """Name the artifact."""
+        return f"artifact {self._artifact.name}:v{self._artifact.version}"
+
+    def list_again(self) -> Sequence[ArtifactFile]:
+        """Ask for the files of the artifact."""
+        return list_files(self._client, self._artifact.artifact_id)
+
+
+class SavedFiles(ServedFiles):
+    """What a run has saved with `wandb.save`."""
+
+    def __init__(self, client: Client, path: SweepPath, run_id: str) -> None:
+        super().__init__(client, list_saved_files(client, path, run_id))
+        self._path, self._run_id = path, run_id
+
+    def describe(self) -> str:
+        """Name the run."""
+        return f"files of run {self._run_id}"
+
+    def list_again(self) -> Sequence[ArtifactFile]:
+        """Ask for the files of the run."""
+        return list_saved_files(self._client, self._path, self._run_id)
 
 
 class _Expired(Exception):

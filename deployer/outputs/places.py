@@ -13,7 +13,7 @@ from deployer.data.store import Store
 from deployer.executors.base import KeepsData
 from deployer.executors.registry import find_executor
 from deployer.model import SweepPath
-from deployer.outputs.artifact_store import ArtifactStore
+from deployer.outputs.artifact_store import ArtifactStore, SavedFiles
 from deployer.outputs.kept_here import open_run_here
 from deployer.outputs.run_store import RunStore
 from deployer.outputs.shared_volume import SharedVolume
@@ -24,6 +24,7 @@ from deployer.wandb_api.server import Server
 
 # Below a run's own outputs, since an artifact may have files of the same names.
 ARTIFACTS_FOLDER = "wandb-artifacts"
+SAVED_FOLDER = "wandb-files/"
 # What the SDK logs by itself: code, tables and history as media, the recipe of a job.
 OF_THE_SDK = ("job", "code", "run_table", "wandb-history")
 
@@ -50,13 +51,16 @@ class Places:
         own = f"run-{run_id}-output"
         ours = [one for one in artifacts if one.name == own]
         logged = [one for one in artifacts if one.name != own and one.kind not in OF_THE_SDK]
-        parts = {_name_folder(one): ArtifactStore(self.client, one) for one in logged}
+        parts: dict[str, Store] = {
+            _name_folder(one): ArtifactStore(self.client, one) for one in logged
+        }
+        parts[SAVED_FOLDER] = SavedFiles(self.client, self.path, run_id)
         outputs = (
             self._look(self.first, run_id)
             or next((ArtifactStore(self.client, one) for one in ours), None)
             or self._look(self.last, run_id)
         )
-        return RunStore({"": outputs, **parts} if outputs else {**parts})
+        return RunStore({"": outputs, **parts} if outputs else parts)
 
     def _look(self, places: Sequence[Place], run_id: str) -> Store | None:
         for place in places:

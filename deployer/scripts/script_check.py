@@ -221,7 +221,9 @@ class _Check:
                     message = f"{where}: --{name} {said}, so it changes nothing"
                     found[name] = doubt(path, message, f"default={value} in the script")
                 if isinstance(value, dict) and flag["type"] in ("", "str"):
-                    message = f"{where}: --{name} gets a mapping as one text, {str(value)[:40]}"
+                    message = (
+                        f"{where}: --{name} gets a whole mapping as one text, {str(value)[:40]}"
+                    )
                     hint = "read it with ast.literal_eval, or from wandb.config"
                     found[name] = doubt(path, message, hint)
         yield from found.values()

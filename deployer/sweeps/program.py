@@ -64,7 +64,7 @@ def check_command(config: Mapping[str, Any]) -> Problems:
             yield from _check_macro(path, str(word), config)
             yield from _check_inside(path, str(word), config)
             if str(word).startswith("--") and " --" in str(word):
-                hint = "write each flag as a word of its own: --a=1, --b=2"
+                hint = "write each flag as a separate word: --a=1, --b=2"
                 yield doubt(
                     path, "several flags in one word: the script gets them as one argument", hint
                 )
@@ -82,7 +82,7 @@ def check_command(config: Mapping[str, Any]) -> Problems:
         yield Problem(("program",), "missing, but command uses ${program}", hint)
     if _varies(config) and not any(macro in command for macro in PARAMETER_MACROS):
         message = "no ${args}: a script that does not read wandb.config runs the same every time"
-        yield doubt(("command",), message, "add '${args}' as a word of its own")
+        yield doubt(("command",), message, "add '${args}' as a separate word")
     yield from _check_overrides([*map(str, command)], config)
     if sum(macro in command for macro in FLAG_MACROS) > 1:
         message = "the flags are passed more than once"
@@ -132,10 +132,10 @@ def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems
             continue  # a whole word, or a line for a shell, which "no ${args}" is said of
         if macro in MACROS:
             message = f"{macro} is inside a word, so it is not replaced"
-            yield doubt(path, message, f"make '{macro}' a word of its own")
+            yield doubt(path, message, f"make '{macro}' a separate word")
         elif name in names:
             message = f"{macro} is not a macro: an agent passes all parameters at once"
-            yield doubt(path, message, "write '${args}' as a word of its own")
+            yield doubt(path, message, "write '${args}' as a separate word")
 
 
 def _check_macro(path: Place, word: str, config: Mapping[str, Any]) -> Problems:

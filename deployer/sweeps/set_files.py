@@ -63,7 +63,7 @@ def load_sets(path: Path) -> HyperparameterSets:
         wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        hint = "save it as UTF-8 text; a spreadsheet: as CSV UTF-8"
+        hint = "save it as UTF-8 text, or from a spreadsheet as CSV UTF-8"
         raise ConfigError(place, "not a UTF-8 text file", hint) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

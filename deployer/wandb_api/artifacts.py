@@ -1,4 +1,4 @@
-"""The artifacts that a run has logged: their files, checksums and addresses."""
+"""Artifacts that a run has logged and files that it has saved: checksums and addresses."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ PER_PAGE = 100
 CHUNK_BYTES = 1 << 20
 PARTIAL_CONTENT, NOTHING_MORE = 206, 416
 COMMITTED = "COMMITTED"
+# What the SDK saves by itself with each run.
+OF_THE_SDK = frozenset(
+    (
+        *("conda-environment.yaml", "config.yaml", "diff.patch", "output.log", "requirements.txt"),
+        *("wandb-events.jsonl", "wandb-history.jsonl", "wandb-metadata.json", "wandb-summary.json"),
+    )
+)
+FOLDERS_OF_THE_SDK = ("artifact/", "code/", "logs/", "media/", "tmp/")
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,18 @@ def list_files(
     """Return an artifact's files with addresses made now; `sums` are known SHA-256 by path."""
     nodes = _pages(client, queries.ARTIFACT_FILES, {"id": artifact_id}, ("artifact", "files"))
     return tuple(_read_file(node, sums or {}) for node in nodes)
+
+
+def list_saved_files(client: Client, path: SweepPath, run_id: str) -> tuple[ArtifactFile, ...]:
+    """Return the files that a run's script has saved, with addresses made now."""
+    variables = {"entity": path.entity, "project": path.project, "run": run_id}
+    nodes = _pages(client, queries.RUN_FILES, variables, ("project", "run", "files"))
+    files = (_read_file(node, {}) for node in nodes)
+    return tuple(
+        file
+        for file in files
+        if file.path not in OF_THE_SDK and not file.path.startswith(FOLDERS_OF_THE_SDK)
+    )
 
 
 def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:

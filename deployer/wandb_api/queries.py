@@ -236,6 +236,19 @@ query RunOutputArtifacts(
 }
 """
 
+RUN_FILES = """
+query RunFiles($entity: String!, $project: String!, $run: String!, $first: Int, $cursor: String) {
+  project(name: $project, entityName: $entity) {
+    run(name: $run) {
+      files(first: $first, after: $cursor) {
+        pageInfo { hasNextPage endCursor }
+        edges { node { name sizeBytes md5 directUrl url(upload: false) } }
+      }
+    }
+  }
+}
+"""
+
 ARTIFACT_FILES = """
 query ArtifactFiles($id: ID!, $first: Int, $cursor: String) {
   artifact(id: $id) {

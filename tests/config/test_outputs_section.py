@@ -35,7 +35,7 @@ def test_nothing_is_told_without_a_section() -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"url": "gs://models"}, "outputs.url: is not an address in an S3 store"),
+        ({"url": "gs://models"}, "outputs.url: is not an S3 address"),
         ({"url": "models"}, "outputs.url: is not the address of an object store"),
         ({"secret": "store"}, "outputs: secret: needs url, which is missing"),
         (

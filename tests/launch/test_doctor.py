@@ -62,7 +62,7 @@ def test_torch_is_judged_by_the_gpus_that_it_sees() -> None:
     assert said(Torch("2.15.0"), 0).startswith("ok: this machine has no GPU")
     assert said(Torch(), 2).startswith("unknown: is not installed")
     assert said(Torch("2.15.0+cpu"), 2) == (
-        f"warning: this machine has 2 GPUs, and torch sees none | {again}"
+        f"warning: this machine has 2 GPUs, but torch sees none | {again}"
     )
     assert said(Torch(failure="libcudart.so.13: no such file"), 2) == (
         f"warning: cannot be imported: libcudart.so.13: no such file | {again}"

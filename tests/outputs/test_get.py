@@ -92,6 +92,22 @@ def test_artifacts_come_back_the_outputs_first(
         }
 
 
+SAVE = """
+import sys, wandb
+wandb.Api().run(sys.argv[1]).upload_file("deep/model.json")
+"""
+
+
+@pytest.mark.slow
+def test_files_that_the_sdk_has_saved_come_back(kept: Kept) -> None:
+    (kept.folder / "deep").mkdir()
+    (kept.folder / "deep" / "model.json").write_bytes(MODEL)
+    run = f"{kept.path.rpartition('/')[0]}/{kept.runs[0]}"
+    subprocess.run([sys.executable, "-c", SAVE, run], cwd=kept.folder, check=True)
+    kept.get("--best")
+    assert kept.read() == {"first/wandb-files/deep/model.json": MODEL}
+
+
 def test_the_version_called_best_counts_more_than_the_newest(kept: Kept) -> None:
     for epoch, alias in enumerate(["old", "best", "latest"]):
         files = {"weights": str(epoch).encode()}

@@ -80,7 +80,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
             + NO_BOOLEANS,
             "doubt: parameters.b: train.py:5: type=bool turns every text into True, even 'False' | "
             "action=argparse.BooleanOptionalAction, or type=lambda text: text == 'True'",
-            "doubt: parameters.m: train.py:6: --m gets a mapping as one text, {'depth': 3} | "
+            "doubt: parameters.m: train.py:6: --m gets a whole mapping as one text, {'depth': 3} | "
             "read it with ast.literal_eval, or from wandb.config",
         ],
     ),

@@ -43,7 +43,7 @@ def test_a_command_without_parameters_is_doubtful(last: str) -> None:
     (warning,) = parse_sweep(grid(LR, f"command: [python, train.py{last}]\n"), "s.yaml").warnings
     assert warning == (
         "s.yaml:5: command: no ${args}: a script that does not read wandb.config runs the same"
-        " every time (add '${args}' as a word of its own)"
+        " every time (add '${args}' as a separate word)"
     )
 
 

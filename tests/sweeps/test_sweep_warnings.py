@@ -24,7 +24,7 @@ DOUBTS: list[tuple[str, str]] = [
     (
         grid("lr: {value: 1}") + "command: [python, t.py, --a=1 --b=2, '${args}']\n",
         "s.yaml:5: command[2]: several flags in one word: the script gets them as one argument"
-        " (write each flag as a word of its own: --a=1, --b=2)",
+        " (write each flag as a separate word: --a=1, --b=2)",
     ),
     (
         grid("lr: {value: 08}"),

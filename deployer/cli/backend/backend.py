@@ -76,7 +76,7 @@ def serve(
 def up(call: Call, data: DataOption = None) -> None:
     """Start the backend in the background unless it runs, and wait until it is ready.
 
-    In a cluster, create it, or apply changes of deployer.yaml to it.
+    In a cluster, create it, or update it from deployer.yaml.
     """
     _show(call, find_place(call, data).up())
 

@@ -224,5 +224,5 @@ def _judge(
     if not any(one.files for one in copied.values()):
         raise SweepFailed(
             f"{path}: {format_count(len(runs), 'run')} and no outputs",
-            "a trainer writes its model to the folder DEPLOYER_OUTPUT_DIR, or logs an artifact",
+            "a trainer writes to DEPLOYER_OUTPUT_DIR, calls wandb.save, or logs an artifact",
         )

@@ -150,7 +150,7 @@ def parse_document(text: str, place: str) -> Document:
         loader = _BoundedLoader(text, place)
         root = loader.get_single_node()
         if root is not None and _count_nodes(root, {}) > MOST_VALUES:
-            said = f"aliases of aliases make it longer than {MOST_VALUES:,} values"
+            said = f"nested aliases expand to more than {MOST_VALUES:,} values"
             raise TooMuch(place, said, "write the values instead of aliases")
         document = _note_places(place, root)  # the constructor merges `<<` into the nodes
         value = None if root is None else loader.construct_document(root)

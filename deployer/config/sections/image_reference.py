@@ -66,7 +66,7 @@ def parse_repository(text: str, place: str = "--repository") -> Repository:
     host, _, path = text.partition("/")
     if host.endswith(ARTIFACT_REGISTRY) and path.count("/") < 2:
         hint = "write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME"
-        raise ConfigError(place, f"'{text}' names no image in Artifact Registry", hint)
+        raise ConfigError(place, f"'{text}' is not an Artifact Registry image", hint)
     return Repository(host, path)
 
 

@@ -22,7 +22,7 @@ def _check_s3(value: str) -> str:
     url = check_url(value)
     if not url.startswith("s3://"):
         hint = "write s3://BUCKET/FOLDER; Google's has endpoint_url: https://storage.googleapis.com"
-        refuse("is not an address in an S3 store", hint)
+        refuse("is not an S3 address", hint)
     return url
 
 

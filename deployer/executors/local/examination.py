@@ -170,7 +170,7 @@ def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
         )
     if gpus and not found.gpus:
         here = format_count(gpus, "GPU")
-        return warning("gpu", subject, f"this machine has {here}, and torch sees none", again)
+        return warning("gpu", subject, f"this machine has {here}, but torch sees none", again)
     if not gpus:
         return right("gpu", subject, "this machine has no GPU: runs share its cores")
     return right("gpu", subject, f"sees {format_count(found.gpus, 'GPU')} of {gpus}")

@@ -82,7 +82,7 @@ TOP: Mapping[str, Key] = {
 HOMES = {
     **dict.fromkeys(("goal", "target", "impute"), "metric"),
     **dict.fromkeys(("min_iter", "max_iter", "eta"), "early_terminate"),
-    **dict.fromkeys(("values", "min", "max", "distribution"), "parameters, below a name"),
+    **dict.fromkeys(("values", "min", "max", "distribution"), "a name in parameters"),
 }
 # What other tools, and flags, call a key.
 OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}

@@ -90,7 +90,7 @@ def check_start(config: Mapping[str, Any]) -> Problems:
     if "${program}" in words and "program" not in config:
         launched = next((key for key in LAUNCH_RUNNERS if key in config), "")
         if launched:
-            said = "W&B Launch starts it, but an agent starts a program"
+            said = "is for W&B Launch, but an agent needs a program"
             yield Problem((launched,), said, "write program: train.py, the job's script, instead")
         elif not config.get("command"):
             hint = (
