@@ -116,7 +116,7 @@ def test_a_failure_that_no_retry_passes_gives_its_reason_and_one_hint() -> None:
     said = "failed: bad with exit code 0: ended without wandb.init (lr=2): nothing to do"
     assert build_failure_line(failures[0], ("nothing to do",)) == said
     [hint] = build_fix_lines(failures)
-    assert "the script ended with exit code 0 without wandb.init" in hint
+    assert "the script exited with 0 without wandb.init" in hint
 
 
 def test_the_ranking_notes_what_a_state_does_not_say() -> None:

@@ -36,7 +36,7 @@ def test_what_is_missing_is_said(project: Project) -> None:
     assert "has no main.py" in refused
     done = project.run("sweep", "import", "sub/hyperparams.yml", "--program", "main.py")
     assert "runs look for hyperparams.yml in their working folder" in done.stderr
-    assert "nothing ranks the runs: --metric NAME" in done.stderr
+    assert "the sweep has no metric: add --metric NAME" in done.stderr
     assert len(yaml.safe_load(done.stdout)["parameters"]["configuration"]["values"]) == 2
 
 

@@ -88,7 +88,7 @@ def test_no_repositories(name: str) -> None:
 
 
 def test_half_a_place_in_artifact_registry() -> None:
-    with pytest.raises(ConfigError, match="names no image in Artifact Registry") as raised:
+    with pytest.raises(ConfigError, match="is not an Artifact Registry image") as raised:
         parse_repository("europe-west4-docker.pkg.dev/my-project/trainer")
     assert raised.value.hint == "write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME"
 

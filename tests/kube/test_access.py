@@ -253,7 +253,7 @@ def test_nothing_is_sent_that_anybody_on_the_way_could_read(tmp_path: Path) -> N
         ({"certificate-authority": "text"}, {}, "certificate-authority holds no certificate"),
         ({"server": "https://k8s.example:99999"}, {}, "no server's address"),
         ({"server": "https://[::1"}, {}, "no server's address"),
-        ({"server": "https://ann:pw@k8s.example"}, {}, "must not contain a login"),
+        ({"server": "https://ann:pw@k8s.example"}, {}, "has no login in it"),
         ({"proxy-url": "ftp://p"}, {}, 'unsupported scheme "ftp"'),
         ({}, {"token": 12345}, "cannot unmarshal number into Go struct field AuthInfo.users.user"),
         ({}, {"tokenFile": "empty"}, "tokenFile is empty"),

@@ -254,3 +254,16 @@ def test_a_flag_that_sets_its_default_changes_nothing(
     assert len(doubts) == 1
     assert doubts[0].startswith(start)
     assert doubts[0].endswith(f" | default={never} in the script")
+
+
+@pytest.mark.slow(seconds=10)
+def test_a_later_parser_is_waited_for_while_the_script_imports(tmp_path: Path) -> None:
+    """As long as torch takes on a busy machine, or longer."""
+    script = (
+        "import argparse\nfirst = argparse.ArgumentParser(add_help=False)\n"
+        "first.add_argument('--data')\nfirst.parse_known_args()\nimport heavy\n"
+        "p = argparse.ArgumentParser(parents=[first])\np.add_argument('--lr', type=float)\n"
+        "p.parse_args()"
+    )
+    heavy = {"heavy.py": "import time\ntime.sleep(7)\n"}
+    assert ask(tmp_path, script, "lr: {values: [0.1, 0.2]}, data: {value: x}", files=heavy) == []

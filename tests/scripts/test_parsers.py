@@ -90,7 +90,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "layers: {values: [[500, 500]]}",
         [
             "parameters.layers: train.py:4: argument --layers: invalid int value: '[500, 500]' | "
-            "an agent writes a value as one word: values such as '500 500', and command: "
+            "an agent passes a value as one argument: use values such as '500 500' and command: "
             "['${env}', bash, -c, 'exec python $0 $*', '${program}', '${args_no_equals}']"
         ],
     ),

@@ -286,7 +286,7 @@ def test_a_backend_of_two_owners_keeps_its_data(
     assert "to be deleted" not in refused.stderr
     assert kube.get(CLAIM, "sweep-backend")
 
-    assert "its data goes only with --delete-data" in refused.stderr
+    assert "only --delete-data deletes its data" in refused.stderr
     stopping = ("backend", "down", "--delete-data", "-y", *ON)
     foreign = bob.try_deployer(*stopping)
     assert "is not yours: " in foreign.stderr

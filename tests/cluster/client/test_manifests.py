@@ -74,7 +74,7 @@ def test_kubectl_takes_what_plan_prints(
     said = cluster.kubectl("apply", "--server-side", "-f", "-", stdin=printed).splitlines()
     kinds = [line.partition("/")[0] for line in said]
     beside = ["persistentvolumeclaim", "service", "networkpolicy.networking.k8s.io"]
-    backend = [*beside, *["configmap"] * 3, "statefulset.apps"]
+    backend = [*beside, *["configmap"] * 2, "statefulset.apps"]
     assert kinds == [*backend, *["configmap"] * 3, "job.batch", "job.batch"]
 
 

@@ -198,9 +198,19 @@ class Session:
         self._save()
         if not self._may_parse_again():
             self.settle(sign)
-        timer = threading.Timer(LATE_SECONDS, self.settle, (sign,))
+        self._settle_later(sign)
+
+    def _settle_later(self, sign: str) -> None:
+        timer = threading.Timer(LATE_SECONDS, self._settle_after_imports, (sign,))
         timer.daemon = True
         timer.start()
+
+    def _settle_after_imports(self, sign: str) -> None:
+        """Wait for as long as the script imports: torch alone may take more than these seconds."""
+        if _is_importing():
+            self._settle_later(sign)
+        else:
+            self.settle(sign)
 
     def settle(self, sign: str) -> None:
         """End this child: the script has come to its work. Nothing behind it runs."""
@@ -545,6 +555,14 @@ def _in_child(out: str, run: Callable[[str], Any]) -> Any:
     except OSError:
         return None
     return found
+
+
+def _is_importing() -> bool:
+    """Return True if the main thread is inside an import statement."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _wait_for(pid: int, seconds: float) -> Tuple[int, bool]:
