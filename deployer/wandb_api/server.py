@@ -91,11 +91,18 @@ class Server:
             return build_sweep_url(self.inside.pages_url, path)
         return build_sweep_url(self.url, path, self.pages_url)
 
+    @property
+    def page_hint(self) -> str:
+        """Return how to see a page that asks for a log-in, behind its address."""
+        if self.inside:
+            return f" (deployer backend open --on {self.inside.place} opens it)"
+        return " (deployer backend open signs you in)" if self.embedded else ""
+
     def page_lines(self, path: SweepPath) -> list[str]:
         """Return the address of a sweep's page; a local backend's signs its user in, once."""
         page = f"results page: {self.sweep_url(path)}"
         if self.inside:
-            return [f"{page} (deployer backend open --on {self.inside.place} opens it)"]
+            return [f"{page}{self.page_hint}"]
         place = "/".join(("", *path[:2], "sweeps", path.sweep_id))
         link = make_link(self.client, self.url, place) if self.embedded else None
         return [f"results page: {link} (signs you in, once)"] if link else [page]

@@ -52,7 +52,7 @@ def show_outcome(
     show_results(results, output, view)  # before servers are asked what failed runs printed
     for line in _failure_lines(server, executor, path, results):
         emit(None, output, line)
-    emit(None, output, *build_summary_lines(results, page, view))
+    emit(None, output, *build_summary_lines(results, f"{page}{server.page_hint}", view))
 
 
 def _failures_with_lines(
