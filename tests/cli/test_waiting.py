@@ -229,7 +229,7 @@ def build_case(folder: Path, system: str, words: str, port: int, scheme: str = "
             write_program(programs, name, "sleep 600")
     elif system == "git":
         (project / ".git").mkdir()
-        settings["code"] = {"git": "https://git.example/x.git", "revision": "main"}
+        settings["code"] = "git"
         write_program(programs, "git", "sleep 600")
     if system in ("registry", "builders"):
         (project / "Dockerfile").write_text("FROM scratch\n")
