@@ -18,7 +18,7 @@ from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.operations import get_sweep, list_projects
 from deployer.wandb_api.server import Server
 
-AGENT_NAME = re.compile(r"-a?\d+$")  # such as c5u5peps-a1
+NUMBERED = re.compile(r"-(a?)\d+$")  # c5u5peps-a1 is an agent, c5u5peps-1 a run
 FILE_ENDINGS = (".yaml", ".yml")
 
 
@@ -145,8 +145,9 @@ def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
         else:
             return found
     hint = f"deployer sweep list{options}"
-    if AGENT_NAME.search(path.sweep_id):
-        hint += f"; for an agent: --agent {path.sweep_id}"
+    if numbered := NUMBERED.search(path.sweep_id):
+        what, flag = ("an agent", "--agent") if numbered[1] else ("a run", "--run")
+        hint += f"; for {what}: {flag} {path.sweep_id}"
     raise WandbError(
         f"{server.url}: no project of {path.entity} has a sweep {path.sweep_id}",
         hint,

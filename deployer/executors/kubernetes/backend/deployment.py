@@ -96,6 +96,9 @@ def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False)
         _make(kube, project)
         LOG.info(f"the embedded backend {done} in namespace {kube.namespace}")
         found = require_backend(kube, on)
+    elif not found.ready:
+        said = "the embedded backend keeps the settings that it was made with"
+        LOG.info(f"{said}; after an edit of deployer.yaml: deployer backend up --on {on}")
     if not found.ready:
         try:
             wait_until_up(kube, found.name)

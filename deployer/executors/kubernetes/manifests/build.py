@@ -44,7 +44,7 @@ def build_manifests(
     have. Raises ConfigError if no image is named.
     """
     if cluster.image is None and templates.template is None:
-        hint = "image: any image with Python and wandb, for example your trainer's"
+        hint = "kubernetes: {image: …}: any image with Python and wandb, such as your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
     where = (plan.sweep_path, owner, cluster.namespace)
     beside = {WANDB_REQUIREMENTS: templates.wandb_requirements} if cluster.install_wandb else {}
