@@ -43,6 +43,18 @@ def test_each_agent_takes_one_run_and_a_killed_one_is_followed_by_its_name(
 
 
 @pytest.mark.slow
+def test_a_watcher_starts_the_runs_that_a_detached_start_leaves(project: Project) -> None:
+    project.write_grid(lrs="[1.0]")
+    hold = project.write("hold", "runs go on when this file is gone")
+    words = ("up", "grid.yaml", "--one-run-per-job", "--replicas", "1", "--detach")
+    said = project.run(*words).stderr
+    assert "one run each; a watcher starts the other 1: deployer watch " in said
+    hold.unlink()
+    watched = project.run("watch", "--plain")
+    assert "2/2 configurations finished, 0 duplicates, 0 lost" in watched.stdout
+
+
+@pytest.mark.slow
 def test_plan_has_a_job_for_each_run(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

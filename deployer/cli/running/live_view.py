@@ -79,8 +79,7 @@ def say_what_begins_later(launch: Launch) -> None:
     later = count_later(launch.server, launch.path, launch.agents)
     if later != 0:
         rest = f"the other {later}" if later else "the others"
-        path = launch.path
-        say(f"one run each; the other {rest} start while a watcher runs: deployer watch {path}")
+        say(f"one run each; a watcher starts {rest}: deployer watch {launch.path}")
 
 
 def follow(

@@ -66,7 +66,7 @@ def ask_script(executor: Executor, request: Request) -> Report:
     if not executor.has_folder:
         return Report(not_checked=IN_IMAGE)
     if any("${" in word for word in request.words):
-        return Report(not_checked="${ in its command in a command starts a macro")
+        return Report(not_checked="${ in its command starts a macro in a sweep")
     around = Surroundings(project.code.folder, executor.run_environment, executor.runs_here)
     report = check_script(request.started, around)
     if not project.metrics_variable:

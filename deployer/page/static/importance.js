@@ -49,7 +49,7 @@ export class Importance {
 
 const together = ({ runs, left_out: out, metric, explained }) => [
   out ? `${plural(runs, "run")}; ${out} not finished, or without a finite ${metric}.` : `${plural(runs, "run")}.`,
-  explained !== null && `All together explain ${percent(explained)} % of ${metric} of the differences between unseen runs; shares need not add up to it.`,
+  explained !== null && `Together they explain ${percent(explained)} % of ${metric} in unseen runs; their shares need not add up to that.`,
 ].filter(Boolean).join(" ");
 const percent = (share) => String(Math.round(100 * share)); // as the sentence has them
 const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
