@@ -153,7 +153,7 @@ def _list_concerns(session: Session) -> list[str]:
         concerns += describe_owners(found, time.time(), executor.on)
     beating = get_snapshot(session.server.client, session.path).agents
     if count := count_other_agents(beating, known, time.time()):
-        concerns.append(f"{format_count(count, 'agent')} work on it, started elsewhere")
+        concerns.append(f"{format_count(count, 'agent')} at work on it, started elsewhere")
     return concerns
 
 

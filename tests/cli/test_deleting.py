@@ -212,7 +212,7 @@ def test_agents_that_only_the_server_knows_are_asked_about(
     path = f"{sdk.entity}/asked-{extended}/{sweep}"
     for words in (("pause",), ("stop",), ("cancel",), ("pause", "--on", "local")):
         refused = project.run("sweep", *words, path, code=2, **served.environment)
-        assert "1 agent work on it, started elsewhere\n" in refused.stderr
+        assert "1 agent at work on it, started elsewhere\n" in refused.stderr
         assert "--yes: is missing" in refused.stderr
     assert sdk.sweep(sweep)["state"] == "RUNNING"
     if extended:

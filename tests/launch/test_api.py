@@ -87,7 +87,7 @@ def test_what_concerns_others_must_be_sure(
     sweep = sdk.create_sweep(grid(x=[1, 2]))
     sdk.init_run(sdk.heartbeat(sdk.create_agent(sweep))[0]["run_id"])
     path = f"{sdk.entity}/api-others/{sweep}"
-    others = "1 agent work on it, started elsewhere"
+    others = "1 agent at work on it, started elsewhere"
     elsewhere = f"{path} was made by {sdk.entity} elsewhere"
     for steer, said in ((api.pause, others), (api.stop, f"{others}; {elsewhere}")):
         with pytest.raises(ConfigError) as refused:

@@ -146,7 +146,7 @@ def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> No
     if len(others) > replicas:
         owners = ", ".join(sorted({agent.owner for agent in others}))
         stay = f"{format_count(len(others), 'agent')} of {owners}"
-        raise AgentError(f"{path}: {stay} are not yours to drain", f"ask {owners} to scale down")
+        raise AgentError(f"{path}: not yours to drain: {stay}", f"ask {owners} to scale down")
 
 
 def list_shown(executor: Executor, sweep_path: str | None) -> list[Agent]:

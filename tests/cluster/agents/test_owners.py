@@ -367,7 +367,7 @@ def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
     user = f"system:serviceaccount:{namespace}:bob"
     kept = alice.try_deployer("agents", "scale", "0", path, *ON)
     assert kept.returncode == 1
-    assert f"1 agent of {user} are not yours to drain" in kept.stderr
+    assert f"not yours to drain: 1 agent of {user}" in kept.stderr
     assert kube.list_objects(JOB, build_selector(path))
 
     here = alice.try_deployer("down", path, "-y")

@@ -68,9 +68,9 @@ def test_a_secret_that_one_may_not_delete_is_named(
         f"cannot delete Secret {name_secret(str(path), bed.kube.owner)} in namespace {namespace}: "
     )
     assert caught.value.message.startswith(named)
-    assert f"kubectl delete secrets,configmaps,persistentvolumeclaims -n {namespace}" in str(
-        caught.value.hint
-    )
+    objects = "secrets,configmaps,persistentvolumeclaims"
+    said = f"kubectl --context test delete {objects} -n {namespace}"
+    assert said in str(caught.value.hint)
     assert _count_left(bed) == (0, 0)
 
 

@@ -222,7 +222,7 @@ CASES = [
         "runtime-class",
         Cause.RUNTIME_CLASS,
         NEVER,
-        "there is no RuntimeClass none",
+        "RuntimeClass none not found",
         {"runtimeClassName": "none"},
     ),
     Case(
@@ -248,7 +248,7 @@ CASES = [
         Cause.KEY_MISSING,
         NEVER,
         "Secret site has no key k",
-        remedy="""kubectl patch secret site -n main -p '{"stringData": {"k": "VALUE"}}'""",
+        remedy=r'''kubectl patch secret site -n main -p "{\"stringData\":{\"k\":\"$T\"}}"''',
         **reads("site", "k"),
     ),
     Case(
@@ -269,7 +269,7 @@ CASES = [
         "unbound",
         Cause.CLAIM_UNBOUND,
         NEVER,
-        "PersistentVolumeClaim classless is not bound: StorageClass  not foundnone",
+        "PersistentVolumeClaim classless is not bound: StorageClass none not found",
         **claims("classless"),
     ),
     Case(  # its class was made after the volume controller had said that there is none
@@ -297,7 +297,7 @@ CASES = [
         "name",
         Cause.IMAGE_NAME,
         NEVER,
-        "'Not/AN:image' is no name of an image",
+        "'Not/AN:image' is not the name of an image",
         image="Not/AN:image",
     ),
     Case(
@@ -336,7 +336,7 @@ CASES = [
         "no-login",
         Cause.IMAGE_REFUSED,
         NEVER,
-        "to nobody without a login",
+        " requires a login for image ",
         image="REGISTRY/team/none:1",
     ),
     Case(
@@ -421,7 +421,7 @@ TENANT_CASES = [
         "rented-classless",
         Cause.CLAIM_UNBOUND,
         NEVER,
-        "PersistentVolumeClaim classless is not bound: StorageClass  not foundnone",
+        "PersistentVolumeClaim classless is not bound: StorageClass none not found",
         **claims("classless"),
         namespace="rented",
     ),
