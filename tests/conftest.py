@@ -82,7 +82,7 @@ def serve_backend(data: Path, *flags: str, port: int = 0, afresh: bool = False) 
     process, output = start(["127.0.0.1", str(port), str(data), *flags], environment)
     with open(output) as said:
         url = said.readline().strip()
-    assert url, "the backend ended before it was ready"
+    assert url, f"the backend ended before it was ready: {process.wait(10)}"
     return ServedBackend(url, read_key(data), "tester", data, process)
 
 

@@ -1,6 +1,7 @@
 """Threads for slow work, of which each key has a share: a flood delays its own key alone.
 
-Python runs one thread at a time, so a key with more of them would not be answered sooner.
+Python runs one thread at a time, so a key with more of them would not be answered sooner, and the
+server's own thread, which takes in everybody's requests, would wait for each of them in turn.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from starlette.requests import Request
 P = ParamSpec("P")
 Result = TypeVar("Result")
 
-SHARE = 4  # of one key; asyncio has five threads on one core, starlette forty
 READING, ANSWERING = "reading", "answering"
+# Of one key: reading is Python alone, and answers wait for the disk as well. asyncio has five
+# threads on one core, starlette forty.
+SHARES = {READING: 1, ANSWERING: 4}
 
 # By what the threads do and the key; only those in use.
 _shares: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
@@ -42,7 +45,7 @@ async def read_in_thread(
 
 
 def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
-    return _shares.setdefault((threads, find_asker(http.headers)), asyncio.Semaphore(SHARE))
+    return _shares.setdefault((threads, find_asker(http.headers)), asyncio.Semaphore(SHARES[threads]))
 
 
 def find_asker(headers: Headers) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tup
 
 POLL_SECONDS = 0.01
 SECONDS = 60.0
+REMOVING_SECONDS = 2.0
 START_SECONDS = 10.0  # until a Python has started: what is none would do its work
 FILES = ("sitecustomize", "deployer_parsers", "deployer_session", "deployer_wandb")
 PROLOGUE = "prologue"
@@ -80,7 +81,7 @@ def rehearse(
     `describing` asks for the parser's flags alone. The environment has no keys. Raises Silent.
     """
     refuse_unseen(commands.before)
-    with tempfile.TemporaryDirectory(prefix="deployer-rehearsal-") as scratch:
+    with _make_scratch() as scratch:
         blocks = list(_fill_in_files(commands, scratch))
         request = {"blocks": blocks, "configs": commands.configs, "describing": describing}
         _write(os.path.join(scratch, "request.json"), json.dumps(request).encode())
@@ -93,6 +94,20 @@ def rehearse(
         words = [*commands.before, *blocks[0], *commands.after]
         words = [_add_path(word, prologue) for word in words]
         return _run(words, folder, variables, scratch, seconds)
+
+
+@contextlib.contextmanager
+def _make_scratch() -> Iterator[str]:
+    """Make a temporary folder, and remove it: what the script has started may still write there."""
+    scratch = tempfile.mkdtemp(prefix="deployer-rehearsal-")
+    try:
+        yield scratch
+    finally:
+        deadline = time.monotonic() + REMOVING_SECONDS
+        shutil.rmtree(scratch, ignore_errors=True)
+        while os.path.exists(scratch) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def refuse_unseen(words: Sequence[str]) -> None:
