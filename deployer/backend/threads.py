@@ -45,7 +45,9 @@ async def read_in_thread(
 
 
 def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
-    return _shares.setdefault((threads, find_asker(http.headers)), asyncio.Semaphore(SHARES[threads]))
+    return _shares.setdefault(
+        (threads, find_asker(http.headers)), asyncio.Semaphore(SHARES[threads])
+    )
 
 
 def find_asker(headers: Headers) -> str:

@@ -1,4 +1,4 @@
-"""Warm starts: a run that is forked cannot be told from one that is started."""
+"""Warm starts: a script does in a forked run what it does in one that is started."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ FEW = (
     *("traceback", "traceback of an import", "a module over Python's own", "a package"),
     *("threads", "multiprocessing by spawn", "subprocess", "files left open"),
 )
+TRACEBACK = "Traceback (most recent call last):\n"
 NAMES = [
     pytest.param(name, marks=[] if name in FEW else [pytest.mark.full], id=name)
     for name in PROGRAMS
@@ -49,6 +50,9 @@ def test_a_warm_run_is_like_a_cold_one(starts: Starts, name: str) -> None:
         said, _, rest = warm[2].partition("\n")
         assert said.endswith("the run starts over with nothing preloaded")
         warm = (*warm[:2], rest)
+    elif cold[0]:  # a traceback has our frames above the script's
+        assert warm[2].endswith(cold[2].rpartition(TRACEBACK)[2])
+        warm = (*warm[:2], cold[2])
     is_cold = program.get("cold") or program.get("starts_over")
     assert starts.start.startswith("cold: " if is_cold else "warm"), starts.start
     assert warm == cold

@@ -26,10 +26,9 @@ FIRST_START = "cold: no parent yet"
 SHEBANG_BYTES = 127  # Linux before 5.1
 # Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
-# The parent's program. A run is forked in the middle of it: its frame is the only one below.
+# The parent's program. A run is forked in the middle of it.
 PROGRAM = """\
 import sys
-sys.modules.pop('linecache', None)  # since 3.13 it has the source of `-c`, which is ours
 sys.path[:] = [{above!r}, *filter(None, sys.path)]
 from {package}.warm.ending import Ending
 ending = Ending()

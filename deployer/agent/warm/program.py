@@ -185,7 +185,6 @@ def build_program(
     sys.argv = list(words) if words[0] not in ("-m", "-c") else [words[0], *words[2:]]
     if words[0] == "-m":
         run_module: Any = importlib.import_module("runpy")  # its function for Python itself
-        name_lowest_frame("<frozen runpy>")
         add_place(os.getcwd())
         execute: Callable[[], None] = lambda: run_module._run_module_as_main(words[1])  # noqa: E731
     elif words[0] == "-c":
@@ -200,8 +199,6 @@ def build_program(
             execute()
         except BaseException as error:
             start_over(error)
-            if not isinstance(error, SystemExit):
-                hide_our_frames()
             raise
 
     return run
@@ -213,21 +210,11 @@ def add_place(folder: str) -> None:
         sys.path.insert(0, folder)
 
 
-def name_lowest_frame(path: str) -> None:
-    """Give the lowest frame the file of a cold run's: some look there for the script."""
-    frame: Any = sys._getframe()
-    while frame.f_back:
-        frame = frame.f_back
-    imports: Any = sys.modules["_imp"]
-    imports._fix_co_filename(frame.f_code, path)
-
-
 def build_script(name: str, main: Any) -> Callable[[], None]:
     """Return what executes a script as `__main__`."""
     add_place(os.path.dirname(os.path.realpath(name)))
     path = os.path.join(os.getcwd(), name) if sys.version_info >= (3, 9) else name
     main.__file__ = path
-    name_lowest_frame(path)
     main.__cached__ = None
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
     with open(path, "rb") as file:
@@ -236,17 +223,9 @@ def build_script(name: str, main: Any) -> Callable[[], None]:
 
 def build_code(source: Union[str, bytes], path: str) -> Callable[[], None]:
     """Return what executes a text as `__main__`, whose variables only `sys.modules` may hold."""
-    return lambda: exec(compile(source, path, "exec", 0, True), vars(sys.modules["__main__"]))
 
+    def execute() -> None:
+        code = compile(source, path, "exec", 0, True)
+        exec(code, vars(sys.modules["__main__"]))
 
-def hide_our_frames() -> None:
-    """Have the interpreter show an uncaught exception without what is below the program."""
-    show = sys.excepthook
-
-    def show_the_rest(kind: Any, error: Any, trace: Any) -> None:
-        trace = trace and trace.tb_next  # the program's caller
-        while trace and trace.tb_frame.f_code.co_filename == __file__:
-            trace = trace.tb_next
-        show(kind, error.with_traceback(trace), trace)
-
-    sys.excepthook = show_the_rest
+    return execute
