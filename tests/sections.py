@@ -11,7 +11,6 @@ from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.metrics import MetricsConfig
-from deployer.config.sections.outputs import OutputsConfig
 from deployer.config.settings import Settings, check_settings
 
 
@@ -29,10 +28,6 @@ def parse_data(section: object) -> tuple[DataSet, ...]:
 
 def parse_metrics(section: object) -> MetricsConfig:
     return _parse(metrics=section).metrics
-
-
-def parse_outputs(section: object) -> OutputsConfig:
-    return _parse(outputs=section).outputs
 
 
 def _parse(**sections: Any) -> Settings:

@@ -26,10 +26,9 @@ FINISH_TIMEOUT_SECONDS = 600.0
 CHECKPOINTS_VARIABLE = "DEPLOYER_CHECKPOINT_ROOT"
 OUTPUTS_VARIABLE = "DEPLOYER_OUTPUT_ROOT"
 # Where outputs go when a run ends: empty for nowhere, since their folder is kept; `wandb` for an
-# artifact of the run; or the address of a folder in an object store.
+# artifact of the run.
 KEEP_VARIABLE = "DEPLOYER_OUTPUT_KEEP"
 KEPT_BY_WANDB = "wandb"
-ENDPOINT_VARIABLE = "DEPLOYER_OUTPUT_ENDPOINT"  # of that object store, unless it is Amazon's
 START_VARIABLE = "DEPLOYER_AGENT_START"
 KEY_VARIABLE = "WANDB_API_KEY"
 # The SDK's other login: a file with a JWT. It refuses both at once.

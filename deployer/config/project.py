@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from deployer.config.sections.image import ImageConfig
     from deployer.config.sections.kubernetes import ClusterConfig
     from deployer.config.sections.metrics import MetricsConfig
-    from deployer.config.sections.outputs import OutputsConfig
     from deployer.config.settings import LocalConfig, Settings
 
 LOG = logging.getLogger(__name__)
@@ -166,10 +165,6 @@ class Project:
     @property
     def data(self) -> tuple[DataSet, ...]:
         return self.settings.data
-
-    @property
-    def outputs(self) -> OutputsConfig:
-        return self.settings.outputs
 
     @property
     def metrics(self) -> MetricsConfig:

@@ -24,7 +24,6 @@ from deployer.config.sections.data import DataSets
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.metrics import MetricsConfig
-from deployer.config.sections.outputs import OutputsConfig
 from deployer.errors import ConfigError
 
 
@@ -110,9 +109,6 @@ class Settings:
 
     code: Literal["git"] | None = None
     """The code that agents run: by default this folder's files; `git`: its commit."""
-
-    outputs: OutputsConfig = section()
-    """Where to keep the files that runs write to `DEPLOYER_OUTPUT_DIR`."""
 
     metrics: MetricsConfig = section()
     """Where to read the metrics of a script without W&B."""

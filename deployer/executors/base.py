@@ -357,8 +357,8 @@ class KeepsData(Executor):
     def open_outputs(self) -> Store | None:
         """Return the place on which runs keep outputs, by SWEEP_ID/RUN_ID.
 
-        None where they are kept in no place of its own: in the state folder of this machine, in an
-        object store, as artifacts. Whoever opens it closes it. Raises DeployerError.
+        None where they are kept in no place of its own: in the state folder of this machine, or as
+        artifacts. Whoever opens it closes it. Raises DeployerError.
         """
         return None
 

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deployer.config.project import Project
-from deployer.config.sections.outputs import OutputsConfig
-from deployer.data.addresses import open_address
 from deployer.data.store import Store
 from deployer.executors.base import KeepsData
 from deployer.executors.registry import find_executor
@@ -80,23 +78,12 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
     before they went elsewhere is the last to look at, after the volume of a cluster.
     """
     family = list_family(server, path)
-    objects, executor = _find_objects(config.outputs), find_executor(config)
+    executor = find_executor(config)
     if executor.runs_here or not isinstance(executor, KeepsData):
-        yield Places(server.client, path, family, [open_run_here, *objects])
+        yield Places(server.client, path, family, [open_run_here])
         return
     with SharedVolume(executor.open_outputs) as volume:
-        yield Places(server.client, path, family, objects, [volume.open_run, open_run_here])
-
-
-def _find_objects(outputs: OutputsConfig) -> list[Place]:
-    """Return the object store of deployer.yaml, if it names one."""
-    if outputs.url is None:
-        return []
-
-    def open_run(sweep_id: str, run_id: str) -> Store:
-        return open_address(f"{outputs.url}/{sweep_id}/{run_id}", outputs.endpoint_url)
-
-    return [open_run]
+        yield Places(server.client, path, family, last=[volume.open_run, open_run_here])
 
 
 def _name_folder(artifact: RunArtifact) -> str:

@@ -44,11 +44,8 @@ AGENTS = {
     "sending while the server is unreachable.",
     "DEPLOYER_CHECKPOINT_ROOT": "The folder of all runs' checkpoint folders.",
     "DEPLOYER_OUTPUT_ROOT": "The folder of all runs' folders for outputs.",
-    "DEPLOYER_OUTPUT_ENDPOINT": "The object store for outputs, as `outputs.endpoint_url`.",
-    "DEPLOYER_OUTPUT_KEY_ID": "Its access key, from `outputs.secret`; else AWS_ACCESS_KEY_ID.",
-    "DEPLOYER_OUTPUT_KEY": "Its secret key, from `outputs.secret`; else AWS_SECRET_ACCESS_KEY.",
-    "DEPLOYER_OUTPUT_KEEP": "Where to send outputs when a run ends: `wandb` for an artifact, or an "
-    "address in an object store; empty if their folder is kept.",
+    "DEPLOYER_OUTPUT_KEEP": "Where to send outputs when a run ends: `wandb` for an artifact; empty "
+    "if their folder is kept.",
     "DEPLOYER_KEY_FILE": "A file with the W&B key, which may be rotated.",
     "DEPLOYER_RUN_PROLOGUE": "The run that the prologue has prepared already.",
     "DEPLOYER_TERMINATION_LOG": "The container's termination log, for the supervisor's last "

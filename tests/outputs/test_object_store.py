@@ -1,13 +1,11 @@
-"""`results get` from an object store, and to one."""
+"""`results get` to an object store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from deployer.agent.runs.sent_outputs import main as send_outputs
 from tests.data.object_servers import BUCKET, ObjectServer, serve_nanio
 from tests.outputs.conftest import Kept
 
@@ -25,27 +23,6 @@ def server(served: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectServe
     for name, value in served.environment.items():
         monkeypatch.setenv(name, value)
     return served
-
-
-def test_outputs_that_runs_have_sent_come_back(
-    kept: Kept, server: ObjectServer, tmp_path: Path
-) -> None:
-    where = f"{{url: s3://{BUCKET}/kept, endpoint_url: '{server.url}'}}"
-    (kept.folder / "deployer.yaml").write_text(f"outputs: {where}\n")
-    outputs = tmp_path / "outputs"
-    (outputs / "deep er").mkdir(parents=True)
-    (outputs / "deep er" / "ü").write_bytes(b"weights")
-    environment = {
-        **server.environment,
-        "DEPLOYER_OUTPUT_KEEP": f"s3://{BUCKET}/kept",
-        "DEPLOYER_OUTPUT_ENDPOINT": server.url,
-        "DEPLOYER_OUTPUT_DIR": str(outputs),
-        "WANDB_SWEEP_ID": kept.sweep_id,
-        "WANDB_RUN_ID": kept.runs[0],
-    }
-    assert send_outputs(environment, ["deep er/ü"]) == 0
-    kept.get("--best")
-    assert kept.read() == {"first/deep er/ü": b"weights"}
 
 
 def test_results_go_to_an_object_store(

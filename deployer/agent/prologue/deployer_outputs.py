@@ -12,7 +12,7 @@ from typing import Any, List
 ROOT = "DEPLOYER_OUTPUT_ROOT"
 FOLDER = "DEPLOYER_OUTPUT_DIR"
 ISOLATE = "DEPLOYER_ISOLATE"  # with it, what the run writes to its working folder is kept, too
-KEEP = "DEPLOYER_OUTPUT_KEEP"  # `wandb`, an s3:// address, or empty: the folder itself is kept
+KEEP = "DEPLOYER_OUTPUT_KEEP"  # `wandb`, or empty: the folder itself is kept
 MODULE_OF_RUNS = "wandb.sdk.wandb_run"
 INTERRUPTED = "deployer-interrupted"  # local_runs.py
 # In the summary of a run that has finished although its outputs could not be kept.
@@ -123,7 +123,7 @@ def keep_at_exit(run: Any) -> Any:
 
 def keep(run: Any) -> None:
     """Send the outputs where they are kept; what fails is named in the run's summary."""
-    folder, kept_in = os.environ.get(FOLDER, ""), os.environ.get(KEEP, "")
+    folder = os.environ.get(FOLDER, "")
     ours = run.id == os.environ.get("WANDB_RUN_ID") and folder
     # One that is interrupted begins again, with the folder as it is or afresh.
     if not ours or os.path.exists(os.path.join(run.dir, os.pardir, INTERRUPTED)):
@@ -133,10 +133,9 @@ def keep(run: Any) -> None:
             __import__("deployer_folder").gather(os.environ)
         else:
             __import__("deployer_shared").tell(run)
-        names = list_names(folder) if kept_in else []
+        names = list_names(folder) if os.environ.get(KEEP) else []
         if names:
-            send = log_artifact if kept_in == "wandb" else send_objects
-            send(run, folder, names)
+            log_artifact(run, folder, names)
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         sys.stderr.write(f"deployer: the outputs of run {run.id} could not be kept: {said}\n")
@@ -171,24 +170,3 @@ def hash_file(path: str) -> str:
         for chunk in iter(lambda: file.read(1 << 20), b""):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def send_objects(run: Any, folder: str, names: List[str]) -> None:
-    """Copy the files to an object store, in another process."""
-    import json
-    import subprocess
-
-    del run, folder  # the other process knows them by its environment
-    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    outer, name = os.path.split(package)
-    steps = (
-        f"import json, os, sys; sys.path.append({outer!r})",
-        f"from {name}.runs.sent_outputs import main",
-        "sys.exit(main(os.environ, json.load(sys.stdin)))",
-    )
-    command = [sys.executable, "-I", "-S", "-c", "\n".join(steps)]
-    answer = subprocess.run(
-        command, input=json.dumps(names), stderr=subprocess.PIPE, text=True, check=False
-    )
-    if answer.returncode:
-        raise OSError((answer.stderr.splitlines() or ["it was killed"])[-1])

@@ -168,8 +168,7 @@ def _copy_runs(
 def _open_target(config: Project, place: str) -> Store:
     if "://" not in place:
         return FolderStore(config.folder / Path(place).expanduser())
-    of_file = config.outputs.endpoint_url
-    endpoint = config.environment.get("AWS_ENDPOINT_URL") or of_file
+    endpoint = config.environment.get("AWS_ENDPOINT_URL")
     return open_address(place, endpoint if place.startswith("s3://") else None)
 
 

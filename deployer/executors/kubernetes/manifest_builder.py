@@ -17,7 +17,6 @@ from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.agents.wanted import build_wanted
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
 from deployer.executors.kubernetes.data.mounts import add_data
-from deployer.executors.kubernetes.data.outputs import add_outputs
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
@@ -46,13 +45,12 @@ NOT_BUILT = "not-built"  # stands for an image that is not built yet
 class ManifestBuilder:
     """Makes manifests from what deployer.yaml says, and from the templates beside it.
 
-    `section` is what agents get: the section `kubernetes:`, with `data:` and `outputs:`.
+    `section` is what agents get: the section `kubernetes:`, with `data:`.
     """
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        with_data = add_data(project.kubernetes, project.data, project.folder)
-        self.section: ClusterConfig = add_outputs(with_data, project.outputs)
+        self.section: ClusterConfig = add_data(project.kubernetes, project.data, project.folder)
 
     @cached_property
     def templates(self) -> Templates:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
-from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
+from deployer.agent.settings import GRACE_SECONDS
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.config.sections.data import VARIABLE
@@ -277,8 +277,7 @@ class LocalExecutor(KeepsData, SharesGpus):
             return dict(self._variables)
         known = [folder.spec.environment for folder in self._folders(sweep_path)]
         told = known[-1] if known else {}
-        ours = (VARIABLE, KEEP_VARIABLE, ENDPOINT_VARIABLE)
-        return {name: value for name, value in told.items() if name.startswith(ours)}
+        return {name: value for name, value in told.items() if name.startswith(VARIABLE)}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -213,12 +213,11 @@ def _make_folder(python: str) -> str:
 
 
 def find_variables(project: Project) -> tuple[tuple[str, str], ...]:
-    """Return what deployer.yaml tells runs: where data is, where outputs go."""
-    outputs = tuple(project.outputs.environment)
+    """Return what deployer.yaml tells runs: where data is."""
     if not project.data:
-        return outputs
+        return ()
     from deployer.config.sections.data import list_variables
     from deployer.data.places import find_place
 
     places = {data.name: str(find_place(data, project.folder)) for data in project.data}
-    return (*list_variables(project.data, places), *outputs)
+    return list_variables(project.data, places)

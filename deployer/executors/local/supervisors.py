@@ -71,7 +71,7 @@ def build_environment(
         **_find_share(folder.spec),
         CHECKPOINTS_VARIABLE: str(paths.checkpoints_folder()),
         **environment,
-        # Not the caller's: `results get` looks here. An environment of the plan may name a place.
+        # Not the caller's: `results get` looks here.
         OUTPUTS_VARIABLE: str(paths.outputs_folder()),
         KEEP_VARIABLE: "",
         **spec.environment,

@@ -90,7 +90,7 @@ OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
 OF_DEPLOYER = frozenset(
     (
         *("backend", "code", "data", "gke", "isolate", "kubernetes", "local", "metrics", "on"),
-        *("outputs", "owner", "polls", "replicas", "wandb", "warm"),
+        *("owner", "polls", "replicas", "wandb", "warm"),
     )
 )
 

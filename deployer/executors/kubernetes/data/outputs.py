@@ -1,4 +1,4 @@
-"""Where agents of a cluster keep what their runs write: told to them, and found again; pure."""
+"""Where agents of a cluster keep what their runs write; pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,10 @@ from deployer.config.sections.kubernetes_parts import (
     OUTPUTS_FOLDER,
     NfsFolder,
 )
-from deployer.config.sections.outputs import OutputsConfig
 from deployer.errors import DataError
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.job import POD_SOURCES, find_container
 from deployer.executors.kubernetes.manifests.templates import Templates
-
-
-def add_outputs(cluster: ClusterConfig, outputs: OutputsConfig) -> ClusterConfig:
-    """Return what agents get, with the address for outputs and the credentials from its Secret."""
-    if outputs.url is None:
-        return cluster
-    return replace(
-        cluster,
-        env={**dict(outputs.environment), **cluster.env},
-        secrets={**outputs.secrets, **cluster.secrets},
-    )
 
 
 def find_outputs(cluster: ClusterConfig, templates: Templates) -> DataSet | None:
