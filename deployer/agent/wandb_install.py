@@ -1,7 +1,7 @@
 """Installs wandb and what it requires where the image's Python has none: `install_wandb` asks.
 
-The versions and hashes are those of a requirements file. They go into a folder that ends with the
-pod. A package of the image stays if wandb can use its version, so that runs keep what they have.
+Its version is pinned, pip chooses the others. They go into a folder that ends with the pod. A
+package of the image stays if wandb can use its version, so that runs keep what they have.
 """
 
 import fcntl
@@ -21,16 +21,17 @@ from typing import Callable, Iterator, List, MutableMapping, Optional
 from .exit_codes import MISCONFIGURED, Ending
 from .host.signals import WATCHED_SIGNALS, Signals
 
-REQUIREMENTS_VARIABLE = "DEPLOYER_WANDB_REQUIREMENTS"  # a file, as `pip install -r` reads it
+PIN = "wandb==0.31.0"  # as in uv.lock
+INSTALL_VARIABLE = "DEPLOYER_INSTALL_WANDB"  # `1` if it shall be installed
 FOLDER = "wandb-packages"  # in the pod's home
-OLDEST_PYTHON = (3, 10)  # that wandb of our lock file takes
+OLDEST_PYTHON = (3, 10)  # that this wandb takes
 SECONDS = 900.0
 DEFAULT_INDEX = "https://pypi.org/simple"
 PATIENCE = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "20"}
 # An image may set them for its own packages; they would change what these get, or where.
 NOT_PASSED = (
-    *("PIP_CONSTRAINT", "PIP_NO_BINARY", "PIP_PREFIX", "PIP_REQUIRE_HASHES"),
-    *("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_USER"),
+    *("PIP_CONSTRAINT", "PIP_NO_BINARY", "PIP_NO_DEPS", "PIP_PRE", "PIP_PREFIX"),
+    *("PIP_REQUIRE_HASHES", "PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_USER"),
 )
 # The most telling first: a refused connection, an index without TLS, what pip says at its end.
 _REASONS = (
@@ -60,19 +61,18 @@ def ensure_wandb(
 
     Agents of one pod share the folder; the first installs. Returns an ending if it failed.
     """
-    requirements = environment.get(REQUIREMENTS_VARIABLE)
-    if not requirements or has_wandb():
+    if not environment.get(INSTALL_VARIABLE) or has_wandb():
         return None
-    folder, pin = os.path.join(environment["HOME"], FOLDER), _read_pin(requirements)
+    folder = os.path.join(environment["HOME"], FOLDER)
     if not os.path.isdir(folder):
-        say(f"installing {pin}, which {sys.executable} lacks")
-    found = signals.find_out(lambda: {"failed": _install(requirements, folder)}, SECONDS)
+        say(f"installing {PIN}, which {sys.executable} lacks")
+    found = signals.find_out(lambda: {"failed": _install(folder)}, SECONDS)
     if signals.asked_to:
         return signals.asked_to
     failed = f"it took longer than {SECONDS:.0f} s" if found is None else found["failed"]
     if failed:
-        image = f"`FROM IMAGE` and `RUN python3 -m pip install {pin}`"
-        said = f"{pin} cannot be installed: {failed}; instead, build an image from {image}"
+        image = f"`FROM IMAGE` and `RUN python3 -m pip install {PIN}`"
+        said = f"{PIN} cannot be installed: {failed}; instead, build an image from {image}"
         return Ending(MISCONFIGURED, said)
     sys.path.append(folder)
     importlib.invalidate_caches()
@@ -81,7 +81,7 @@ def ensure_wandb(
     return None
 
 
-def _install(requirements: str, folder: str) -> str:
+def _install(folder: str) -> str:
     """Fill the folder unless it is there; return what failed. Runs in a child task."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
     found = f"{sys.executable} is Python {sys.version.split()[0]}"
@@ -98,7 +98,7 @@ def _install(requirements: str, folder: str) -> str:
             shutil.rmtree(left, ignore_errors=True)
             os.mkdir(left)
         _set_environment(wheels)
-        failed = _download(requirements, wheels) or _unpack(wheels, new)
+        failed = _download(wheels) or _unpack(wheels, new)
         shutil.rmtree(wheels, ignore_errors=True)
         if not failed:
             os.rename(new, folder)
@@ -126,10 +126,9 @@ def _set_environment(scratch: str) -> None:
     os.environ["TMPDIR"] = scratch  # the only volume that is surely writable, and large enough
 
 
-def _download(requirements: str, wheels: str) -> str:
-    """Bring the wheels, each checked against its hash; return what failed."""
-    words = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement", requirements)
-    failed = _run_pip("download", *words, "--dest", wheels)
+def _download(wheels: str) -> str:
+    """Bring the wheels of wandb and of all that it requires; return what failed."""
+    failed = _run_pip("download", "--only-binary=:all:", "--dest", wheels, PIN)
     if not failed:
         return ""
     index = os.environ.get("PIP_INDEX_URL") or _ask_pip("config", "get", "global.index-url")
@@ -198,12 +197,6 @@ def _get_version(name: str) -> Optional[str]:
 
 def _normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _read_pin(requirements: str) -> str:
-    with open(requirements, encoding="utf-8") as file:
-        found = re.search(r"^wandb==[^ \\]+", file.read(), re.MULTILINE)
-    return found.group(0) if found else "wandb"
 
 
 def _hide(text: str) -> str:

@@ -49,10 +49,10 @@ def write_foreign_python(folder: Path, *packages: str, wandb: bool = True) -> No
 
 
 @contextmanager
-def serve_wheels(host: str, folder: Path, requirements: Path) -> Iterator[str]:
-    """Serve the wheels of a requirements file as a package index; yield its address."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--dest", str(folder), "--requirement", str(requirements)]
+def serve_wheels(host: str, folder: Path, pin: str) -> Iterator[str]:
+    """Serve the wheels of a package and of all that it requires as an index; yield its address."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet"]
+    command += ["--only-binary=:all:", "--dest", str(folder), pin]
     path = {"PYTHONPATH": str(_find_pip())}
     subprocess.run(command, env={**os.environ, **path}, check=True)
     for wheel in [*folder.glob("*.whl")]:

@@ -53,7 +53,7 @@ AGENTS = {
     "DEPLOYER_CODE_ARCHIVE": "The archive of the project's code, or its parts.",
     "DEPLOYER_CODE_FOLDER": "Where the archive is unpacked.",
     "DEPLOYER_NODE": "The node of the agent's pod, which the embedded backend's page shows.",
-    "DEPLOYER_WANDB_REQUIREMENTS": "The requirements file of `kubernetes: {install_wandb: true}`.",
+    "DEPLOYER_INSTALL_WANDB": "With 1, the agent installs wandb, as `kubernetes.install_wandb`.",
     "DEPLOYER_POD_ANNOTATIONS": "The file with the pod's annotations, by which it is drained.",
 }
 BACKEND = {

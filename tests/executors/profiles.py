@@ -126,7 +126,7 @@ def build(cluster: ClusterConfig, namespace: str | None = None) -> tuple[Manifes
     return build_manifests(
         plan,
         cluster,
-        replace(templates, wandb_requirements="wandb==1\n"),
+        templates,
         owner=OWNER,
         secret_name="" if cluster.identity_audience else "wandb-secret",
         secret_keys={agent.name: "secret" for agent in plan.agents},

@@ -49,7 +49,7 @@ def test_labels_may_be_called_as_lists_are_and_name_a_queue() -> None:
 
 
 def test_variables_of_ours_that_are_not_needed_are_the_users() -> None:
-    mine = {"DEPLOYER_AGENTS": "mine", "DEPLOYER_WANDB_REQUIREMENTS": "mine"}
+    mine = {"DEPLOYER_AGENTS": "mine", "DEPLOYER_INSTALL_WANDB": "mine"}
     job = build(replace_section("plain", env=mine))[-1]
     [container] = job["spec"]["template"]["spec"]["containers"]
     found = {one["name"]: one.get("value") for one in container["env"]}

@@ -13,7 +13,7 @@ from deployer.config.sections.kubernetes_parts import NfsFolder, Volume
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.config_maps import build_code_maps, build_config_map
 from deployer.executors.kubernetes.manifests.fields import Manifest, build_metadata, encode
-from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS, build_job
+from deployer.executors.kubernetes.manifests.job import build_job
 from deployer.executors.kubernetes.manifests.overlay import overlay
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
@@ -47,8 +47,7 @@ def build_manifests(
         hint = "kubernetes: {image: …}: any image with Python and wandb, such as your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
     where = (plan.sweep_path, owner, cluster.namespace)
-    beside = {WANDB_REQUIREMENTS: templates.wandb_requirements} if cluster.install_wandb else {}
-    maps = [build_config_map(templates.supervisor, supervisor, *where, texts=beside)]
+    maps = [build_config_map(templates.supervisor, supervisor, *where)]
     if code is not None:
         maps += build_code_maps(templates.code, code, *where)
     supervisor_name, *code_names = (one["metadata"]["name"] for one in maps)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 
 from deployer.config.owner import Owner
 from deployer.executors.kubernetes.manifests.fields import Manifest, build_metadata, encode
@@ -28,13 +27,11 @@ def build_config_map(
     sweep_path: str,
     owner: Owner,
     namespace: str | None,
-    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
-    """Fill the only file of a ConfigMap, whose name ends with a hash of it and of more `texts`."""
-    told_apart = build_hash(content, *(text.encode() for text in texts.values()))
-    metadata = _build_metadata(template, sweep_path, owner, namespace, told_apart)
+    """Fill the only file of a ConfigMap, whose name ends with a hash of it."""
+    metadata = _build_metadata(template, sweep_path, owner, namespace, build_hash(content))
     [file] = template["binaryData"]
-    filled = {"metadata": metadata, "data": texts, "binaryData": {file: encode(content)}}
+    filled = {"metadata": metadata, "binaryData": {file: encode(content)}}
     return dict(overlay(template, filled))
 
 

@@ -20,7 +20,7 @@ from deployer.agent.settings import (
     SWEEP_PATH_VARIABLE,
     TOKEN_FILE_VARIABLE,
 )
-from deployer.agent.wandb_install import REQUIREMENTS_VARIABLE
+from deployer.agent.wandb_install import INSTALL_VARIABLE
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import (
@@ -55,8 +55,6 @@ from deployer.kube.quantities import read_quantity
 CONTAINER = "agent"
 SUPERVISOR_FOLDER = "/deployer/supervisor"
 SUPERVISOR_PATH = f"{SUPERVISOR_FOLDER}/agent.zip"
-WANDB_REQUIREMENTS = "wandb-requirements.txt"  # beside the supervisor
-REQUIREMENTS_PATH = f"{SUPERVISOR_FOLDER}/{WANDB_REQUIREMENTS}"
 TOKEN_PATH = f"/deployer/key/{TOKEN_FILE}"
 CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
 # Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
@@ -224,7 +222,7 @@ def _build_variables(
         CHECKPOINTS_VARIABLE: checkpoints,
         OUTPUTS_VARIABLE: f"{checkpoints}/{OUTPUTS_FOLDER}",
         **({NAMES_VARIABLE: _join_names(task)} if task.is_pack else {}),
-        **({REQUIREMENTS_VARIABLE: REQUIREMENTS_PATH} if cluster.install_wandb else {}),
+        **({INSTALL_VARIABLE: "1"} if cluster.install_wandb else {}),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,7 @@ from deployer.config.paths import find_packaged
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import Manifest
-from deployer.executors.kubernetes.manifests.job import (
-    CONTAINER,
-    WANDB_REQUIREMENTS,
-    find_container,
-)
+from deployer.executors.kubernetes.manifests.job import CONTAINER, find_container
 
 # Variables of the SDK that a run of a sweep has no use for; WANDB_MODE may be `online`.
 OF_OTHER_RUNS = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_SWEEP_ID")
@@ -25,7 +21,7 @@ OF_OTHER_RUNS = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", 
 
 @dataclass(frozen=True)
 class Templates:
-    """What k8s/ has: manifests, and what `pip install -r` reads to bring wandb into a pod.
+    """The manifests of k8s/.
 
     `template` and `others` come from the user's file.
 
@@ -37,7 +33,6 @@ class Templates:
     code: Manifest
     volume: Manifest
     claim: Manifest
-    wandb_requirements: str = field(repr=False)
     template: Manifest | None = None
     others: tuple[Manifest, ...] = ()
 
@@ -51,7 +46,6 @@ def load_templates(template: Path | None = None) -> Templates:
         **{name: _load_one(folder, name) for name in ("agent", "supervisor", "code")},
         volume=volume,
         claim=claim,
-        wandb_requirements=(folder / WANDB_REQUIREMENTS).read_text(encoding="utf-8"),
         template=job,
         others=others,
     )
