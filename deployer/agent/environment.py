@@ -165,7 +165,7 @@ def agent_environment(
     kept = {name: value for name, value in environment.items() if name not in left_out}
     own_path = environment.get("PYTHONPATH")
     metrics = add_metric(settings.metrics, metric)
-    older = address_for(settings.base_url, BEFORE_FORGE)
+    url, older = settings.base_url, address_for(settings.base_url, BEFORE_FORGE)
     return {
         **SDK_DEFAULTS,
         **(METRICS_DEFAULTS if metrics else {}),
@@ -178,8 +178,8 @@ def agent_environment(
         START_VARIABLE: f"{settings.name} {uuid.uuid4().hex}",
         **({METRICS_VARIABLE: metrics} if metrics else {}),
         **BREAKERS_OFF,
-        "WANDB_BASE_URL": address_for(settings.base_url, get_wandb_version()),
-        **({OLD_URL_VARIABLE: older} if older != settings.base_url else {}),
+        "WANDB_BASE_URL": url if older == url else address_for(url, get_wandb_version()),
+        **({OLD_URL_VARIABLE: older} if older != url else {}),
         "WANDB_DIR": settings.folder,
         NAME_VARIABLE: settings.name,
         FOLDER_VARIABLE: settings.folder,

@@ -56,7 +56,9 @@ class AgentLog:
             return True
         ended = _RUN_ENDED.search(line)
         if ended:
-            self.note_end(ended.group(1))
+            self.last_run_id = ended.group(1)
+            self.busy = False
+            self.runs_ended += 1
             return True
         self.told_to_exit |= bool(_EXIT_COMMAND.search(line))
         self.told_to_stop_run |= _STOP_COMMAND in line
@@ -64,12 +66,6 @@ class AgentLog:
         gave_up = _GAVE_UP.search(line)
         self.gave_up = gave_up.group(0) if gave_up else self.gave_up
         return False
-
-    def note_end(self, run_id: str) -> None:
-        """Take note of a run's end, of which an agent that was interrupted says nothing."""
-        self.last_run_id = run_id
-        self.busy = False
-        self.runs_ended += 1
 
 
 def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> Ending:

@@ -33,7 +33,7 @@ START_VARIABLE = "DEPLOYER_AGENT_START"
 KEY_VARIABLE = "WANDB_API_KEY"
 # The SDK's other login: a file with a JWT. It refuses both at once.
 TOKEN_FILE_VARIABLE = "WANDB_IDENTITY_TOKEN_FILE"
-# A file with the same key, which may be rotated while the supervisor lives.
+# A file with the key; agents of one pod have one each.
 KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
 # With 1, an agent leaves after one run and its GPU is free: a Job for each run.
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"

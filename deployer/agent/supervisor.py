@@ -36,7 +36,6 @@ from .warm.parent import FIRST_START, WarmParent
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
 RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
-KEY_ROTATED = Ending(FINISHED, "the key was rotated; another agent begins with the new one")
 LINGER_SECONDS = 15.0  # long after any agent has seen its run end
 
 
@@ -68,7 +67,7 @@ class Supervisor:
             or self._clear()
             or self.questions.preflight()
             or self.questions.take_own_key()
-            or self._run_agents()
+            or self._work()
         )
         self._leave()
         self.status.change(
@@ -102,29 +101,14 @@ class Supervisor:
         self.death_record.look()
         return None
 
+    def _work(self) -> Ending:
+        self._settle()
+        return self._await_folder() or self._run_agent()
+
     def _settle(self) -> None:
         """Say with our own key what the given one, older than our predecessor's own, may not."""
         if self.keys.current != self.keys.given:
             settle_leftovers(self.settings, self.keys.current, self.predecessors_end)
-
-    def _run_agents(self) -> Ending:
-        """Run one agent after another, each with the key that counts when it starts."""
-        self._settle()
-        ending = self._await_folder() or self._run_agent()
-        while ending is KEY_ROTATED:
-            ending = self._change_key() or self._await_folder() or self._run_agent()
-        return ending
-
-    def _change_key(self) -> Optional[Ending]:
-        """Go over to the key that is given now; one that the server refuses changes nothing."""
-        old = self.keys.current
-        self.keys.use_given()
-        ending = self.questions.preflight()
-        if ending and ending.exit_code == MISCONFIGURED:
-            self._say(f"the key was rotated, but {ending.reason}; going on with the old one")
-            self.keys.use(old)
-            return self.questions.preflight()
-        return ending or self.questions.take_own_key()
 
     def _await_folder(self) -> Optional[Ending]:
         """Wait until the agent can be started in its folder, or until we are asked to leave."""
@@ -140,17 +124,12 @@ class Supervisor:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
         agent = self._start_agent()
         self.signals.exit_statuses.clear()
-        self.let_go = False
         self.status.change(state="running", reason="", agent_process_id=agent)
         mute = self._follow(agent, reader)
         # Killed, not asked: an agent that sees its run end would fetch the next one.
         if agent not in self.signals.exit_statuses:
             send_signal(agent, signal.SIGKILL)
         self._read_log(reader)
-        if self.let_go and not self.signals.asked_to and not mute:
-            self._note_last_end()
-            if not self._has_taken_all():
-                return KEY_ROTATED
         if self._has_taken_all():
             self._about_last_run(end_unstarted)
         self._leave_nothing()
@@ -216,15 +195,15 @@ class Supervisor:
             self.run_ends.tell_exit(self.status.status.run_id)
 
     def _let_go(self, agent: int) -> None:
-        """Let the agent leave after its run if we are asked to drain, or if its key is rotated.
+        """Let the agent leave after its run if we are asked to drain.
 
         The first interrupt makes it wait for its run and take no other; a second would end the run.
         """
         if self.signals.draining:
             self.status.change(state="draining")
-        if not self.let_go and (self.signals.draining or self.keys.rotated):
-            self.let_go = True
-            send_signal(agent, signal.SIGINT)
+            if not self.let_go:
+                self.let_go = True
+                send_signal(agent, signal.SIGINT)
 
     def _lingers(self, agent: int) -> bool:
         """Tell whether an agent that was let go stays although it has no run any more.
@@ -279,13 +258,6 @@ class Supervisor:
             self.run_ends.output.add(line)
             if self.log.read_line(line):
                 self._note_run()
-
-    def _note_last_end(self) -> None:
-        """Note the end of the run for which an interrupted agent waited."""
-        run_id = self.status.status.run_id
-        if self.log.busy and run_id:
-            self.log.note_end(run_id)
-            self._note_run()
 
     def _note_run(self) -> None:
         """Say which run goes on; see that the server hears of one that has ended."""

@@ -13,9 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
-from email.parser import Parser
-from importlib.metadata import PackageNotFoundError, version
 from typing import Callable, Iterator, List, MutableMapping, Optional
 
 from .exit_codes import MISCONFIGURED, Ending
@@ -182,13 +179,19 @@ def choose_wheels(folder: str, get_version: Callable[[str], Optional[str]]) -> L
 
 
 def _read_requirements(wheel: str) -> Iterator[str]:
-    with zipfile.ZipFile(wheel) as archive:
+    from email.parser import Parser
+    from zipfile import ZipFile
+
+    with ZipFile(wheel) as archive:
         [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
         metadata = Parser().parsestr(archive.read(name).decode("utf-8"))
     yield from metadata.get_all("Requires-Dist") or ()
 
 
 def _get_version(name: str) -> Optional[str]:
+    # 3 MB of modules, which a supervisor would keep for its life.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:

@@ -1,9 +1,7 @@
-"""Which key an agent works with: a rotated one from the next run on, and one that fences others."""
+"""Which key an agent works with: one of its own, which fences others."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import signal
 from pathlib import Path
 
@@ -13,8 +11,6 @@ from deployer.agent.host.processes import send_signal
 from deployer.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys
 from tests.agent.conftest import Bench, wait_for
-from tests.conftest import ServedBackend
-from tests.forked import run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -40,48 +36,10 @@ with wandb.init() as run:
 """
 
 
-def add_key(backend: ServedBackend) -> str:
-    """Give the backend's user another key."""
-    key = secrets.token_hex(20)
-    words = ("backend", "user", "add", backend.entity, "--key-stdin", "--data", str(backend.data))
-    done = run_forked(words, backend.data, os.environ, f"{key}\n")
-    assert done.returncode == 0, done.stderr
-    return key
-
-
 def keys_of_runs(bench: Bench, path: SweepPath) -> list[str]:
     """Return the key that each run had, in the order of the grid."""
     runs = sorted(bench.runs(path), key=lambda run: run.title or run.run_id)
     return [(bench.folder / f"key-{run.run_id}").read_text() for run in runs]
-
-
-def test_rotated_key_counts_from_the_next_run_on(bench: Bench, tmp_path: Path) -> None:
-    """One that the server refuses changes nothing."""
-    (bench.folder / "train.py").write_text(TRAINER)
-    old, file = bench.backend.key, tmp_path / "key"
-    file.write_text(old)
-    path = bench.create_sweep("[1.0, 2.0, 3.0]")
-    supervised = bench.start(path, key="", DEPLOYER_KEY_FILE=str(file))
-    bench.wait_for_work()
-    first_agent = supervised.status and supervised.status.agent_process_id
-    file.write_text("0" * 40)
-    (bench.folder / "go-1").touch()
-    bench.wait_for_work(2)
-    log = supervised.folder / "log"
-    said = "Waiting for runs to end"
-    before = log.read_text().count(said)
-    new = add_key(bench.backend)
-    file.write_text(new + "\n")
-    wait_for(lambda: log.read_text().count(said) > before, "the agent's last run")
-    bench.release()
-    code, output = supervised.wait()
-    assert code == 0, output
-    assert "the key was rotated, but the key was refused" in output
-    assert supervised.status
-    assert supervised.status.agent_process_id != first_agent
-    assert supervised.status.runs_ended == 3
-    assert [run.state for run in bench.runs(path)] == ["finished"] * 3
-    assert keys_of_runs(bench, path) == [old, old, new]
 
 
 def test_second_supervisor_with_the_same_key_fences_the_first(bench: Bench, tmp_path: Path) -> None:

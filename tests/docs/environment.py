@@ -46,7 +46,7 @@ AGENTS = {
     "DEPLOYER_OUTPUT_ROOT": "The folder of all runs' folders for outputs.",
     "DEPLOYER_OUTPUT_KEEP": "Where to send outputs when a run ends: `wandb` for an artifact; empty "
     "if their folder is kept.",
-    "DEPLOYER_KEY_FILE": "A file with the W&B key, which may be rotated.",
+    "DEPLOYER_KEY_FILE": "A file with the W&B key.",
     "DEPLOYER_RUN_PROLOGUE": "The run that the prologue has prepared already.",
     "DEPLOYER_TERMINATION_LOG": "The container's termination log, for the supervisor's last "
     "sentence.",

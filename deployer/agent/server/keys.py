@@ -1,7 +1,4 @@
-"""Which key an agent uses: the given one, or a newer one of its own.
-
-The given one may change while we live, if it comes as a file: a Secret of Kubernetes in a volume.
-"""
+"""Which key an agent uses: the given one, or a newer one of its own."""
 
 import os
 from typing import MutableMapping
@@ -16,9 +13,9 @@ class Keys:
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         self._environment = environment
-        self._file = environment.get(KEY_FILE_VARIABLE, "")
-        self.given = environment.get(KEY_VARIABLE, "")
-        self.given = environment[KEY_VARIABLE] = self._read_given()
+        file = environment.get(KEY_FILE_VARIABLE, "")
+        self.given = (_read(file) if file else "") or environment.get(KEY_VARIABLE, "")
+        self.use(self.given)
 
     @property
     def current(self) -> str:
@@ -30,22 +27,9 @@ class Keys:
         """Tell whether the agent has a key of its own, which W&B's own servers never make."""
         return self.current != self.given
 
-    @property
-    def rotated(self) -> bool:
-        """Tell whether another key has been put in the place of the given one."""
-        return self._read_given() != self.given
-
     def use(self, key: str) -> None:
         """Work with this key from now on."""
         self._environment[KEY_VARIABLE] = key
-
-    def use_given(self) -> None:
-        """Work with the key that is given now."""
-        self.given = self._read_given()
-        self.use(self.given)
-
-    def _read_given(self) -> str:
-        return (_read(self._file) if self._file else "") or self.given
 
 
 def choose_key() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -29,7 +30,7 @@ KeyStdinOption = Annotated[
 def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     """Create the Secret, or replace its key, from stdin, the environment or netrc.
 
-    Running agents use the new key from their next run on.
+    Agents at work keep the old key; the command prints how to replace them.
     """
     from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
     from deployer.executors.kubernetes.keys.key_secret import get_key, make_secret
@@ -39,14 +40,20 @@ def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     names, state, said = "wandb-secret", "created", f"created, the key of {owner}"
+    agents: Mapping[str, Sequence[str]] = {}
     if not make_secret(kube, key, config.wandb):
         done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
         state, said = "there", f"has the key of {owner} already"
         if done.secrets:
             names, state = ", ".join(done.secrets), "rotated"
-            count = f"agents at work that take it up at their next run: {done.agents}"
-            said = f"now the key of {owner}; {count}"
+            said, agents = f"now the key of {owner}", done.agents
     say(f"Secret {names} in namespace {kube.namespace}: {said}")
+    if agents:
+        say("agents at work keep the key that they began with; to replace them after their run:")
+    for path, drained in agents.items():
+        words = " ".join(f"--agent {agent}" for agent in drained)
+        say(f"  deployer agents drain {path} {words}")
+        say(f"  deployer agents up {path} --replicas {len(drained)}")
     _show_state(call, kube.namespace, state)
 
 

@@ -190,17 +190,15 @@ def agents_with(bed: Bed, path: SweepPath, key: str) -> set[str]:
 
 
 @pytest.mark.full
-def test_rotated_key_counts_from_the_next_run_on(
-    cluster: Cluster, namespace: str, tmp_path: Path
-) -> None:
+def test_a_new_key_counts_for_new_agents(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     """One agent has a copy of the key, since it began when `wandb-secret` held somebody else's."""
     kubeconfig, data = make_tenant(cluster, namespace), tmp_path / "data"
     with serve_for_pods(cluster, data, "plain") as server:
         bed = make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
         (bed.folder / "train.py").write_text(SHOWING_TRAINER)
 
-        def run(*arguments: str, stdin: str) -> str:
-            told = {"DEPLOYER_WANDB": server.url}
+        def run(*arguments: str, stdin: str, **more: str) -> str:
+            told = {"DEPLOYER_WANDB": server.url, **more}
             done = run_deployer(bed.folder, kubeconfig, *arguments, stdin=stdin, **told)
             assert done.returncode == 0, done.stderr
             return done.stderr
@@ -224,7 +222,10 @@ def test_rotated_key_counts_from_the_next_run_on(
         give(add_key, key)
         told = run("secret", "set", "--key-stdin", stdin=key)
         assert f"Secret {name_secret(str(path), bed.kube.owner)}, wandb-secret" in told
-        assert told.endswith("take it up at their next run: 2\n")
+        drain, up = (line.split() for line in told.splitlines()[-2:])
+        assert drain[:3] == ["deployer", "agents", "drain"]
+        run(*drain[1:], stdin="")
+        run(*up[1:], stdin="", WANDB_API_KEY=key)
         bed.wait_for(lambda: len(agents_with(bed, path, key)) == 2, "two runs with the new key")
         give(replace_keys, key)
         write_key(data, key)

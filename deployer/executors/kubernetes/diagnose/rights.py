@@ -119,7 +119,7 @@ WITHOUT: dict[Right, str] = {
     (POD, "log", "get"): "logs cannot be read",
     (CONFIG_MAP, "", "get"): "ConfigMaps that are missing show only once agents wait",
     (CONFIG_MAP, "", "delete"): "ConfigMaps stay behind",
-    (SECRET, "", "get"): "a rotated key does not reach agents",
+    (SECRET, "", "get"): "each sweep has a copy of the key",
     (SECRET, "", "list"): "Secrets are found by their names alone",
     (SECRET, "", "delete"): "Secrets with agents' keys stay behind",
     (EVENT, "", "list"): "why an agent does not start is not said",

@@ -1,15 +1,17 @@
-"""Replaces the key in the cluster, so that agents at work take it up at their next run."""
+"""Replaces the key in the cluster; agents at work keep the one that they began with."""
 
 from __future__ import annotations
 
 from base64 import b64decode
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.agents.agent_objects import identify
+from deployer.executors.kubernetes.agents.packs import list_names
 from deployer.executors.kubernetes.keys.key_secret import (
     BASE_URL_ANNOTATION,
     WANDB_SECRET,
@@ -19,18 +21,16 @@ from deployer.executors.kubernetes.keys.key_secret import (
 )
 from deployer.executors.kubernetes.manifests.build import KEY_COMPONENT
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD, SECRET, Manifest
-from deployer.kube.names import PREFIX, build_selector, read_owner
-
-ROTATED_ANNOTATION = f"{PREFIX}/key-rotated-at"
+from deployer.kube.kinds import POD, SECRET
+from deployer.kube.names import build_selector, read_owner
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """The Secrets that have the new key now, and how many agents at work read them."""
+    """The Secrets that have the new key now, and by sweep the agents at work with an old one."""
 
     secrets: tuple[str, ...]
-    agents: int
+    agents: Mapping[str, tuple[str, ...]]
 
 
 def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], bool]) -> Rotation:
@@ -50,7 +50,7 @@ def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], 
     if mine or (not main and not changed):
         _rotate_main(kube, key, base_url)
         changed += [WANDB_SECRET] if old != key else []
-    return Rotation(tuple(changed), _tell_agents(kube, changed))
+    return Rotation(tuple(changed), _list_readers(kube, changed))
 
 
 def _rotate_main(kube: Kube, key: str, base_url: str) -> None:
@@ -85,24 +85,14 @@ def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[
     return changed
 
 
-def _tell_agents(kube: Kube, secrets: Collection[str]) -> int:
-    """Change the pods that read these Secrets: their nodes then bring them up to date at once.
-
-    Without that it takes a node a minute or two, and who may not change pods waits that long.
-    """
-    pods = filter(kube.owns, kube.list_objects(POD, build_selector(component="agent")))
-    reading = [pod for pod in pods if _reads(pod, secrets) and pod["status"]["phase"] == "Running"]
-    rotated = {"metadata": {"annotations": {ROTATED_ANNOTATION: f"{kube.now():.3f}"}}}
-
-    def tell(pod: Manifest) -> None:
-        try:
-            kube.patch(POD, pod["metadata"]["name"], rotated)
-        except KubeError as error:
-            if error.status not in (403, 404):
-                raise
-
-    do_all(tell, reading)
-    return len(reading)
+def _list_readers(kube: Kube, secrets: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return by sweep this owner's agents at work whose pods read these Secrets."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for pod in filter(kube.owns, kube.list_objects(POD, build_selector(component="agent"))):
+        identity = identify(pod)
+        if identity and pod["status"]["phase"] == "Running" and _reads(pod, secrets):
+            found[identity.sweep_path] += list_names(pod) or [identity.name]
+    return {path: tuple(sorted(names)) for path, names in sorted(found.items())}
 
 
 def _reads(pod: Mapping[str, Any], secrets: Collection[str]) -> bool:
