@@ -1,13 +1,12 @@
 """How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
 
 import os
-import subprocess
 import sys
 import uuid
 from typing import Dict, List, Mapping
 
 from .addresses import address_for
-from .metrics.spec import TENSORBOARD, add_metric, parse_spec
+from .metrics.spec import add_metric
 from .network import build_reach
 from .settings import (
     AGENTS_FOLDER_VARIABLE,
@@ -78,7 +77,6 @@ NOT_INHERITED = (
 METRICS_DEFAULTS = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "3"}
 # Of W&B's cloud, for runs whose SDK is older than the agent's: prologue/deployer_sdk.py.
 OLD_URL_VARIABLE, BEFORE_FORGE = "DEPLOYER_OLD_BASE_URL", "0.30"
-READER_SECONDS = 60.0  # an import, from a cold disk
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
 
@@ -95,27 +93,7 @@ def find_missing(settings: Settings, key: str) -> str:
         said = f"the package wandb is not installed for {sys.executable}"
         mend = "kubernetes: {install_wandb: true} in deployer.yaml, or {python: PATH} with it"
         return f"{said}: {mend}" if os.environ.get("KUBERNETES_SERVICE_HOST") else said
-    return find_missing_reader(settings.metrics)
-
-
-def find_missing_reader(metrics: str) -> str:
-    """Name the package that the runs' Python lacks for these metrics; empty if it lacks none."""
-    if not metrics or parse_spec(metrics).source != TENSORBOARD:
-        return ""
-    try:
-        found = subprocess.run(
-            ["python", "-c", "import tensorboard"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=READER_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"metrics: from: tensorboard: {error}"
-    if not found.returncode:
-        return ""
-    said = "the package tensorboard is not installed for the runs' python"
-    return f"{said}: python -m pip install tensorboard, or in an image RUN pip install tensorboard"
+    return ""
 
 
 def agent_command(settings: Settings) -> List[str]:

@@ -84,7 +84,6 @@ class Project:
     that flags name, or named when the agents of the sweep that is meant were started.
     `owner` names the owner of created objects; None: as the API server or the cloud names the user.
     `by_page_alone`: the server is named by a sweep's page alone, and gets no login of another one.
-    With `exit_code_alone`, a run that ends with 0 has succeeded even if it logs nothing.
     """
 
     folder: Path
@@ -108,7 +107,6 @@ class Project:
     given_settings: Settings | None = field(default=None, repr=False)
     resolved_code: Code | None = None
     owner: str | None = None
-    exit_code_alone: bool = False
     by_page_alone: bool = False
     named_cluster: Mapping[str, str] = field(default_factory=dict)
 
@@ -173,18 +171,6 @@ class Project:
     @property
     def local(self) -> LocalConfig:
         return self.settings.local
-
-    @property
-    def metrics_variable(self) -> str:
-        """Return what agents are told of metrics; empty for scripts that log them.
-
-        If it is not, a wrapper opens each run, and exit code 0 is success.
-        """
-        if self.metrics.variable or not self.exit_code_alone:
-            return self.metrics.variable
-        from deployer.config.sections.metrics import EXIT_CODE_ALONE
-
-        return EXIT_CODE_ALONE
 
     def with_image(self, image: str) -> Project:
         """Return the same config for agents in this image, whatever deployer.yaml names."""

@@ -24,7 +24,7 @@ method: grid
 metric: {name: loss, goal: minimize}
 retries: 1
 """
-STDOUT = {"from": "stdout", "step": "epoch"}
+STDOUT = {"step": "epoch"}
 
 # Prints as foreign scripts do: through logging to stderr, with \r, in colours.
 PRINTING = """
@@ -118,78 +118,67 @@ def list_console(bench: Bench, path: SweepPath, run_id: str) -> list[str]:
     return [edge["node"]["line"].rstrip() for edge in found["logLines"]["edges"]]
 
 
-# Writes one number beside its output, and prints another.
-WRITING = """
-import argparse, os, pathlib, sys, time
+# Prints as a program that was never told of a log.
+PLAIN = """
+import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--loss", type=float)
 loss = parser.parse_args().loss
-with open(os.path.join(os.environ["DEPLOYER_OUTPUT_DIR"], "log.csv"), "w") as file:
-    file.write("epoch,loss,note\\n")
-    for epoch in range(3):
-        file.write(f"{epoch},{loss + epoch},x\\n")
-        print(f"epoch={epoch} loss={loss + epoch + 10}")
-"""
-TENSORBOARD = """
-import argparse, os
-from torch.utils.tensorboard import SummaryWriter
-parser = argparse.ArgumentParser()
-parser.add_argument("--loss", type=float)
-parser.add_argument("--logs")
-given = parser.parse_args()
-with SummaryWriter(given.logs) as writer:
-    for step in range(3):
-        writer.add_scalar("lr", 0.1, 10 * step)
-        writer.add_scalar("loss", given.loss + step, 10 * step)
+for epoch in range(3):
+    print(f"epoch={epoch} loss={loss + epoch}")
 """
 
 
-FILE = {"from": "file", "format": "csv", "path": "log.csv", "step": "epoch"}
-
-
-@pytest.mark.parametrize(
-    ("metrics", "first"),
-    [(STDOUT, 11), pytest.param(FILE, 1, marks=pytest.mark.full)],
-    ids=["stdout", "file"],
-)
-def test_the_metrics_of_a_script(bench: Bench, metrics: dict[str, str], first: int) -> None:
-    path = create(bench, WRITING, [1])
-    run(bench, path, metrics)
-    rows = [[first + epoch, epoch] for epoch in range(3)]
+def test_the_metrics_of_a_script(bench: Bench) -> None:
+    path = create(bench, PLAIN, [1])
+    run(bench, path, STDOUT)
+    rows = [[1 + epoch, epoch] for epoch in range(3)]
     assert read_rows(bench, path, "loss", "epoch") == {1: rows}
 
 
-@pytest.mark.full
-def test_event_files_of_tensorboard(bench: Bench) -> None:
-    more = "command: [python, train.py, '${args}', '--logs=${envvar:DEPLOYER_OUTPUT_DIR}/tb']"
-    path = create(bench, TENSORBOARD, [1], more)
-    run(bench, path, {"from": "tensorboard", "step": "global_step"})
-    assert read_rows(bench, path, "loss", "global_step") == {1: [[1, 0], [2, 10], [3, 20]]}
-
-
-# Has printed its metric before it opens its run, and prints none behind it.
+# Has printed its metric before it opens a run of its own.
 OWN = """
-import argparse, time
+import argparse
 parser = argparse.ArgumentParser()
 parser.add_argument("--loss", type=float)
 loss = parser.parse_args().loss
 print("loss=100", flush=True)
-if loss == 2:
-    time.sleep(5)
 import wandb
+wandb.init(mode="disabled").log({"loss": 7})
+print("loss=200", flush=True)
 with wandb.init() as run:
     run.log({"loss": loss})
-    print("loss=200")
+"""
+
+
+def test_a_script_that_opens_a_run_itself_is_told_why_it_may_not(bench: Bench) -> None:
+    path = create(bench, OWN, [1])
+    log = run(bench, path, STDOUT)
+    assert "the script calls wandb.init itself; remove `metrics:`" in log
+    assert "Traceback" not in log
+    assert read_rows(bench, path, "loss") == {1: [[100], [200]]}
+    assert [one.state for one in bench.runs(path)] == ["failed"]
+
+
+TENSORBOARD = """
+import argparse, wandb
+from torch.utils.tensorboard import SummaryWriter
+parser = argparse.ArgumentParser()
+parser.add_argument("--loss", type=float)
+loss = parser.parse_args().loss
+with wandb.init(sync_tensorboard=True), SummaryWriter("logs") as writer:
+    for step in range(3):
+        writer.add_scalar("loss", loss + step, 10 * step)
 """
 
 
 @pytest.mark.full
-def test_a_script_that_opens_its_run_has_one_run(bench: Bench) -> None:
-    path = create(bench, OWN, [1, 2])
-    log = run(bench, path, STDOUT)
-    assert {one.state for one in bench.runs(path)} == {"finished"}
-    assert read_rows(bench, path, "loss", "_step") == {1: [[1, 0]], 2: [[2, 0]]}
-    assert "Traceback" not in log
+def test_what_tensorboard_writes_is_logged_by_the_sdk(bench: Bench) -> None:
+    path = create(bench, TENSORBOARD, [1])
+    code, output = bench.start_with_own_key(path).wait(SECONDS)
+    assert code == 0, output
+    rows = [[1, 0], [2, 10], [3, 20]]
+    assert read_rows(bench, path, "loss", "global_step") == {1: rows}
 
 
 # Ends before there is a run to open, or without a metric in it.

@@ -1,13 +1,11 @@
-"""Which lines and files of a script are rows of metrics; no process is started."""
+"""Which lines of a script are rows of metrics; no process is started."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from deployer.agent.metrics.files import GrowingFile
 from deployer.agent.metrics.lines import GaveUp, LineSplitter, Row, Rows, TextLines
 from deployer.agent.metrics.spec import Spec, add_metric, parse_spec
 from deployer.agent.server.preflight import METRIC, find_word
@@ -76,10 +74,10 @@ def test_the_lines_of_a_stream(chunks: list[bytes], lines: list[str]) -> None:
 
 
 WANTED = {
-    "the sweep's metric alone": ({"from": "stdout"}, [{"loss": 1}, {}, {"loss": 2}]),
-    "all": ({"from": "stdout", "names": None}, [{"loss": 1, "lr": 5}, {"epoch": 2}, {"loss": 2}]),
+    "the sweep's metric alone": ({}, [{"loss": 1}, {}, {"loss": 2}]),
+    "all": ({"names": None}, [{"loss": 1, "lr": 5}, {"epoch": 2}, {"loss": 2}]),
     "a step, which lasts": (
-        {"from": "stdout", "step": "epoch"},
+        {"step": "epoch"},
         [{"loss": 1}, {}, {"loss": 2, "epoch": 2}],
     ),
 }
@@ -94,38 +92,9 @@ def test_the_row_of_a_line(case: str) -> None:
 
 
 def test_a_run_that_resumes_logs_no_step_twice() -> None:
-    rows = Rows(Spec("stdout", None, "epoch"), last_step=2)
+    rows = Rows(Spec(None, "epoch"), last_step=2)
     said: list[Row] = [{"epoch": n, "loss": n} for n in (1, 2, 3, 4)]
     assert [row["loss"] for row in map(rows.build, said) if row] == [3, 4]
-
-
-def read_all(file: GrowingFile) -> list[float]:
-    return [row["loss"] for row in file.read() if "loss" in row]
-
-
-def test_a_file_is_read_as_it_grows_and_when_it_is_written_again(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.csv"
-    file = GrowingFile(Spec("file", format="csv"), str(path), own=True)
-    assert read_all(file) == []
-    path.write_text("epoch;loss\n0;1\n1;2")
-    assert read_all(file) == [1.0]
-    path.write_text("epoch;loss\n0;1\n1;2\n2;3\n")
-    assert read_all(file) == [2.0, 3.0]
-    path.write_text("epoch,loss,acc\n0,1,\n1,2,\n2,3,\n3,4,1\n")
-    assert read_all(file) == [4.0]
-    path.write_text("epoch,loss,acc\n0,1,\n1,2,\n2,3,\n3,4,1\n4,5,1")
-    assert [row["loss"] for row in file.end()] == [5.0]
-
-
-@pytest.mark.parametrize("mode", ["a", "w"])
-def test_what_a_file_held_before_the_run_is_not_the_runs(tmp_path: Path, mode: str) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"loss": 1}\n')
-    file = GrowingFile(Spec("file"), str(path), own=False)
-    assert read_all(file) == []
-    with path.open(mode) as log:
-        log.write('{"loss": 2}\n{"loss": 3}\n')
-    assert read_all(file) == [2, 3]
 
 
 CONFIGS = {

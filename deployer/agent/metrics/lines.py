@@ -4,12 +4,11 @@ A line is `name=value` pairs, a JSON object, or what a named regular expression 
 """
 
 import ast
-import csv
 import json
 import re
 import signal
 from types import FrameType
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Pattern, Sequence, Tuple
 
 from .spec import Spec
 
@@ -148,25 +147,6 @@ def _flatten(found: Mapping[Any, Any], above: str = "") -> Iterator[Tuple[str, f
             number = read_number(value)
             if number is not None:
                 yield f"{above}{name}", number
-
-
-class CsvLines:
-    """Reads the lines of a CSV file; the first one names the columns."""
-
-    def __init__(self) -> None:
-        self._columns: List[str] = []
-        self._delimiter = ","
-
-    def read(self, line: str) -> Row:
-        """Return a line's numbers by column, {} for the first line."""
-        if not self._columns:
-            self._delimiter = max(",;\t", key=line.count)
-            self._columns = [name.strip() for name in self._split(line)]
-            return {}
-        return dict(_list_numbers(list(zip(self._columns, self._split(line)))))
-
-    def _split(self, line: str) -> List[str]:
-        return next(csv.reader([line], delimiter=self._delimiter), [])
 
 
 class Rows:

@@ -4,27 +4,18 @@ import json
 from dataclasses import dataclass
 from typing import FrozenSet, Optional
 
-NOTHING, STDOUT, FILE, TENSORBOARD = "none", "stdout", "file", "tensorboard"
-CSV, JSON = "csv", "json"
-# The column of a row that TensorBoard's own step becomes, as in W&B's own import of its files.
-TENSORBOARD_STEP = "global_step"
-
 
 @dataclass(frozen=True)
 class Spec:
-    """`source` is one of those above; `names` is None for all.
+    """`names` is None for all.
 
     `step` is the name whose value orders rows, empty for their own order. `pattern` is a regular
-    expression with named groups, empty for `name=value`. `path` is a file's or a folder's, relative
-    to the run's folder for outputs; `format` is that of the file.
+    expression with named groups, empty for `name=value`.
     """
 
-    source: str
     names: Optional[FrozenSet[str]] = None
     step: str = ""
     pattern: str = ""
-    path: str = ""
-    format: str = JSON
 
     def wants(self, name: str) -> bool:
         """Return True if values of this name are logged."""
@@ -36,12 +27,9 @@ def parse_spec(text: str) -> Spec:
     told = json.loads(text)
     names = told.get("names")
     return Spec(
-        source=told["from"],
         names=None if names is None else frozenset(names),
         step=told.get("step", ""),
         pattern=told.get("pattern", ""),
-        path=told.get("path", ""),
-        format=told.get("format", JSON),
     )
 
 

@@ -1,8 +1,8 @@
 """A run's first process where `metrics:` is set: starts the script, reads and logs its metrics.
 
 It opens the run with W&B's own SDK once there is a metric, or the script has worked for a while:
-one that refuses its command line or is not there ends as ever, without a run. A script that calls
-`wandb.init` itself gets the run. The exit code, or the signal, is the script's.
+one that refuses its command line or is not there ends as ever, without a run. The exit code, or the
+signal, is the script's.
 """
 
 import codecs
@@ -18,13 +18,12 @@ import time
 import traceback
 from collections import deque
 from types import FrameType
-from typing import Any, Deque, Dict, Iterator, List, Optional, Union
+from typing import Any, Deque, Dict, Iterator, List, Optional
 
-from ..host.processes import WRAPPER_NAME, is_core, list_descendants, name_process, send_signal
-from ..settings import FOLDER_VARIABLE, METRICS_VARIABLE
-from .files import EventFiles, GrowingFile
+from ..host.processes import WRAPPER_NAME, name_process, send_signal
+from ..settings import METRICS_VARIABLE
 from .lines import GaveUp, LineSplitter, Row, Rows, TextLines
-from .spec import FILE, STDOUT, TENSORBOARD, Spec, parse_spec
+from .spec import Spec, parse_spec
 
 OPEN_SECONDS = 10.0  # what a script may need to refuse its command line
 POLL_SECONDS = 0.25
@@ -39,29 +38,20 @@ SHOWN_CHARACTERS = 200
 SIGNALLED = 128  # a shell adds it to the signal that ended a program
 INTERRUPTED_EXIT_CODE = 255  # what the SDK says of a script that an interrupt ended
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
-OUTPUTS = "DEPLOYER_OUTPUT_DIR"
-SUPERSEDED_SUFFIX = ".superseded"  # runs/local_runs.py
-CLAIM, RELEASED = "DEPLOYER_METRICS_CLAIM", ".released"  # prologue/deployer_metrics.py
+READ_VARIABLE = "DEPLOYER_METRICS_READ"  # prologue/deployer_metrics.py
 
 
 def main(command: List[str]) -> None:
     """Run a script's command; never returns."""
     spec = parse_spec(os.environ.pop(METRICS_VARIABLE))
-    claim = os.path.join(os.environ[FOLDER_VARIABLE], "run-claimed")
-    for path in (claim, claim + RELEASED):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(path)
-    environment = {**os.environ, CLAIM: claim, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, READ_VARIABLE: "1", "PYTHONUNBUFFERED": "1"}
     script = Script(command, environment)
-    wrapper = Wrapper(spec, script, claim, environment)
     try:
-        status = wrapper.run()
+        status = Wrapper(spec, script).run()
     except BaseException:
         traceback.print_exc()
         script.terminate()
         os._exit(1)
-    if wrapper.is_scripts and status >= 0:
-        os._exit(status)  # the SDK's own end would miss the wandb-core that was killed
     end(status)
 
 
@@ -126,12 +116,11 @@ class Script:
 
 
 class Wrapper:
-    """Reads a script's output and files until its end, and logs what it finds there."""
+    """Reads a script's output until its end, and logs what it finds there."""
 
-    def __init__(self, spec: Spec, script: Script, claim: str, environment: Dict[str, str]) -> None:
-        self._spec, self._script, self._claim = spec, script, claim
+    def __init__(self, spec: Spec, script: Script) -> None:
+        self._spec, self._script = spec, script
         self._run: Any = None
-        self.is_scripts = False  # the script has opened the run itself
         self._began_at = time.monotonic()
         self._splitter = LineSplitter()
         self._rows = Rows(spec)
@@ -140,20 +129,7 @@ class Wrapper:
         self._found = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""  # what W&B's console has not got yet
-        self._text = TextLines(spec.pattern) if spec.source == STDOUT else None
-        self._source = self._open_source(environment)
-
-    def _open_source(self, environment: Dict[str, str]) -> Union[GrowingFile, EventFiles, None]:
-        outputs = environment.get(OUTPUTS, "")
-        path = os.path.join(outputs, self._spec.path)
-        if self._spec.path.startswith("./"):
-            path = os.path.abspath(self._spec.path)
-        own = path.startswith(outputs + os.sep) or path == outputs
-        if self._spec.source == FILE:
-            return GrowingFile(self._spec, path, own)
-        if self._spec.source == TENSORBOARD:
-            return EventFiles(path, own, environment)
-        return None
+        self._text: Optional[TextLines] = TextLines(spec.pattern)
 
     def run(self) -> int:
         """Return how the script has ended, negative for a signal."""
@@ -174,8 +150,7 @@ class Wrapper:
             chunk = self._script.chunks.get(timeout=seconds)
         except queue.Empty:
             return
-        if not self.is_scripts:
-            self._held = (self._held + self._decoder.decode(chunk))[-HELD_CHARACTERS:]
+        self._held = (self._held + self._decoder.decode(chunk))[-HELD_CHARACTERS:]
         self._take_lines(self._splitter.feed(chunk))
 
     def _drain(self) -> None:
@@ -186,35 +161,20 @@ class Wrapper:
         while not self._script.chunks.empty():
             self._read_chunk(0)
         self._take_lines(self._splitter.end())
-        if self._source:
-            self._take(self._source.end())
-            self._source = None
         self._look()
 
     def _take_lines(self, lines: Iterator[str]) -> None:
         for line in lines:
             self._last_lines.append(line[:SHOWN_CHARACTERS])
-            if self._text and not self.is_scripts:
+            if self._text:
                 try:
-                    self._take(iter([self._text.read(line)]))
+                    self._pending += filter(None, [self._text.read(line)])
                 except GaveUp as gave_up:
                     self._warn(f"the pattern {gave_up}; no more metrics are read")
                     self._text = None
 
-    def _take(self, found: Iterator[Row]) -> None:
-        for values in found:
-            if values:
-                self._pending.append(values)
-
     def _look(self) -> None:
-        """Log what was found; open the run, or leave it to the script."""
-        if self.is_scripts:
-            return
-        if os.path.exists(self._claim):
-            self._let_go()
-            return
-        if self._source:
-            self._take(self._source.read())
+        """Log what was found; open the run first."""
         wanted = any(self._spec.wants(name) for row in self._pending for name in row)
         works = time.monotonic() - self._began_at > OPEN_SECONDS and not self._script.ended.is_set()
         if self._run is None and (wanted or works):
@@ -250,29 +210,14 @@ class Wrapper:
                 self._found += 1
                 self._run.log(row)
 
-    def _let_go(self) -> None:
-        """Leave the run to the script: what was opened ends without a word to the server."""
-        if self._run is not None:
-            for process in list_descendants(os.getpid()):
-                if process.parent == os.getpid() and is_core(process):
-                    send_signal(process.id, signal.SIGKILL)
-            written = os.path.join(os.path.dirname(self._run.dir), f"run-{self._run.id}.wandb")
-            with contextlib.suppress(OSError):
-                os.rename(written, written + SUPERSEDED_SUFFIX)
-        self.is_scripts, self._run, self._held = True, None, ""
-        with open(self._claim + RELEASED, "w", encoding="utf-8"):
-            pass
-
     def _finish(self, status: int) -> None:
         """End the run with the script's exit code; one that was killed ends as killed ones do."""
-        if self.is_scripts:
-            return
         if self._run is None and status == 0:
             self._open()
             self._log()
         if self._run is None:
             return
-        if not self._found and status == 0 and self._spec.source != "none":
+        if not self._found and status == 0:
             self._warn_of_nothing()
         if status >= 0 or status == -signal.SIGINT:
             self._run.finish(exit_code=status if status >= 0 else INTERRUPTED_EXIT_CODE)
@@ -282,8 +227,7 @@ class Wrapper:
     def _warn_of_nothing(self) -> None:
         names = self._spec.names
         wanted = "any metric" if names is None else " or ".join(sorted(names)) or "a metric"
-        where = self._spec.path or "its output"
-        said = f"the script has ended, and {wanted} was not found in {where}; its last lines:"
+        said = f"the script has ended, and {wanted} was not found in its output; its last lines:"
         self._warn("\n".join([said, *(f"  {line}" for line in self._last_lines)]))
 
     def _warn(self, text: str) -> None:

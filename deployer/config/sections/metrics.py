@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -11,17 +10,8 @@ from pydantic.dataclasses import dataclass
 from deployer.config.field_types import STRICT, Text, make_tuple, refuse
 
 ALL = "all"
-TENSORBOARD_STEP = "global_step"  # as agent/metrics/spec.py has it, which is above
-# For runs whose exit code is all that counts: they are opened, and nothing is read.
-EXIT_CODE_ALONE = '{"from": "none", "names": []}'
 EXAMPLE = r"'loss: (?P<loss>\S+)'"
-# Which of the other keys belong to which source.
-OPTIONS = {
-    "pattern": ("stdout",),
-    "path": ("file", "tensorboard"),
-    "format": ("file",),
-    "step": ("stdout", "file"),
-}
+OPTIONS = ("names", "step", "pattern")
 
 
 def _check_pattern(value: str) -> str:
@@ -36,19 +26,12 @@ def _check_pattern(value: str) -> str:
     return value
 
 
-def _check_path(value: str) -> str:
-    if ".." in PurePosixPath(value).parts:
-        hint = "write it relative to DEPLOYER_OUTPUT_DIR, or with ./ to the working folder"
-        refuse("is outside the run's folder", hint)
-    return value
-
-
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MetricsConfig:
     """Where a script's metrics are read; left out: the script logs them with wandb."""
 
-    source: Annotated[Literal["stdout", "file", "tensorboard"] | None, Field(alias="from")] = None
-    """`stdout` (and stderr), `file` (CSV or JSON lines), or `tensorboard` (event files)."""
+    source: Annotated[Literal["stdout"] | None, Field(alias="from")] = None
+    """`stdout`: what the script prints, to stderr as well."""
 
     names: Annotated[
         tuple[Text, ...], BeforeValidator(make_tuple, json_schema_input_type=str | list[str])
@@ -58,39 +41,18 @@ class MetricsConfig:
     """
 
     step: Text | None = None
-    """The name whose value is the step, such as epoch. Default: rows count in order. TensorBoard
-    has its own.
-    """
+    """The name whose value is the step, such as epoch. Default: rows count in order."""
 
     pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
     """A regular expression with a named group for each metric, or with the groups `name` and
     `value`. Default: name=value pairs and JSON objects.
     """
 
-    path: Annotated[Text, AfterValidator(_check_path)] | None = None
-    """The file, or TensorBoard's folder (optional), relative to DEPLOYER_OUTPUT_DIR, or with `./`
-    to the working folder.
-    """
-
-    format: Literal["csv", "json"] | None = None
-    """`csv` or `json` lines; default: csv if `path` ends with .csv."""
-
     @model_validator(mode="after")
     def _check(self) -> Self:
-        given = [name for name in ("names", *OPTIONS) if getattr(self, name)]
+        given = [name for name in OPTIONS if getattr(self, name)]
         if given and self.source is None:
-            hint = "add `from: stdout`, `from: file` or `from: tensorboard`"
-            said = f"{given[0]} needs `from`, which is missing"
-            refuse(said, hint)
-        for name in given:
-            if name in OPTIONS and self.source not in OPTIONS[name]:
-                said = f"{name} does not belong to from: {self.source}"
-                known = " and ".join(f"from: {one}" for one in OPTIONS[name])
-                hint = f"remove it: it belongs to {known}"
-                refuse(said, hint)
-        if self.source == "file" and self.path is None:
-            hint = "path: metrics.csv, which the script writes to DEPLOYER_OUTPUT_DIR"
-            refuse("path is missing", hint)
+            refuse(f"{given[0]} needs `from`, which is missing", "add `from: stdout`")
         return self
 
     @property
@@ -108,16 +70,7 @@ class MetricsConfig:
         """Return what agents are told (agent/metrics/spec.py), empty without the section."""
         if self.source is None:
             return ""
-        path = self.path or ""
-        told = {
-            "from": self.source,
-            "step": TENSORBOARD_STEP if self.source == "tensorboard" else self.step,
-            "pattern": self.pattern,
-            "path": path,
-            "format": self.format or ("csv" if path.endswith(".csv") else "json"),
-        }
-        if self.source != "file":
-            del told["format"]
+        told = {"step": self.step, "pattern": self.pattern}
         found: dict[str, Any] = {key: value for key, value in told.items() if value}
         if self.wanted != ():
             found["names"] = self.wanted

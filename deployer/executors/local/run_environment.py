@@ -81,10 +81,9 @@ def choose_interpreter(project: Project) -> Interpreter:
     environment = project.environment
     path = environment.get("PATH", os.defpath)
     chosen, passed = _find_chosen(project, path)
-    if project.metrics_variable:
+    if project.metrics.source:
         chosen = chosen or _find_first(path, passed)
-        package = "tensorboard" if project.metrics.source == "tensorboard" else "sys"
-        _require(package, *chosen, environment)
+        _require("sys", *chosen, environment)
         return Interpreter(*chosen, needs_wandb=False)
     if chosen:
         _require("wandb", *chosen, environment)
@@ -166,16 +165,14 @@ def _require(package: str, python: str, reason: str, environment: Mapping[str, s
     if said == THERE:
         return
     if said in (PIP, NEITHER):
-        need = "runs need" if package == "wandb" else "metrics: {from: tensorboard} needs"
         hint = format_install(python, package, environment, said == PIP)
-        raise ConfigError(reason, f"{python} has no {package}, which {need}", hint)
+        raise ConfigError(reason, f"{python} has no {package}, which runs need", hint)
     raise ConfigError(reason, f"{python} {said}", "local: {python: PATH} in deployer.yaml")
 
 
 def _ask(python: str, package: str, environment: Mapping[str, str]) -> str:
     """Return THERE if a Python has a package, else PIP, NEITHER, or why it does not answer."""
-    own = os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable)
-    if own and package != "tensorboard":
+    if os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable):
         return THERE
     return _ask_process(python, package, tuple(sorted(environment.items())))
 

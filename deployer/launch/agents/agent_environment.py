@@ -58,7 +58,7 @@ def choose_pace(project: Project, extended: bool) -> Pace:
     polls = settings.polls or (QUICK if extended else STOCK)
     packages = settings.warm if isinstance(settings.warm, tuple) else ()
     warm = (settings.warm is not False, packages)
-    return Pace(polls, *warm, project.metrics_variable, settings.isolate)
+    return Pace(polls, *warm, project.metrics.variable, settings.isolate)
 
 
 def find_pace(agents: Sequence[Agent]) -> Pace:

@@ -69,7 +69,7 @@ def ask_script(executor: Executor, request: Request) -> Report:
         return Report(not_checked="${ in its command starts a macro in a sweep")
     around = Surroundings(project.code.folder, executor.run_environment, executor.runs_here)
     report = check_script(request.started, around)
-    if not project.metrics_variable:
+    if not project.metrics.source:
         return report
     # The script itself logs nothing.
     kept = (p for p in report.problems if p.path != METRIC_PATH and p.hint not in OF_WANDB)
@@ -79,7 +79,7 @@ def ask_script(executor: Executor, request: Request) -> Report:
 def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Problem]:
     """Warn of a sweep's metric that `metrics:` does not read."""
     metric, wanted = metric_name(config), project.metrics.wanted
-    if project.metrics.source and metric and wanted and metric not in wanted:
+    if metric and wanted and metric not in wanted:
         said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, and not {metric}"
         yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
 
