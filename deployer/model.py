@@ -137,8 +137,8 @@ class Agent:
     """One agent as its executor sees it.
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
-    `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
-    is handed out again, 78 bad key or missing sweep, 143 asked to stop.
+    `exit_code` is 0 finished, 3 gave up, 75 its only run is handed out again, 78 bad key or missing
+    sweep, 143 asked to stop.
     `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.

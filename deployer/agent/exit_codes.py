@@ -12,7 +12,6 @@ from typing import Optional
 FINISHED = 0
 FAILED = 1
 GAVE_UP = 3
-STALLED = 74  # EX_IOERR: it stood still before it did anything, which no Job counts
 UNSETTLED = 75  # EX_TEMPFAIL: the run it was made for is handed out again
 MISCONFIGURED = 78  # EX_CONFIG: a bad key or no such sweep, so that trying again is useless
 STOPPED = 143  # what a shell says of a process that SIGTERM ended

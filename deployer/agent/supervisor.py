@@ -146,7 +146,7 @@ class Supervisor:
 
     def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
-        core = CoreWatch(agent, self.settings.log_path)
+        core = CoreWatch(agent)
         self.run_ends.exit.acknowledge()  # what was left of an agent before
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
             self.signals.pause(TICK_SECONDS)
@@ -220,7 +220,6 @@ class Supervisor:
 
     def _leave_nothing(self) -> None:
         cause = ASKED if self.signals.interrupted else self.death_record.judge()
-        self.death_record.say(cause)
         if self.signals.interrupted:
             self.status.change(state="stopping")
         self.leaving = True

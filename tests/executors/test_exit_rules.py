@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from deployer.agent.exit_codes import GAVE_UP, MISCONFIGURED, STALLED, STOPPED
+from deployer.agent.exit_codes import GAVE_UP, MISCONFIGURED, STOPPED
 from deployer.executors.kubernetes.manifests.templates import find_folder
 
 
@@ -14,4 +14,4 @@ def test_the_job_goes_by_the_supervisors_codes() -> None:
     codes = {
         rule["action"]: rule["onExitCodes"]["values"] for rule in rules if "onExitCodes" in rule
     }
-    assert codes == {"Ignore": [STALLED, STOPPED], "FailJob": [GAVE_UP, MISCONFIGURED]}
+    assert codes == {"Ignore": [STOPPED], "FailJob": [GAVE_UP, MISCONFIGURED]}

@@ -1,4 +1,4 @@
-"""Notices that an agent has no wandb-core, since it died or was never started.
+"""Notices that an agent's wandb-core has died, and what a starting agent waits for.
 
 In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
 dies the agent stays silent, starts no other, and its requests for work go nowhere. While a
@@ -7,27 +7,18 @@ run is going this does no harm, since a run has a wandb-core of its own and the 
 
 import importlib.util
 import os
-from dataclasses import replace
 from typing import Dict, FrozenSet, List, Optional
 
-from ..exit_codes import FAILED, STALLED, Ending
+from ..exit_codes import FAILED, Ending
 from .processes import Process, describe_process, is_core, list_processes
-from .progress import Progress
 
 LOOK_SECONDS = 5.0
 MISSING_LOOKS = 3
-# An agent that starts on a busy node gets on slowly; so often in a row it did not get on at all.
-STILL_LOOKS = 24
 # So often a program was seen for which an agent waits as it starts: wandb asks git.
 SLOW_LOOKS = 3
 SLOW_SECONDS = (SLOW_LOOKS - 1) * LOOK_SECONDS
 
 LOST = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
-STOOD_STILL = Ending(
-    STALLED,
-    f"the agent stood still for {STILL_LOOKS * LOOK_SECONDS:.0f} s while it started: "
-    "it used no CPU, read nothing and logged nothing",
-)
 
 
 class CoreWatch:
@@ -36,9 +27,8 @@ class CoreWatch:
     `obstacle` names the program that a starting agent waits for, empty if there is none.
     """
 
-    def __init__(self, agent: int, log_path: str) -> None:
+    def __init__(self, agent: int) -> None:
         self._agent = agent
-        self._log_path = log_path
         self._needed = heartbeats_need_core()
         self._next_look = 0.0
         self._former: FrozenSet[int] = frozenset()
@@ -56,34 +46,25 @@ class CoreWatch:
     def _begin(self) -> None:
         self._counts = False
         self._missing = 0
-        self._still = 0
         self._seen = False
         self._asked: Dict[int, int] = {}
         self.obstacle = ""
-        self._progress = Progress(self._agent, self._read_log_size)
 
     def judge(self, now: float) -> Optional[Ending]:
-        """Return the agent's ending if it has no wandb-core; `now` in seconds, monotonic."""
+        """Return the agent's ending if its wandb-core has died; `now` in seconds, monotonic."""
         self._counts = True
         if self._needed and not self._seen and self._is_there():  # it may die before a look
             self._seen, self._missing = True, 0
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             self._look()
-        if self._seen and self._missing >= MISSING_LOOKS:
-            return LOST
-        if self._still < STILL_LOOKS:
-            return None
-        if not self.obstacle:
-            return STOOD_STILL
-        return replace(STOOD_STILL, reason=f"{STOOD_STILL.reason}; {self.obstacle}")
+        return LOST if self._seen and self._missing >= MISSING_LOOKS else None
 
     def _look(self) -> None:
         there = self._is_there()
         self._seen = self._seen or there
         self._missing = 0 if there else self._missing + 1
         self._note_asked()
-        self._still = 0 if self._seen or self._progress.look() else self._still + 1
 
     def _note_asked(self) -> None:
         """Count in how many looks each program was there, and name the first slow one."""
@@ -101,12 +82,6 @@ class CoreWatch:
 
     def _list_children(self) -> List[Process]:
         return [p for p in list_processes() if p.parent == self._agent and not p.ended]
-
-    def _read_log_size(self) -> int:
-        try:
-            return os.stat(self._log_path).st_size
-        except OSError:
-            return 0
 
 
 def heartbeats_need_core() -> bool:

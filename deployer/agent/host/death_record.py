@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections import deque
-from typing import Deque, Optional, Tuple
+from typing import Deque, Tuple
 
 from .oom_kills import count_memory_kills, read_group
 
@@ -29,31 +29,25 @@ class DeathRecord:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._said: Optional[str] = None
         self._counts: Deque[Tuple[float, int]] = deque()
         self._where = {"boot": _read_boot(), "group": read_group()}
         self._saved = ""
 
     def look(self) -> None:
         """Read the counters; called twice a second while the agent lives."""
-        kills = count_memory_kills()
+        kills = count_memory_kills().nearest
         now = time.monotonic()
-        if kills.nearest is not None:
-            self._counts.append((now, kills.nearest))
+        if kills is not None:
+            self._counts.append((now, kills))
         while len(self._counts) > 1 and self._counts[0][0] < now - RECENT_SECONDS:
             self._counts.popleft()
-        self._save({**self._where, "kills": kills, "said": self._said})
+        self._save({**self._where, "kills": kills})
 
     def judge(self) -> str:
         """Tell whether what has just died of a signal was killed for its memory."""
         self.look()
         grown = bool(self._counts) and self._counts[-1][1] > self._counts[0][1]
         return OUT_OF_MEMORY if grown else SIGNAL
-
-    def say(self, cause: str) -> None:
-        """Write down why this supervisor ends its run, should it not come to tell the server."""
-        self._said = cause
-        self.look()
 
     def _save(self, content: object) -> None:
         text = json.dumps(content)
@@ -67,21 +61,18 @@ class DeathRecord:
 
 
 def judge_predecessor(path: str) -> str:
-    """Tell from its file why a supervisor is gone, or why it ended its run.
+    """Tell from its file why a supervisor is gone.
 
     NODE also without a file: then its folder went, too.
     """
     try:
         with open(path, encoding="utf-8") as file:
             left = json.load(file)
-        if left["said"]:
-            return str(left["said"])
         if left["boot"] != _read_boot():
             return NODE
-        before, now = left["kills"], count_memory_kills()
-        # Another container has a counter of its own, so that only the machine's can tell.
-        place = 0 if left["group"] == read_group() and now.group is not None else 1
-        return OUT_OF_MEMORY if (now[place] or 0) > (before[place] or 0) else SIGNAL
+        # Another control group has a counter of its own, which says nothing of this one.
+        grown = left["group"] == read_group() and count_memory_kills().nearest != left["kills"]
+        return OUT_OF_MEMORY if grown else SIGNAL
     except (OSError, ValueError, LookupError, TypeError):
         return NODE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -50,10 +51,11 @@ def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     say(f"Secret {names} in namespace {kube.namespace}: {said}")
     if agents:
         say("agents at work keep the key that they began with; to replace them after their run:")
+    where = f"-n {kube.namespace}" + (f" --context {quote(kube.context)}" if kube.context else "")
     for path, drained in agents.items():
         words = " ".join(f"--agent {agent}" for agent in drained)
-        say(f"  deployer agents drain {path} {words}")
-        say(f"  deployer agents up {path} --replicas {len(drained)}")
+        say(f"  deployer agents drain {path} {words} {where}")
+        say(f"  deployer agents up {path} --replicas {len(drained)} {where}")
     _show_state(call, kube.namespace, state)
 
 
