@@ -224,7 +224,8 @@ def test_a_new_key_counts_for_new_agents(cluster: Cluster, namespace: str, tmp_p
         assert f"Secret {name_secret(str(path), bed.kube.owner)}, wandb-secret" in told
         drain, up = (line.split() for line in told.splitlines()[-2:])
         assert drain[:3] == ["deployer", "agents", "drain"]
-        assert up == f"deployer agents up {path} --replicas 2 -n {namespace}".split()
+        where = f"-n {namespace} --context {bed.kube.context}"
+        assert up == f"deployer agents up {path} --replicas 2 {where}".split()
         run(*drain[1:], stdin="")
         client = Client(server.url, key, EMBEDDED)
         bed = replace(bed, server=Server(client, server.viewer, embedded=False))
