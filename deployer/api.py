@@ -333,7 +333,7 @@ def results(server: Server, sweep_path: str) -> SweepResults:
 
 
 def importance(server: Server, sweep_path: str, metric: str | None = None) -> Importance:
-    """Return how much of a metric, the sweep's own if none is named, each parameter explains.
+    """Return how important each parameter is for a metric, the sweep's own if none is named.
 
     Raises ConfigError where there is none, DeployerError without the extra `analysis`.
     """

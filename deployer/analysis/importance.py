@@ -1,91 +1,77 @@
-"""How much of the metric each parameter explains, and whether that can be told from noise; pure."""
+"""Which parameters matter, by the two figures of W&B's own panel.
+
+A random forest's feature importance, and the linear correlation with the metric
+(https://docs.wandb.ai/guides/app/features/panels/parameter-importance).
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from math import ceil
 from statistics import StatisticsError, correlation
+from typing import Any
 
-from deployer.analysis.columns import Column, Shares, build_columns
+from deployer.analysis.moments import largest
+from deployer.analysis.parallel import is_number
 from deployer.errors import DeployerError
 from deployer.installation import install_package
+from deployer.sweeps.parameters.values import value_key
 from deployer.sweeps.results import Row
 from deployer.text import format_count
 
-# With fewer runs nothing is told from noise, however clear it looks.
-LEAST_RUNS = 10
-MOST_NAMED = 8  # of parameters that cannot be told from noise
+TREES = 100
+LARGEST_SAMPLE = 1000  # of runs that a tree learns from
 
 
 @dataclass(frozen=True)
 class ParameterImportance:
-    """One parameter.
+    """One parameter that varies.
 
-    `share` (0 to 1) is how much of the metric's variance it explains by itself, `deviation` the
-    standard error of that. `told` says whether it is above `floor`, the share that noise alone may
-    reach. `correlation` is Spearman's with the metric (-1 to 1), None for categories. `runs` have a
-    value of it.
+    `importance` (0 to 1) is its part of what the forest has learned; all add up to 1, or to 0 where
+    there was nothing to learn. `correlation` is Pearson's with the metric (-1 to 1), None for
+    categories. `runs` have a value of it.
     """
 
     name: str
-    share: float
-    deviation: float
-    floor: float
-    told: bool
+    importance: float
     correlation: float | None
     runs: int
-
-    @property
-    def percents(self) -> tuple[int, int]:
-        """Return share and deviation as they are shown: the latter is rounded up, never to none."""
-        return round(100 * self.share), ceil(100 * self.deviation)
-
-    def phrase(self) -> str:
-        """Return `lr explains 71 % ± 8 %`, of a parameter that can be told from noise."""
-        if self.share < 0.01:
-            return f"{self.name} explains less than 1 %"
-        share, deviation = self.percents
-        return f"{self.name} explains {share} % ± {deviation} %"
 
 
 @dataclass(frozen=True)
 class Importance:
     """The parameters, most important first.
 
-    `runs` were used; `left_out` have no finite value of the metric, or have not finished.
-    `explained` (0 to 1) is how much of the variance all parameters explain together, in runs that
-    the model has not seen; None where there are too few runs to say. `constants` do not vary, and
-    `names` are texts that are another one in every run.
+    `runs` were used. Left out were `stopped_early` ones, and `left_out` ones, which have no finite
+    value of the metric or have not finished. `constants` do not vary, and `names` are texts that
+    are another one in every run.
     """
 
     metric: str
     parameters: tuple[ParameterImportance, ...]
     runs: int
+    stopped_early: int
     left_out: int
-    explained: float | None
     constants: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """Return what can be told, and what cannot, as one sentence."""
+        """Return what matters most as one sentence."""
         runs = format_count(self.runs, "run")
         if not self.runs:
             return f"no run has finished with a finite {self.metric}"
         if not self.parameters:
             unlike = f" but {', '.join(self.names)}, another text in each" if self.names else ""
             return f"no parameter varies in {runs}{unlike}"
-        told = [one.phrase() for one in self.parameters if one.told]
-        rest = [one.name for one in self.parameters if not one.told]
-        if rest:
-            told.append(f"{_name_untold(rest, bool(told))} be told from noise with {runs}")
-        return "; ".join(told)
+        first, varying = self.parameters[0], format_count(len(self.parameters), "parameter")
+        if not first.importance:
+            return f"{self.metric} does not depend on {varying} in {runs}"
+        return f"{first.name} is the most important of {varying} for {self.metric} in {runs}"
 
 
 def build_importance(rows: Sequence[Row], metric: str) -> Importance:
-    """Return how much of the metric each parameter explains, in the ranked rows.
+    """Return how much each parameter matters for the metric in the ranked rows.
 
     The same rows give the same answer. Raises DeployerError without scikit-learn.
     """
@@ -93,81 +79,97 @@ def build_importance(rows: Sequence[Row], metric: str) -> Importance:
         needed = install_package("scikit-learn")
         raise DeployerError("parameter importance needs scikit-learn", needed)
     ranked = sorted((row for row in rows if row.rank is not None), key=lambda row: row.run_id)
-    values = [row.value for row in ranked if row.value is not None]
-    columns = build_columns([row.parameters for row in ranked])
-    found = _measure(columns.varying, values)
+    used = [row for row in ranked if row.state == "finished"]
+    order = dict.fromkeys(name for row in used for name in row.parameters)
+    constants = [name for name in order if _count_values(used, name) == 1]
+    names = [name for name in order if name not in constants and _is_name(used, name)]
+    varying = [name for name in order if name not in (*constants, *names)]
+    found = _list_parameters(used, varying)
     return Importance(
         metric=metric,
-        parameters=tuple(sorted(_list_parameters(columns.varying, values, found), key=_place)),
-        runs=len(ranked),
+        parameters=tuple(sorted(found, key=lambda one: -one.importance)),
+        runs=len(used),
+        stopped_early=len(ranked) - len(used),
         left_out=len(rows) - len(ranked),
-        explained=found.explained if columns.varying and len(ranked) >= LEAST_RUNS else None,
-        constants=columns.constants,
-        names=columns.names,
+        constants=tuple(constants),
+        names=tuple(names),
     )
 
 
-def _measure(columns: Sequence[Column], values: Sequence[float]) -> Shares:
-    """Return what each column explains; with too few runs the model has nothing to say."""
-    if not columns or len(values) < LEAST_RUNS:
-        nothing = (0.0,) * len(columns)
-        return Shares(nothing, nothing, nothing, 0.0)
-    from deployer.analysis.forest import measure_shares
-
-    return measure_shares(columns, values)
-
-
-def _list_parameters(
-    columns: Sequence[Column], values: Sequence[float], found: Shares
-) -> list[ParameterImportance]:
+def _list_parameters(rows: Sequence[Row], names: Sequence[str]) -> list[ParameterImportance]:
+    values = [row.value for row in rows if row.value is not None]
+    if not names:
+        return []
+    features = {name: _encode([row.parameters for row in rows], name) for name in names}
+    columns = [column for name in names for column in features[name]]
+    learned = iter(_learn(columns, values))
     return [
         ParameterImportance(
-            name=column.name,
-            share=max(0.0, share),
-            deviation=deviation,
-            floor=floor,
-            told=share > floor,
-            correlation=correlate(column, values),
-            runs=column.runs,
+            name=name,
+            importance=sum(next(learned) for _ in features[name]),
+            correlation=_correlate(rows, name),
+            runs=sum(name in row.parameters for row in rows),
         )
-        for column, share, deviation, floor in zip(
-            columns, found.shares, found.deviations, found.floors, strict=True
-        )
+        for name in names
     ]
 
 
-def _place(one: ParameterImportance) -> tuple[bool, float]:
-    return not one.told, -one.share
+def _learn(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Return the importance of each column for a random forest that learns the values."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    unit = largest(values) or 1.0  # so that no square overflows
+    forest = RandomForestRegressor(
+        n_estimators=TREES,
+        max_samples=LARGEST_SAMPLE if len(values) > LARGEST_SAMPLE else None,
+        random_state=0,
+    )
+    forest.fit(list(zip(*columns, strict=True)), [value / unit for value in values])
+    return [float(one) for one in forest.feature_importances_]
 
 
-def correlate(column: Column, values: Sequence[float]) -> float | None:
-    """Return Spearman's correlation of a number with the metric; None where there is none."""
-    pairs = [(p, v) for p, v in zip(column.places, values, strict=True) if p is not None]
-    if column.category or len(pairs) < 2:
+def _encode(configurations: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
+    """Return a parameter as columns: the order of a number, and whether it is each category.
+
+    Trees need no more than the order, so that no number is too large for them.
+    """
+    keys = [value_key(one[name]) if name in one else None for one in configurations]
+    there = {key: one[name] for key, one in zip(keys, configurations, strict=True) if name in one}
+    if all(map(is_number, there.values())):
+        ordered = sorted(there, key=lambda key: float(there[key]))
+        places = {key: float(place) for place, key in enumerate(ordered)}
+        return [[places.get(key, float("nan")) for key in keys]]
+    return [[float(key == one) for key in keys] for one in sorted(there, key=repr)]
+
+
+def _correlate(rows: Sequence[Row], name: str) -> float | None:
+    """Return Pearson's correlation of a number with the metric; None where there is none."""
+    pairs = [
+        (row.parameters[name], row.value)
+        for row in rows
+        if name in row.parameters and row.value is not None
+    ]
+    if len(pairs) < 2 or not all(is_number(value) for value, _ in pairs):
         return None
-    places, measured = ([pair[n] for pair in pairs] for n in (0, 1))
+    given, measured = ([float(pair[n]) for pair in pairs] for n in (0, 1))
     try:
-        return correlation(rank_values(places), rank_values(measured))
+        return correlation(
+            [value / (largest(given) or 1.0) for value in given],
+            [value / (largest(measured) or 1.0) for value in measured],
+        )
     except StatisticsError:  # one of them does not vary
         return None
 
 
-def rank_values(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value from 1; equal ones share the mean of theirs."""
-    first: dict[float, int] = {}
-    counts = Counter(values)
-    below = 0
-    for value in sorted(counts):
-        first[value] = below
-        below += counts[value]
-    return [first[value] + (counts[value] + 1) / 2 for value in values]
+def _count_values(rows: Sequence[Row], name: str) -> int:
+    """Return how many different values a parameter has; being left out is one."""
+    missing = any(name not in row.parameters for row in rows)
+    return (
+        len({value_key(row.parameters[name]) for row in rows if name in row.parameters}) + missing
+    )
 
 
-def _name_untold(names: Sequence[str], among_others: bool) -> str:
-    if len(names) <= MOST_NAMED:
-        return f"{_enumerate(names)} cannot"
-    return f"the other {len(names)} cannot" if among_others else f"none of {len(names)} can"
-
-
-def _enumerate(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _is_name(rows: Sequence[Row], name: str) -> bool:
+    """Return True for a text of which each run has another one."""
+    values = [row.parameters[name] for row in rows if name in row.parameters]
+    return len({*map(value_key, values)}) == len(values) and not all(map(is_number, values))

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from deployer.analysis.columns import is_number
 from deployer.sweeps.parameters.forms import Continuous
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.values import distinct
@@ -101,3 +100,14 @@ def _category_key(value: Any) -> tuple[str, float, str]:
 def _build_metric_axis(metric: str, rows: Sequence[Row]) -> Axis:
     values = [row.value for row in rows if row.value is not None and math.isfinite(row.value)]
     return Axis(metric, Scale.LINEAR, (min(values, default=0.0), max(values, default=1.0)))
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number; a switch is none."""
+    kind = type(value)
+    if kind is float:  # what there is most of
+        return math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and kind is not bool and math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False

@@ -10,9 +10,9 @@ from deployer.sweeps.results import Results
 
 
 def build_importance_document(results: Results) -> dict[str, Any]:
-    """Return what each parameter explains of the metric; `missing` says why it is not known."""
+    """Return how much each parameter matters; `missing` says why it is not known."""
     if results.metric is None:
-        return {"missing": "without a metric there is nothing to explain"}
+        return {"missing": "without a metric nothing is more important than another"}
     try:
         return _describe(build_importance(results.rows, results.metric))
     except DeployerError as error:
@@ -24,16 +24,10 @@ def _describe(found: Importance) -> dict[str, Any]:
         "metric": found.metric,
         "sentence": found.sentence(),
         "runs": found.runs,
+        "stopped_early": found.stopped_early,
         "left_out": found.left_out,
-        "explained": found.explained,
         "parameters": [
-            {
-                "name": one.name,
-                "share": one.share,
-                "deviation": one.deviation,
-                "told": one.told,
-                "correlation": one.correlation,
-            }
+            {"name": one.name, "importance": one.importance, "correlation": one.correlation}
             for one in found.parameters
         ],
     }

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.analysis.cost import Cost, sum_cost
 from deployer.analysis.repeats import note_curves
 from deployer.config.redaction import find_hidden, redact_text
 from deployer.model import Run, SweepPath
 from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
 from deployer.page.importance import build_importance_document
 from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
-from deployer.report.agents import list_agents, list_spans
+from deployer.report.agents import list_agents
 from deployer.report.redaction import redact_results, redact_run, redact_sweep
 from deployer.sweeps.endings import find_last_words
 from deployer.sweeps.equal_curves import read_tied_curves
 from deployer.sweeps.histories import read_dropped
 from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, is_stopped_early
+from deployer.sweeps.results import Results, Row, build_results, is_stopped_early
 from deployer.wandb_api.history import get_sampled_rows
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import get_log_tail
@@ -32,23 +31,19 @@ FAILURES_EXPLAINED = 20  # a request each
 TAIL_LINES = 30  # a footer of wandb may be so long
 MOST_LETTERS = 300  # of a run's last line
 
-# What so many agents cost in dollars an hour together, what they share included.
-FindPrice = Callable[[int], float | None]
-
 
 @dataclass(frozen=True)
 class Material:
     """A sweep at one moment, no secret in it.
 
-    `document` is its page's, `curves` are those of its metric, `importance` is of all runs. `cost`
-    is what it took until `source.now`. `last_words` are what the first failed runs printed last.
+    `document` is its page's, `curves` are those of its metric, `importance` is of all runs.
+    `last_words` are what the first failed runs printed last.
     """
 
     source: SweepSource
     document: Mapping[str, Any]
     curves: Sequence[Mapping[str, Any]]
     importance: Mapping[str, Any]
-    cost: Cost
     last_words: Mapping[str, str]
     server_url: str
     page_url: str
@@ -59,13 +54,8 @@ class Material:
         return self.source.results
 
 
-def collect(
-    server: Server, path: SweepPath, now: float, find_price: FindPrice | None = None
-) -> Material:
-    """Read a sweep with its follow-ups; raises WandbError.
-
-    `now` is in epoch seconds; the price is asked only where agents' hours are known.
-    """
+def collect(server: Server, path: SweepPath, now: float) -> Material:
+    """Read a sweep with its follow-ups; raises WandbError. `now` is in epoch seconds."""
     snapshot = get_whole_snapshot(server, path)
     results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs))
     results = note_curves(results, read_tied_curves(server, path, results))
@@ -75,7 +65,6 @@ def collect(
         document=build_sweep_document(source),
         curves=read_curves(server, path, choose_runs(source), results.metric or ""),
         importance=build_importance_document(results),
-        cost=_sum_cost(snapshot, results, now, find_price),
         last_words=read_last_words(server, path, results.failures, snapshot.runs),
         server_url=server.url,
         page_url=server.sweep_url(path),
@@ -133,14 +122,3 @@ def choose_runs(source: SweepSource) -> list[Run]:
 def _list_axes(run: Run) -> list[str]:
     epoch = next((name for name in EPOCH_NAMES if name in run.summary), None)
     return [name for name in ("_step", "_runtime", epoch) if name and name in run.summary]
-
-
-def _sum_cost(
-    snapshot: Snapshot, results: Results, now: float, find_price: FindPrice | None
-) -> Cost:
-    active = any(row.state in ACTIVE_STATES for row in results.rows)
-    over = now if snapshot.sweep.ended and not active else None
-    spans = list_spans(snapshot, results.rows, over)
-    together = find_price(len(spans)) if find_price and spans else None
-    one = None if together is None or not spans else together / len(spans)
-    return sum_cost(results.rows, now, spans, usd_per_hour=one)

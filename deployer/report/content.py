@@ -10,13 +10,7 @@ from urllib.parse import quote
 from deployer import __version__
 from deployer.model import SweepPath
 from deployer.report.collection import Material
-from deployer.report.words import (
-    count_causes,
-    describe_curves,
-    describe_lead,
-    list_costs,
-    list_failures,
-)
+from deployer.report.words import count_causes, describe_curves, list_failures
 from deployer.sweeps.sweep_file import dump_config
 
 # What JavaScript's encodeURIComponent leaves as it is.
@@ -56,11 +50,9 @@ def _describe(material: Material) -> dict[str, Any]:
         "server": material.server_url,
         "page": material.page_url,
         "curves": describe_curves(len(material.curves), len(results.rows), results.metric),
-        "lead": describe_lead(results),
         "failures": list_failures(results, material.last_words),
         "causes": count_causes(results.rows),
         "coverage": {**vars(coverage), "complete": coverage.complete},
-        "costs": list_costs(material.cost),
         "files": [vars(file) for file in _as_texts(list_files(material))],
     }
 

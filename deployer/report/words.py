@@ -1,4 +1,4 @@
-"""The words of a report that neither the page nor the terminal has: failures, time, cost; pure."""
+"""The words of a report that neither the page nor the terminal has; pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.analysis.cost import Cost
-from deployer.analysis.repeats import Verdict, group_repeats
 from deployer.sweeps.endings import describe_attempt
 from deployer.sweeps.results import Results, Row
 from deployer.text import format_count
@@ -53,27 +51,3 @@ def count_causes(rows: Sequence[Row]) -> Mapping[str, int]:
 def describe_curves(shown: int, runs: int, metric: str | None) -> str:
     """Say of how many runs there are curves."""
     return f"curves of {metric} of {shown} of {format_count(runs, 'run')}" if metric else ""
-
-
-def list_costs(cost: Cost) -> dict[str, str]:
-    """Return what is known of time and cost, by its name."""
-    named = {
-        "run-hours": _hours(cost.run_hours),
-        "of it lost to failed attempts": _hours(cost.lost_hours) if cost.lost_hours else None,
-        "agent-hours": _hours(cost.agent_hours),
-        "GPU-hours": _hours(cost.gpu_hours),
-        "cost": None if cost.usd is None else f"about ${cost.usd:,.2f}",
-    }
-    return {name: text for name, text in named.items() if text is not None}
-
-
-def _hours(hours: float | None) -> str | None:
-    if hours is None or hours >= 100:
-        return None if hours is None else f"{hours:,.0f}"
-    return "less than 0.01" if 0 < hours < 0.01 else f"{hours:.3g}"
-
-
-def describe_lead(results: Results) -> str:
-    """Return whether the first leads beyond the noise; empty where no repeats tell that."""
-    lead = group_repeats(results.rows, results.goal).lead
-    return lead.sentence if lead.verdict is not Verdict.UNKNOWN else ""

@@ -9,18 +9,17 @@ from deployer.errors import ConfigError
 from deployer.report.html_file import MARK
 
 PAGES = (".html", ".htm")
-MARKDOWN = (".md", ".markdown", ".txt")
 MARKED_WITHIN = 200  # the mark stands in the first lines
 
 
 def check_place(path: Path, *, force: bool) -> None:
     """Refuse, before a server is asked, what cannot be written; raises ConfigError."""
-    if path.suffix not in (*PAGES, *MARKDOWN):
-        said = f"{path} ends neither as a page nor as Markdown"
-        raise ConfigError("--to", said, "--to report.html, or --to report.md")
+    if path.suffix not in PAGES:
+        said = f"{path} does not end in .html, and a report is a page"
+        raise ConfigError("--to", said, "--to report.html")
     folder = path.parent
     if path.is_dir():
-        raise ConfigError(str(path), "is a folder", f"name a file: {path / 'report'}")
+        raise ConfigError(str(path), "is a folder", f"name a file: {path / 'report.html'}")
     if not folder.is_dir():
         raise ConfigError(str(path), f"folder {folder} not found", f"mkdir -p {folder}")
     if not os.access(folder, os.W_OK):
@@ -41,11 +40,6 @@ def write_report(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
         said = f"cannot be written: {(error.strerror or str(error)).lower()}"
         raise ConfigError(str(path), said, "name a file in a folder of yours") from error
-
-
-def mark_markdown(text: str) -> str:
-    """Return Markdown as it is written to a file: its mark is seen by nobody who reads it."""
-    return f"{MARK}\n{text}"
 
 
 def _is_report(path: Path) -> bool:

@@ -15,8 +15,6 @@ from deployer.analysis.importance import build_importance
 from deployer.analysis.moments import deviation, mean
 from deployer.analysis.parallel import build_axes
 from deployer.analysis.reduction import parse_reduction, reduce_values
-from deployer.analysis.repeats import Verdict, group_repeats
-from deployer.analysis.welch import compare_means
 from deployer.cli.results.ranking import View, show_results
 from deployer.model import Run, Sweep, SweepPath
 from deployer.page.strict_json import to_strict_json
@@ -53,14 +51,6 @@ def test_a_spread_beyond_all_floats_is_infinite() -> None:
     assert deviation((HUGE, -HUGE)) == pytest.approx(math.sqrt(2) * HUGE)
     assert deviation((1.7e308, -1.7e308)) == math.inf
     assert deviation((1.0, 3.0)) == pytest.approx(math.sqrt(2))
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e308, 1e-308, 1e-323])
-def test_a_lead_does_not_depend_on_the_unit(scale: float) -> None:
-    plain = compare_means((0.1, 0.2, 0.1), (0.9, 1.0, 0.8))
-    tolerance = 1.0 if scale == 1e-323 else 1e-9  # of it little is left but signs
-    scaled = compare_means([v * scale for v in (0.1, 0.2, 0.1)], [v * scale for v in (0.9, 1, 0.8)])
-    assert scaled == pytest.approx(plain, rel=tolerance)
 
 
 def _results(values: Sequence[Any], parameters: Sequence[Any], method: str = "random") -> Results:
@@ -117,8 +107,9 @@ def test_importance_is_the_same_in_huge_units() -> None:
     for scale in (1.0, 1.7e308):
         rows = _results([scale * (2 * rate - 1) for rate in rates], rates).rows
         parts.append(next(p for p in build_importance(rows, "loss").parameters if p.name == "lr"))
-    assert parts[0].told
-    assert parts[1].share == pytest.approx(parts[0].share, abs=0.02)
+    assert parts[0].importance > 0.5
+    assert parts[1].importance == pytest.approx(parts[0].importance, abs=0.02)
+    assert parts[1].correlation == pytest.approx(1)
 
 
 def test_an_integer_beyond_floats_is_an_infinite_value() -> None:
@@ -126,13 +117,6 @@ def test_an_integer_beyond_floats_is_an_infinite_value() -> None:
     assert found.not_finite == 1
     assert found.best is not None
     assert found.best.run_id == "run1"
-
-
-def test_a_lead_over_huge_repeats_is_said() -> None:
-    found = _results([HUGE, HUGE, -HUGE, -HUGE], [1, 1, 2, 2])
-    lead = group_repeats(found.rows, "minimize").lead
-    assert lead.verdict is Verdict.AHEAD
-    assert lead.difference == math.inf
 
 
 @pytest.mark.parametrize("seconds", ODD)

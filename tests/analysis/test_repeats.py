@@ -1,34 +1,15 @@
-"""Repeats as one group, and what is said of a lead."""
+"""Repeats as one group."""
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
 
-from deployer.analysis.repeats import (
-    Verdict,
-    group_repeats,
-    has_repeats,
-    is_seed,
-    note_curves,
-)
-from deployer.analysis.welch import compare_means
+from deployer.analysis.repeats import group_repeats, is_seed, note_curves
 from deployer.model import Sweep, SweepPath
 from deployer.sweeps.results import Row, build_results
 from tests.analysis.rows import make_row, rank
-
-
-def repeat(means: dict[float, float], spread: float, times: int, goal: str) -> list[Row]:
-    """Return runs of some values of lr, each with so many seeds."""
-    draw = random.Random(0)
-    pairs = [(lr, seed) for lr in means for seed in range(times)]
-    rows = [
-        make_row(n, means[lr] + draw.gauss(0, spread), {"lr": lr, "seed": seed})
-        for n, (lr, seed) in enumerate(pairs)
-    ]
-    return rank(rows, goal)
 
 
 def test_repeats_are_one_group_with_mean_spread_and_count() -> None:
@@ -49,35 +30,6 @@ def test_repeats_are_one_group_with_mean_spread_and_count() -> None:
     assert found.groups[0].deviation is None
     assert found.groups[1].deviation == pytest.approx(2**0.5)
     assert found.groups[1].run_ids == ("run00001", "run00002")
-
-
-def test_clear_lead_is_beyond_the_noise() -> None:
-    found = group_repeats(repeat({0.1: 1.0, 0.2: 2.0, 0.3: 3.0}, 0.1, 4, "minimize"), "minimize")
-    assert found.lead.verdict is Verdict.AHEAD
-    assert found.lead.difference == pytest.approx(1.0, abs=0.3)
-    assert "beyond the noise with 4 and 4 runs" in found.lead.sentence
-
-
-def test_small_lead_is_within_the_noise() -> None:
-    found = group_repeats(repeat({0.1: 1.0, 0.2: 1.01}, 0.5, 4, "maximize"), "maximize")
-    assert found.lead.verdict is Verdict.NOISE
-    assert found.lead.difference is not None
-    assert found.lead.difference >= 0
-
-
-def test_without_repeats_it_cannot_be_told() -> None:
-    found = group_repeats(repeat({0.1: 1.0, 0.2: 2.0}, 0.1, 1, "minimize"), "minimize")
-    assert found.lead.verdict is Verdict.UNKNOWN
-    assert "cannot be told without repeats" in found.lead.sentence
-    assert group_repeats([], "minimize").lead.verdict is Verdict.UNKNOWN
-
-
-def test_whether_there_are_repeats_is_told_without_grouping() -> None:
-    alone = [make_row(n, 1.0, {"lr": lr, "seed": n}) for n, lr in enumerate((0.1, "0.1", None))]
-    assert not has_repeats(alone)
-    assert has_repeats([*alone, make_row(3, 1.0, {"lr": 0.1, "seed": 3})])
-    listed = [make_row(n, 1.0, {"layers": [n]}) for n in range(2)]
-    assert has_repeats(listed)  # perhaps
 
 
 def note(rows: list[Row], curves: dict[int, tuple[float, ...]]) -> list[str]:
@@ -123,19 +75,3 @@ def test_names_of_seeds(name: str) -> None:
 @pytest.mark.parametrize("name", ["seeds", "seed.lr", "reseed", "lr"])
 def test_other_names_are_none(name: str) -> None:
     assert not is_seed(name)
-
-
-@pytest.mark.parametrize(("one", "other"), [(2, 2), (3, 5), (2, 40), (200, 300)])
-def test_p_values_are_those_of_scipy(one: int, other: int) -> None:
-    from scipy.stats import ttest_ind  # 0.6 s of a core, for whoever runs this test
-
-    draw = random.Random(one)
-    first = [draw.gauss(0, 1) for _ in range(one)]
-    second = [draw.gauss(0.3, 3) for _ in range(other)]
-    expected = ttest_ind(first, second, equal_var=False).pvalue
-    assert compare_means(first, second) == pytest.approx(float(expected), abs=1e-9)
-
-
-def test_repeats_without_any_spread() -> None:
-    assert compare_means([1.0, 1.0], [1.0, 1.0]) == 1.0
-    assert compare_means([1.0, 1.0], [2.0, 2.0]) == 0.0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from deployer.analysis.best_so_far import list_best_so_far
-from deployer.analysis.cost import Cost, Span, sum_cost
 from deployer.analysis.parallel import Scale, build_axes
-from deployer.model import Attempt
 from tests.analysis.rows import make_row, rank
 
 
@@ -72,24 +69,3 @@ def test_numbers_over_several_orders_lie_on_a_log_axis() -> None:
     assert (lr.scale, x.scale) == (Scale.LOG, Scale.LINEAR)
     drawn = {"parameters": {"lr": {"min": 0.0, "max": 1.0}}}
     assert build_axes(rows, drawn, None)[0][0].scale is Scale.LINEAR
-
-
-def attempt(number: int, begun: float, ended: float | None, cause: str | None) -> Attempt:
-    return Attempt(number, "a", begun, ended, cause, None)
-
-
-def test_cost_counts_attempts_and_what_was_lost() -> None:
-    twice = (attempt(1, 0, 1800, "signal"), attempt(2, 1800, 5400, "finished"))
-    healed = make_row(1, 1.0, {}, attempts=twice)
-    stopped = make_row(4, 1.0, {}, state="killed", attempts=(attempt(1, 0, 3600, "stopped"),))
-    failed = replace(make_row(2, None, {}, state="failed"), duration_seconds=3600.0)
-    running = make_row(3, None, {}, state="running", attempts=(attempt(1, 3600, None, None),))
-    rows = [healed, failed, running]
-    assert sum_cost(rows, now=7200.0) == Cost(3.5, 1.5, None, None, None)
-    assert sum_cost([*rows, stopped], now=7200.0) == Cost(4.5, 1.5, None, None, None)
-    assert sum_cost(rows, now=7200.0, gpus_per_run=2).gpu_hours == 7.0
-    agents = [Span(0, 7200, gpus=1), Span(3600, None, gpus=0.5)]
-    found = sum_cost(rows, now=7200.0, agents=agents, usd_per_hour=2.0)
-    assert (found.agent_hours, found.gpu_hours, found.usd) == (3.0, 2.5, 6.0)
-    unknown = [*agents, Span(0, 3600)]
-    assert sum_cost(rows, now=7200.0, agents=unknown).gpu_hours is None

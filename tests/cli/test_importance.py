@@ -25,21 +25,17 @@ def test_table_and_sentence(found: Importance, capsys: pytest.CaptureFixture[str
     show_importance(found, "me/p/s", "table")
     said = capsys.readouterr()
     head, first, *_, sentence = said.out.splitlines()
-    assert head.split() == ["PARAMETER", "EXPLAINS", "%", "±", "CORRELATION", "RUNS"]
+    assert head.split() == ["PARAMETER", "IMPORTANCE", "CORRELATION", "RUNS"]
     assert first.split()[0] == "dropout"
     assert first.split()[-2:] == ["1", "60"]
-    assert sentence.startswith("dropout explains ")
-    assert sentence.endswith("cannot be told from noise with 60 runs")
-    assert "together they explain" in said.err
+    assert sentence == "dropout is the most important of 5 parameters for loss in 60 runs"
 
 
 def test_json_has_every_figure(found: Importance, capsys: pytest.CaptureFixture[str]) -> None:
     show_importance(found, "me/p/s", "json")
     plain = json.loads(capsys.readouterr().out)
     assert (plain["sweep"], plain["runs"], plain["sentence"]) == ("me/p/s", 60, found.sentence())
-    assert set(plain["parameters"][0]) == {
-        *("name", "share", "deviation", "floor", "told", "correlation", "runs")
-    }
+    assert set(plain["parameters"][0]) == {"name", "importance", "correlation", "runs"}
 
 
 def test_command_reads_a_sweep_and_another_metric(project: Project, backend: ServedBackend) -> None:
@@ -56,8 +52,8 @@ def test_command_reads_a_sweep_and_another_metric(project: Project, backend: Ser
         sdk.finish(command["run_id"])
     path = f"{sdk.entity}/importance/{sweep}"
     plain = json.loads(project.run("importance", path, "-o", "json", **backend.environment).stdout)
-    assert [one["name"] for one in plain["parameters"] if one["told"]] == ["x"]
-    assert plain["parameters"][0]["correlation"] == 1.0
+    assert plain["parameters"][0]["name"] == "x"
+    assert plain["parameters"][0]["correlation"] == pytest.approx(1)
     said = project.run("importance", path, **backend.environment).stdout
     assert said.splitlines()[-1] == plain["sentence"]
     for name, words in (("other", "is NaN or infinite in 12"), ("val_loss", "did you mean loss?")):

@@ -295,12 +295,12 @@ def test_values_that_no_quick_command_shows(
         shown.keep("sweep show of any server")
 
     parameters = (
-        ParameterImportance("lr", 0.5, 0.1, 0.2, True, 0.9, 4),
-        ParameterImportance("kind", 0.1, 0.1, 0.2, False, None, 4),
+        ParameterImportance("lr", 0.9, 0.9, 4),
+        ParameterImportance("kind", 0.1, None, 4),
     )
-    show_importance(Importance("loss", parameters, 4, 1, 0.6, ("c",), ("n",)), "e/p/s", "json")
+    show_importance(Importance("loss", parameters, 4, 1, 1, ("c",), ("n",)), "e/p/s", "json")
     shown.keep("importance")
-    show_importance(Importance("loss", (), 0, 0, None), "e/p/s", "json")
+    show_importance(Importance("loss", (), 0, 0, 0), "e/p/s", "json")
     shown.keep("importance")
 
     saved = SavedImage(tmp_path, "registry.example/x:1", "sha256:0", 1)

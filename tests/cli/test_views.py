@@ -81,7 +81,7 @@ def test_the_python_api_and_logs_that_are_followed(
     assert [first.name, second.name] == [agent.name for agent in planned.agents]
     assert {name for name, _ in api.logs(server, path)} == {first.name, second.name}
     assert {name for name, _ in api.logs(server, path, agents=[first.name])} == {first.name}
-    said = "layers cannot be told from noise with 2 runs"
+    said = "layers is the most important of 1 parameter for loss in 2 runs"
     assert api.importance(server, path).sentence() == said
     assert api.importance(server, path, metric="_step").constants == ("lr",)
     out, _ = logs.communicate(timeout=60)

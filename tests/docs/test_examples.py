@@ -22,7 +22,7 @@ WITHOUT_JSON = {
     "drivers install": "tells how far it is; drivers status has the result",
     "drivers remove": "drivers status has the result",
     "init": "its results are files",
-    "report": "its result is a page or Markdown; results, importance have JSON",
+    "report": "its result is a page; results, importance have JSON",
     "rights": "its result is YAML for kubectl",
     "sweep export": "its result is a file, JSON if it is named so",
     "sweep import": "its result is a file",

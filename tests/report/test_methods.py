@@ -10,7 +10,6 @@ import pytest
 
 from deployer.report.collection import collect
 from deployer.report.html_file import build_html, hold
-from deployer.report.markdown import build_markdown
 from tests.backend.client import Client
 from tests.browser.sweeps import make_sweep
 from tests.conftest import ServedBackend
@@ -37,13 +36,7 @@ def test_a_report_of_each_method(
     chosen = {name: value for name, value in config.items() if value is not None}
     sweep = make_sweep(client, 3, **chosen)
     found = collect(open_server(client), path_of(client, sweep), NOW)
-    text, page = build_markdown(found), build_html(found)
-    assert found.results.coverage.sentence() in text.replace("\\", "")
-    assert config["method"] in text
-    rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]
-    assert len(rows) == 3
-    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
-    [documents] = re.findall(r'id="documents">(.*?)</script>', page)
+    [documents] = re.findall(r'id="documents">(.*?)</script>', build_html(found))
     held = hold(found)
     report = json.loads(documents)["pages"][held.start]["report"]
     assert held.pages[held.start]["report"]["coverage"] == report["coverage"]

@@ -1,4 +1,4 @@
-"""`deployer importance`: which parameters explain the metric, and what cannot be told."""
+"""`deployer importance`: which parameters matter for the metric."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ def importance(
     sweep: SweepArgument = None,
     metric: MetricOption = None,
 ) -> None:
-    """Show how much of the metric each parameter explains, and which effects may be noise.
+    """Show how important each parameter is for the metric, as W&B's own panel does.
 
-    A share is the part of the metric's variance that one parameter explains on its own, in runs
-    that the model has not seen. The correlation is Spearman's. Exits with 3 if runs have
-    finished but none logged the metric.
+    The importance is that of a random forest, as a part of 1; the correlation is linear. Exits with
+    3 if runs have finished but none logged the metric.
     """
     _, server, path = call.connect(sweep, reading=True)
     snapshot = get_whole_snapshot(server, path)
@@ -39,24 +38,25 @@ def importance(
 
 def show_importance(found: Importance, sweep: str, output: str) -> None:
     """Put importance on stdout, the sentence last; what was left out on stderr."""
-    rows = []
-    for one in found.parameters:
-        share, deviation = one.percents
-        correlation = None if one.correlation is None else round(one.correlation, 2)
-        verdict = "" if one.told else "maybe noise"
-        rows.append([one.name, share, deviation, correlation, one.runs, verdict])
-    table = Table(("PARAMETER", "EXPLAINS %", "±", "CORRELATION", "RUNS", ""), rows)
+    rows = [
+        [one.name, round(one.importance, 2), _round(one.correlation), one.runs]
+        for one in found.parameters
+    ]
+    table = Table(("PARAMETER", "IMPORTANCE", "CORRELATION", "RUNS"), rows)
     sentence = found.sentence()
     plain = {"sweep": sweep, **vars(found), "sentence": sentence}
     emit(plain, output, table, *map(Aside, _list_notes(found)), sentence)
 
 
+def _round(correlation: float | None) -> float | None:
+    return None if correlation is None else round(correlation, 2)
+
+
 def _list_notes(found: Importance) -> list[str]:
-    """Return what was left out, and how much all parameters explain together."""
+    """Return what was left out."""
     notes = []
-    if found.explained is not None:
-        together = round(100 * found.explained)
-        notes.append(f"together they explain {together} % of {found.metric} in unseen runs")
+    if found.stopped_early:
+        notes.append(f"left out: {format_count(found.stopped_early, 'run')} stopped early")
     if found.left_out:
         runs = format_count(found.left_out, "run")
         notes.append(f"left out: {runs} not finished, or without a finite {found.metric}")

@@ -9,12 +9,7 @@ from typing import Any
 
 from deployer.analysis.repeats import note_curves
 from deployer.cli.output.render import emit
-from deployer.cli.results.ranking import (
-    View,
-    build_lead_line,
-    results_to_plain,
-    show_results,
-)
+from deployer.cli.results.ranking import View, results_to_plain, show_results
 from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
@@ -89,7 +84,7 @@ def _failure_lines(
 
 
 def build_summary_lines(results: Results, page: str, view: View = View()) -> list[str]:
-    """Return the lines below the ranking: coverage, the best configuration, its lead, the page."""
+    """Return the lines below the ranking: coverage, the best configuration, the page."""
     lines = [results.coverage.sentence()]
     copies = sum(bool(row.copy_of) for row in results.rows)
     left = {"stopped early": results.coverage.stopped_early, "with the curve of a repeat": copies}
@@ -101,8 +96,6 @@ def build_summary_lines(results: Results, page: str, view: View = View()) -> lis
         configuration = describe_configuration(results.best, results.rows)
         lines.append(f"best: {results.best.run_id} {value} with {configuration}")
         lines.append(f"run it again: {build_run_command(results)}")
-    if lead := build_lead_line(results, view):
-        lines.append(lead)
     lines += [f"warning: {doubt}" for doubt in list_doubts(results)]
     return [*lines, f"results page: {page}"]
 

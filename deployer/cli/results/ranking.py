@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.analysis.repeats import Group, Verdict, group_repeats, has_repeats
+from deployer.analysis.repeats import Group, group_repeats
 from deployer.cli.output.render import emit, is_too_wide, say
 from deployer.cli.output.table import Styled, Table
 from deployer.config.redaction import redact
@@ -156,10 +156,9 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
 
 
 def groups_to_plain(results: Results) -> dict[str, Any]:
-    """Return configurations with stable keys, and the lead of the first."""
+    """Return configurations with stable keys."""
     found = group_repeats(results.rows, results.goal)
-    groups = [group_to_plain(group) for group in found.groups]
-    return {"groups": groups, "seeds": found.seeds, "lead": vars(found.lead)}
+    return {"groups": [group_to_plain(group) for group in found.groups], "seeds": found.seeds}
 
 
 def group_to_plain(group: Group) -> dict[str, Any]:
@@ -171,11 +170,3 @@ def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:
     """Return a coverage with stable keys, what follows from it included."""
     judged = {"complete": coverage.complete, "sentence": coverage.sentence()}
     return {**vars(coverage), **judged}
-
-
-def build_lead_line(results: Results, view: View) -> str:
-    """Return what is known of the lead; nothing where no repeats were asked for, or are there."""
-    if not view.grouped and not has_repeats(results.rows):
-        return ""
-    lead = group_repeats(results.rows, results.goal).lead
-    return lead.sentence if view.grouped or lead.verdict is not Verdict.UNKNOWN else ""

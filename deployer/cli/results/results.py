@@ -65,9 +65,8 @@ def results(
 ) -> None:
     """Show a sweep's ranking, coverage and failures, with its follow-up sweeps.
 
-    With repeats, reports whether the best configuration leads by more than the noise. Exits with 0
-    even if runs are missing or still running: `watch` waits for the end, and --verify exits with 3.
-    Exits with 3 if runs have finished but none logged the metric.
+    Exits with 0 even if runs are missing or still running: `watch` waits for the end, and --verify
+    exits with 3. Exits with 3 if runs have finished but none logged the metric.
     """
     if verify and (metric or goal or by or group):
         raise ConfigError("--verify", "recounts steps and ranks nothing", "remove the others")

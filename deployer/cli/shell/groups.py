@@ -36,11 +36,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "importance": (
         "results.importance",
-        "Show which parameters explain the metric.",
+        "Show how important each parameter is.",
     ),
     "report": (
         "results.report",
-        "Write a sweep's report as one HTML page or Markdown.",
+        "Write a sweep's report as one HTML page.",
     ),
     "heal": ("running.heal", "Run lost and failed configurations again."),
     "down": ("down", "End a sweep's agents and delete its objects, but not its results."),

@@ -1,4 +1,4 @@
-// How much of the metric each parameter explains, with its uncertainty and its correlation.
+// How important each parameter is for the metric, and its correlation with it.
 import { loadImportance } from "./data.js";
 import { el, plural } from "./parts.js";
 
@@ -35,31 +35,27 @@ export class Importance {
       this.body.replaceChildren(el("p", {}, found.sentence));
       return;
     }
-    const most = Math.max(0.01, ...found.parameters.map(({ share, deviation }) => share + deviation));
-    const rows = found.parameters.map((one) => el("tr", { class: one.told ? "" : "untold" },
-      el("th", { scope: "row", title: one.name }, el("span", {}, one.name)), el("td", { class: "bar-cell" }, bar(one, most)),
-      el("td", { class: "number" }, `${percent(one.share)} ± ${Math.ceil(100 * one.deviation)} %`),
+    const most = Math.max(0.01, ...found.parameters.map(({ importance }) => importance));
+    const rows = found.parameters.map((one) => el("tr", {},
+      el("th", { scope: "row", title: one.name }, el("span", {}, one.name)), el("td", { class: "bar-cell" }, bar(one.importance / most)),
+      el("td", { class: "number" }, one.importance.toFixed(2)),
       el("td", { class: "number" }, one.correlation === null ? "–" : signed(one.correlation))));
-    const heads = ["parameter", "explains", "", "correlation"].map((text) => el("th", { scope: "col" }, text));
+    const heads = ["parameter", "importance", "", "correlation"].map((text) => el("th", { scope: "col" }, text));
     this.body.replaceChildren(el("p", {}, found.sentence), el("div", { class: "rows", tabindex: "0", role: "region", "aria-label": "Importance" },
       el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))),
-      el("p", { class: "muted" }, [together(found), "Paler: cannot be told from noise."].join(" ")));
+      el("p", { class: "muted" }, leftOut(found)));
   }
 }
 
-const together = ({ runs, left_out: out, metric, explained }) => [
-  out ? `${plural(runs, "run")}; ${out} not finished, or without a finite ${metric}.` : `${plural(runs, "run")}.`,
-  explained !== null && `Together they explain ${percent(explained)} % of ${metric} in unseen runs; their shares need not add up to that.`,
-].filter(Boolean).join(" ");
-const percent = (share) => String(Math.round(100 * share)); // as the sentence has them
+const leftOut = ({ runs, stopped_early: stopped, left_out: out, metric }) => [
+  plural(runs, "run"),
+  stopped && `${stopped} stopped early left out`,
+  out && `${out} not finished, or without a finite ${metric}`,
+].filter(Boolean).join("; ");
 const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 
-/** A bar with its standard error as a whisker. */
-function bar({ share, deviation }, most) {
+function bar(part) {
   const fill = el("span", { class: "fill" });
-  fill.style.width = `${(100 * Math.max(0, share)) / most}%`;
-  const whisker = el("span", { class: "whisker" });
-  whisker.style.left = `${(100 * Math.max(0, share - deviation)) / most}%`;
-  whisker.style.width = `${(100 * (share + deviation - Math.max(0, share - deviation))) / most}%`;
-  return el("span", { class: "share", "aria-hidden": "true" }, fill, whisker);
+  fill.style.width = `${100 * part}%`;
+  return el("span", { class: "share", "aria-hidden": "true" }, fill);
 }

@@ -1,4 +1,4 @@
-// What a report has beyond a sweep's page: failures, coverage, time and cost, the sweep's files.
+// What a report has beyond a sweep's page: failures, coverage, the sweep's files.
 import { button, definitions, el, saveBlob, section, showTime, state } from "./parts.js";
 import { Table } from "./table.js";
 
@@ -13,20 +13,15 @@ export class Report {
     const text = JSON.stringify([report, coverage]);
     if (!report || text === this.text) return;
     this.text = text;
-    this.element.replaceChildren(el("div", { class: "halves" }, coverageCard(report, coverage), costCard(report)),
-      failures(report), ...report.files.map(file), el("p", { class: "muted" }, madeBy(report)));
+    this.element.replaceChildren(coverageCard(report, coverage), failures(report), ...report.files.map(file), el("p", { class: "muted" }, madeBy(report)));
   }
 }
 
-function coverageCard({ coverage: count, lead }, sentence) {
+function coverageCard({ coverage: count, curves }, sentence) {
   const counts = COUNTS.filter((name) => count[name] !== null).map((name) => [name.replace("_", " "), count[name]]);
   const verdict = count.complete ? "Every configuration is finished." : "Not every configuration is finished.";
   return el("section", { class: "card" }, el("h2", {}, "Coverage"), el("p", {}, `${sentence}. ${verdict}`), definitions(Object.fromEntries(counts)),
-    ...[lead].filter(Boolean).map((said) => el("p", {}, said)));
-}
-
-function costCard({ costs, curves }) {
-  return el("section", { class: "card" }, el("h2", {}, "Time and cost"), definitions(costs), el("p", { class: "muted" }, curves));
+    el("p", { class: "muted" }, curves));
 }
 
 function failures({ failures: rows, causes }) {

@@ -150,7 +150,9 @@ def test_runs_are_compared(client: Client, browser: requests.Session) -> None:
     assert ([run["id"] for run in data["runs"]], data["missing"]) == (["b"], ["gone"])
 
 
-def test_importance_says_what_cannot_be_told(client: Client, browser: requests.Session) -> None:
+def test_importance_of_a_metric_that_does_not_vary(
+    client: Client, browser: requests.Session
+) -> None:
     sweep = client.create_sweep(grid(x=[1, 2, 3]))
     agent = client.create_agent(sweep)
     while (run := client.heartbeat(agent)[0])["type"] != "exit":
@@ -158,8 +160,8 @@ def test_importance_says_what_cannot_be_told(client: Client, browser: requests.S
         client.log(run["run_id"], [{"loss": 1.0}])
         client.finish(run["run_id"])
     data = read(browser, client, f"/sweeps/{sweep}/importance")
-    assert data["sentence"] == "x cannot be told from noise with 3 runs"
-    assert [one["told"] for one in data["parameters"]] == [False]
+    assert data["sentence"] == "loss does not depend on 1 parameter in 3 runs"
+    assert data["parameters"] == [{"name": "x", "importance": 0.0, "correlation": None}]
 
 
 def test_a_runs_machine_system_and_images(client: Client, browser: requests.Session) -> None:
