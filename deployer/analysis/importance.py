@@ -1,7 +1,7 @@
 """Which parameters matter, by the two figures of W&B's own panel.
 
 A random forest's feature importance, and the linear correlation with the metric
-(https://docs.wandb.ai/guides/app/features/panels/parameter-importance).
+(https://docs.wandb.ai/models/app/features/panels/parameter-importance).
 """
 
 from __future__ import annotations
