@@ -220,6 +220,7 @@ class Supervisor:
 
     def _leave_nothing(self) -> None:
         cause = ASKED if self.signals.interrupted else self.death_record.judge()
+        self.death_record.say(cause)
         if self.signals.interrupted:
             self.status.change(state="stopping")
         self.leaving = True

@@ -15,7 +15,7 @@ from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import NoCheckOption, OneRunOption, ReplicasOption, RunCapOption
 from deployer.errors import ExitCode
 from deployer.findings import Finding, Severity
-from deployer.launch.checks.doctor import diagnose, mend
+from deployer.launch.checks.doctor import diagnose
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
@@ -40,15 +40,11 @@ def doctor(
         typer.Argument(metavar="FILE", help="Also check what this sweep file needs."),
     ] = None,
     replicas: ReplicasOption = None,
-    fix: Annotated[
-        bool,
-        typer.Option("--fix", help="Create missing objects if that is safe."),
-    ] = False,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
     no_check: NoCheckOption = False,
 ) -> None:
-    """Check everything that `up` needs, and suggest fixes; only --fix changes anything.
+    """Check everything that `up` needs, and suggest fixes; nothing is changed.
 
     Exits with 1 if a check fails (✗), which would stop `up`, else with 0. After a warning (!),
     agents would probably wait.
@@ -63,8 +59,6 @@ def doctor(
         for warning in request.sweep.warnings:
             warn(warning)
     findings = diagnose(config, request)
-    if fix and mend(config, findings):
-        findings = diagnose(config, request)
     show_findings(findings, call.output)
     if any(one.is_error for one in findings):
         raise typer.Exit(ExitCode.REFUSED)

@@ -32,27 +32,24 @@ class Limits:
     """What the user will pay and wait for.
 
     `agents` work at once, None for as many as there may be; `max_seconds` is how long they stay;
-    `capacity_seconds` is how long to ask again where all is out of stock. `bayes`: the embedded
-    backend in a cluster searches by a model, for which its image needs modules.
+    `capacity_seconds` is how long to ask again where all is out of stock.
     """
 
     agents: int | None = None
     max_seconds: float | None = None
     capacity_seconds: float = 0.0
-    bayes: bool = False
 
 
 @dataclass(frozen=True)
 class Demand:
     """What a place is examined for: so many agents, the first of them in `plan`.
 
-    `script` is the program of their runs, if it is known and here. `bayes` is as in `Limits`.
+    `script` is the program of their runs, if it is known and here.
     """
 
     plan: Plan
     agents: int = 1
     script: Path | None = None
-    bayes: bool = False
 
 
 @dataclass(frozen=True)
@@ -198,10 +195,6 @@ class Executor(ABC):
         """Return what the doctor finds right and wrong with the place; leaves nothing behind."""
         return examine_all(self.list_checks(demand.plan))
 
-    def mend(self, finding: Finding) -> bool:
-        """Fix what a finding names where that is safe, log it, and return True if it was fixed."""
-        return False
-
     def preview(
         self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0
     ) -> Sequence[object]:
@@ -305,10 +298,6 @@ class HostsBackend(Executor):
     @abstractmethod
     def kube(self) -> Kube:
         """Return the client of the cluster; raises ConfigError or CloudError if there is none."""
-
-    @abstractmethod
-    def check_bayes(self) -> None:
-        """Refuse a backend that is not made yet and could not search by a model: ImageError."""
 
     @abstractmethod
     def prepare_backend(self) -> None:

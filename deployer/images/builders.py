@@ -129,21 +129,6 @@ class Builder:
         }
         self._run(f"{self.name} cannot save {reference}", words[self.name])
 
-    def run(self, reference: str, words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
-        """Run a command in an image that the tool holds, without a network. Raises ImageError."""
-        program, *arguments = words
-        if self.name != "buildah":
-            flags = ("--rm", "--pull=never", "--network=none", f"--entrypoint={program}")
-            return self._ask("run", *flags, reference, *arguments)
-        begun = self._ask("from", "--pull-never", reference)
-        if begun.returncode:
-            return begun
-        container = begun.stdout.decode().strip()
-        try:
-            return self._ask("run", container, "--", *words)
-        finally:
-            self._ask("rm", container)
-
     def _inspect(self, reference: str) -> subprocess.CompletedProcess[bytes]:
         words = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
         return self._ask(*words, reference)

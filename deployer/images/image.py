@@ -19,7 +19,6 @@ from deployer.config.sections.image_reference import (
 )
 from deployer.errors import ConfigError, ImageError
 from deployer.images.architectures import predict_labels
-from deployer.images.bayes_package import build_question, has_package
 from deployer.images.builders import Build, Builder, Login, choose_builder
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
 from deployer.images.git import GIT_SECONDS
@@ -113,21 +112,6 @@ def read_labels(registry: Registry, tag: str) -> Mapping[str, str]:
     """Return the labels of an image in a registry; none if it is not there. Raises ImageError."""
     there = registry.get_manifest(tag)
     return registry.get_labels(there) if there else {}
-
-
-def check_bayes_package(
-    settings: ImageConfig, folder: Path, environment: Mapping[str, str], python: str
-) -> bool:
-    """Return True if the project's image has what `method: bayes` needs, asked with the tool here.
-
-    False if no tool here holds it or can run it. Raises ImageError if it lacks the package.
-    """
-    reference = f"{settings.require_repository()}:{read_inputs(settings, folder).tag}"
-    try:
-        done = choose_builder(settings.builder, environment).run(reference, build_question(python))
-    except ImageError:  # no tool, or one that does not answer
-        return False
-    return has_package(reference, done.returncode)
 
 
 def _check_ours(registry: Registry, there: Manifest, tag: str) -> None:

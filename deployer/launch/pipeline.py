@@ -188,7 +188,7 @@ def _reach(executor: Executor, server: Server | None, request: Request) -> Serve
     own_keys = server.extended if server else True
     run_checks(executor.list_checks(build_draft(project, url, own_keys)))
     if server is None:
-        server = connect(project, executor, bayes=request.is_bayes)
+        server = connect(project, executor)
         check_not_ended(project, server, request)
     LOG.info(f"using {server.describe()}")
     if not server.extended:

@@ -8,7 +8,6 @@ from typing import Any
 
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import SweepFile
-from deployer.sweeps.validation.scheduler import has_local_scheduler
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,3 @@ class Request:
         """Return the configuration of that sweep, with the command that the user typed."""
         config = self.looked_at.config
         return {**config, "command": list(self.words)} if self.words else config
-
-    @property
-    def is_bayes(self) -> bool:
-        """Return True if the server itself searches by a model, which takes scikit-learn."""
-        config = self.sweep.config
-        return config.get("method") == "bayes" and not has_local_scheduler(config)

@@ -17,20 +17,13 @@ from deployer.wandb_api.server import Inside, Server
 LOG = logging.getLogger(__name__)
 
 
-def connect(
-    project: Project,
-    executor: Executor | None = None,
-    *,
-    bayes: bool = False,
-    reading: bool = False,
-) -> Server:
+def connect(project: Project, executor: Executor | None = None, *, reading: bool = False) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
     Where agents work in a cluster, it is in that cluster; what takes its time there is told.
-    `executor` is that of the agents, if the caller has it: then its client is used. With `bayes`,
-    none is made there in an image that has nothing to search with. With `reading`, a backend that
-    is stopped stays so: BackendStopped. Raises ConfigError without a key, BackendError, WandbError,
-    KubeError, CloudError or ImageError.
+    `executor` is that of the agents, if the caller has it: then its client is used. With `reading`,
+    a backend that is stopped stays so: BackendStopped. Raises ConfigError without a key,
+    BackendError, WandbError, KubeError or CloudError.
     """
     project.check_login()
     if not project.embedded and not _is_own_backend(project):
@@ -38,8 +31,6 @@ def connect(
         pages_url = project.environment.get("WANDB_APP_URL", "")
         return Server(client, get_viewer(client), embedded=False, pages_url=pages_url)
     if host := find_host(project, executor):
-        if bayes:
-            host.check_bayes()
         return _connect_inside(host, reading=reading)
     from deployer.backend.data_folder import is_served, read_key
     from deployer.backend.server.daemon import revive_backend, start_backend

@@ -58,6 +58,12 @@ def test_a_kill_is_a_signal_while_no_counter_grows(tmp_path: Path) -> None:
     assert judge_predecessor(str(tmp_path / "witness.json")) == "signal"
 
 
+def test_what_a_supervisor_has_said_itself_counts_first(tmp_path: Path) -> None:
+    path = tmp_path / "witness.json"
+    DeathRecord(str(path)).say("interrupted")
+    assert judge_predecessor(str(path)) == "interrupted"
+
+
 @pytest.mark.parametrize(
     ("changes", "cause"),
     [
@@ -75,7 +81,7 @@ def test_a_successor_tells_by_the_machine_and_its_counters(
     assert judge_predecessor(str(path)) == cause
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", "[]", '{"boot": 1, "kills": 2}'])
+@pytest.mark.parametrize("text", [None, "", "{}", "[]", '{"said": null, "boot": 1, "kills": 2}'])
 def test_without_a_witness_the_machine_was_left(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "witness.json"
     if text is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from deployer.config.sections.image import ImageConfig
 from deployer.errors import ImageError
 from deployer.images.builders import Build, Login, choose_builder
 from deployer.images.failures import build_tool_failure
-from deployer.images.image import build_image, check_bayes_package
+from deployer.images.image import build_image
 from deployer.images.registry_credentials import Credentials, write_auth_file
 from deployer.text import format_bytes
 
@@ -86,26 +85,6 @@ def test_no_password_is_an_argument(programs: Path, name: str) -> None:
         assert "r.example" in Path(f"{log}.config").read_text()
     else:
         assert f"--authfile={folder}/config.json --cert-dir={programs}" in called
-
-
-@pytest.mark.parametrize("name", ["docker", "podman"])
-def test_an_image_is_asked_for_what_bayes_needs(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """The tool runs this machine's Python, without its packages."""
-    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
-    run = "run --rm --pull=never --network=none --entrypoint=python r.ex/x:"
-    done = f'case "$*" in "{run}"*) shift 6; exec {sys.executable} -S "$@";; run*) exit 9;; esac'
-    _write_program(programs, name, f"#!/bin/sh\n{done}\n")
-    settings = ImageConfig(repository="r.ex/x", builder=name)
-    with pytest.raises(ImageError, match="needs scikit-learn in the embedded") as raised:
-        check_bayes_package(settings, tmp_path, os.environ, "python")
-    assert raised.value.hint.startswith("add `RUN pip install --no-cache-dir scikit-learn` to its")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
-    (tmp_path / "lib" / "sklearn").mkdir(parents=True)
-    assert check_bayes_package(settings, tmp_path, os.environ, "python")
-    _write_program(programs, name, "#!/bin/sh\n[ $1 != run ]\n")
-    assert not check_bayes_package(settings, tmp_path, os.environ, "python")
 
 
 def test_how_a_build_is_told(

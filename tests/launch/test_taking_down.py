@@ -52,9 +52,6 @@ class Paid(LocalExecutor, HostsBackend, ProvidesCluster):
         self.content, self.failure = content, failure
         self.removed, self.removal = False, Removal()
 
-    def check_bayes(self) -> None:
-        raise NotImplementedError
-
     def prepare_backend(self) -> None:
         raise NotImplementedError
 

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections import deque
-from typing import Deque, Tuple
+from typing import Deque, Optional, Tuple
 
 from .oom_kills import count_memory_kills, read_group
 
@@ -29,6 +29,7 @@ class DeathRecord:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._said: Optional[str] = None
         self._counts: Deque[Tuple[float, int]] = deque()
         self._where = {"boot": _read_boot(), "group": read_group()}
         self._saved = ""
@@ -41,13 +42,18 @@ class DeathRecord:
             self._counts.append((now, kills))
         while len(self._counts) > 1 and self._counts[0][0] < now - RECENT_SECONDS:
             self._counts.popleft()
-        self._save({**self._where, "kills": kills})
+        self._save({**self._where, "kills": kills, "said": self._said})
 
     def judge(self) -> str:
         """Tell whether what has just died of a signal was killed for its memory."""
         self.look()
         grown = bool(self._counts) and self._counts[-1][1] > self._counts[0][1]
         return OUT_OF_MEMORY if grown else SIGNAL
+
+    def say(self, cause: str) -> None:
+        """Write down why this supervisor ends its run, should it not come to tell the server."""
+        self._said = cause
+        self.look()
 
     def _save(self, content: object) -> None:
         text = json.dumps(content)
@@ -61,13 +67,15 @@ class DeathRecord:
 
 
 def judge_predecessor(path: str) -> str:
-    """Tell from its file why a supervisor is gone.
+    """Tell from its file why a supervisor is gone, or why it ended its run.
 
     NODE also without a file: then its folder went, too.
     """
     try:
         with open(path, encoding="utf-8") as file:
             left = json.load(file)
+        if left["said"]:
+            return str(left["said"])
         if left["boot"] != _read_boot():
             return NODE
         # Another control group has a counter of its own, which says nothing of this one.

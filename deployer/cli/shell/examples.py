@@ -17,7 +17,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
         "run --on kubernetes --detach -- torchrun train.py --epochs 90",
     ),
     ("plan",): ("plan sweep.yaml --on kubernetes --replicas 4",),
-    ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes --fix"),
+    ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes"),
     ("watch",): ("watch", "watch me/digits/ab12cd34 --plain"),
     ("results",): ("results", "results ab12cd34 -o csv"),
     ("results", "get"): ("results get --best", "results get --to s3://bucket/models"),

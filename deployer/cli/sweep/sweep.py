@@ -66,7 +66,7 @@ def create(
     request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
     executor = find_executor(config)
     check_script_first(executor, request)
-    server = connect(config, executor, bayes=request.is_bayes)
+    server = connect(config, executor)
     say(f"using {server.describe()}")
     now, draws = time.time(), request.draws
     made = make_sweep(server, sweep, config, file=file, continued=False, draws=draws, now=now)

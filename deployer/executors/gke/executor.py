@@ -48,8 +48,7 @@ from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
 from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
-from deployer.images.bayes_package import PACKAGE
-from deployer.images.image import check_bayes_package, predict_image_labels
+from deployer.images.image import predict_image_labels
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
 from deployer.model import Agent, Plan
@@ -196,8 +195,6 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
         for line in self._describe_cost(limits):
             LOG.info(line)
         gke, spec = self.gke, self._limit_nodes(limits)
-        if limits.bayes and find_cluster(gke, spec) is None:
-            self._ask_built_image()
         for line in check_role(gke, spec):
             LOG.info(line)
         expires = ""
@@ -220,16 +217,6 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
         if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
             # Ahead of the first node: the pool is empty until agents ask for it.
             install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"])
-
-    def _ask_built_image(self) -> None:
-        """Refuse an image that lacks what `method: bayes` needs, if a tool here holds it."""
-        project = self.project
-        if project.image.repository and not (project.backend.image or project.kubernetes.image):
-            python = project.backend.python or project.kubernetes.python
-            if check_bayes_package(project.image, project.folder, project.environment, python):
-                return
-        said = f"method bayes: whether the image has {PACKAGE} cannot be checked here"
-        LOG.info(f"{said}; a pod checks it once the cluster exists, before GPU nodes start")
 
     @property
     def _spot_pools(self) -> str:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from deployer.config.owner import Owner
 from deployer.config.project import Project
@@ -59,10 +59,8 @@ from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.diagnose.admission import check_admission
 from deployer.executors.kubernetes.diagnose.case import Case, list_own
 from deployer.executors.kubernetes.diagnose.doctor import (
-    examine_bayes,
     examine_cluster,
     list_checks,
-    mend,
 )
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.diagnose.references import Reference, list_references
@@ -82,7 +80,6 @@ from deployer.model import Agent, AgentPlan, Plan, Wanted
 LOG = logging.getLogger(__name__)
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
-NO_PODS = ("cluster", "namespace")  # what is wrong where no pod can be asked
 AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
@@ -164,11 +161,7 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         return Check("cluster", self.name, lambda: self._examine(demand)).examine()
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        found = examine_cluster(self.kube, lambda: self._build_whole_case(demand))
-        if not demand.bayes or any(one.is_error and one.code in NO_PODS for one in found):
-            return found
-        ask = partial(examine_bayes, self.kube, self.project)
-        return (*found, *Check("bayes", "method bayes", ask).examine())
+        return examine_cluster(self.kube, lambda: self._build_whole_case(demand))
 
     def _build_whole_case(self, demand: Demand) -> Case:
         """Return what the doctor looks at: also where no Job can be built, as `check` says."""
@@ -208,10 +201,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
             grows=self.grows,
             on=self.name,
         )
-
-    def mend(self, finding: Finding) -> bool:
-        """Make the namespace or the ServiceAccount if they are missing; tell what was made."""
-        return mend(self.kube, finding)
 
     def preview(
         self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0

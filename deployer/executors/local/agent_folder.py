@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import cast
 
 from deployer.agent.exit_codes import FINISHED, STOPPED
-from deployer.agent.host.death_record import NODE, OUT_OF_MEMORY, SIGNAL, judge_predecessor
+from deployer.agent.host.death_record import (
+    INTERRUPTED,
+    NODE,
+    OUT_OF_MEMORY,
+    SIGNAL,
+    judge_predecessor,
+)
 from deployer.agent.host.processes import Process, list_marked
 from deployer.agent.host.status import Status, is_locked, load_status
 from deployer.agent.settings import Settings
@@ -19,11 +25,12 @@ from deployer.model import Agent, AgentState, Ending
 
 # Of an agent that goes on, that came to its end, or that was asked to leave.
 GOOD_CODES = (None, FINISHED, STOPPED)
-# By why a supervisor is gone.
+# By why a supervisor is gone; one that was stopping was killed before it could say its end.
 LOST_REASONS = {
     SIGNAL: "its supervisor was killed",
     OUT_OF_MEMORY: "its supervisor was killed: out of memory",
     NODE: "its supervisor is gone, perhaps after a reboot",
+    INTERRUPTED: "its supervisor was killed while it stopped",
 }
 
 

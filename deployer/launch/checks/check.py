@@ -173,8 +173,7 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
 def build_limits(project: Project, request: Request) -> Limits:
     """Return what may be spent; with an agent for each run and no bound, all that there may be."""
     agents = None if request.one_run and project.given_replicas is None else project.replicas
-    bayes = project.embedded and request.is_bayes
-    return Limits(agents, request.max_seconds, request.capacity_seconds, bayes)
+    return Limits(agents, request.max_seconds, request.capacity_seconds)
 
 
 def check_program_here(

@@ -1,6 +1,6 @@
 """What `up` would meet: its own checks, the place of the agents, the server, this machine.
 
-Nothing is made, started or left behind; `mend` is the exception, and tells what it does.
+Nothing is made, started or left behind.
 """
 
 from __future__ import annotations
@@ -36,19 +36,11 @@ def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
     return examine_all(checks)
 
 
-def mend(project: Project, findings: Sequence[Finding]) -> bool:
-    """Mend what is wrong where that is safe; tell each, and return whether anything was done."""
-    executor = find_executor(project)
-    done = [executor.mend(one) for one in findings if one.is_error]
-    return any(done)
-
-
 def _build_demand(executor: Executor, request: Request | None) -> Demand:
     project = executor.project
     url = find_backend_url(executor) if project.embedded else project.wandb
     plan = build_draft(project, url, project.embedded)
-    bayes = project.embedded and request is not None and request.is_bayes
-    return Demand(plan, project.replicas, _find_script(project, request), bayes)
+    return Demand(plan, project.replicas, _find_script(project, request))
 
 
 def _find_script(project: Project, request: Request | None) -> Path | None:

@@ -14,7 +14,6 @@ from deployer.config.sections.image_reference import Repository
 from deployer.findings import Severity
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import Credentials
-from deployer.launch.checks.doctor import mend
 from deployer.wandb_api.server import Server
 from tests.cluster.cluster import Cluster
 from tests.cluster.doctor.broken import CASES, secret
@@ -28,7 +27,6 @@ from tests.cluster.doctor.doctor_bench import (
 from tests.cluster.site_registry import PULL_SECRET
 from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
 from tests.outside.files import load
-from tests.project_files import read_project
 
 __all__ = ["bench"]
 
@@ -149,20 +147,6 @@ def test_an_image_is_asked_of_its_registry(
     assert (code, said) == ("image", "the registry has no tag v2; there is v1")
     bench.paste(remedy)
     assert bench.list_wrong() == {}
-
-
-@pytest.mark.full
-def test_what_is_safe_is_made(bench: Bench, namespace: str, told: list[str]) -> None:
-    """A ServiceAccount, which gives no rights; what needs a content is left to the user."""
-    hub = {"OTHER_KEY": {"name": "hub", "key": "k"}}
-    bench.write(build(namespace, service_account="trainer", secrets=hub))
-    project = read_project(bench.folder, None, **bench.environment)
-    wrong = bench.list_wrong()
-    assert set(wrong) == {"service-account", "secret"}
-    assert mend(project, list(wrong.values()))
-    assert told == ["created ServiceAccount trainer"]
-    assert not mend(project, list(wrong.values()))
-    assert set(bench.list_wrong()) == {"secret"}
 
 
 @pytest.mark.full

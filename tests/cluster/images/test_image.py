@@ -12,7 +12,7 @@ import pytest
 
 from deployer.config.sections.image import ImageConfig
 from deployer.errors import ImageError
-from deployer.images.image import build_image, check_bayes_package, find_pushed, push_image
+from deployer.images.image import build_image, find_pushed, push_image
 from deployer.images.image_file import load_image, save_image
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod
@@ -117,13 +117,6 @@ def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig
     left = workshop.run(image, "sh", "-c", "ls -A /run/secrets /uv /build 2>/dev/null || true")
     assert left in ("", "/run/secrets:"), left
     assert "index" not in json.dumps(described["config"]["Env"])
-
-
-@pytest.mark.usefixtures("pushed")
-def test_the_image_has_what_bayes_needs(project: Path, settings: ImageConfig) -> None:
-    build_image(settings, project, os.environ)
-    assert check_bayes_package(settings, project, os.environ, "python3")
-    assert not check_bayes_package(settings, project, os.environ, "python2")
 
 
 @pytest.mark.usefixtures("workshop")

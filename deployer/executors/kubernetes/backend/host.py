@@ -8,17 +8,13 @@ from functools import partial
 from deployer.executors.base import HostedBackend, HostsBackend, Saved
 from deployer.executors.kubernetes.backend.deployment import (
     ensure_backend,
-    is_made,
     require_backend,
 )
 from deployer.executors.kubernetes.backend.download import save_backend
-from deployer.executors.kubernetes.backend.image_check import check_bayes_package
 from deployer.executors.kubernetes.backend.manifests import KEY_SECRET, NAME, build_url
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.backend.users import note_user
 from deployer.executors.kubernetes.cluster import ClusterExecutor
-from deployer.executors.kubernetes.diagnose.rights import MAKE_BACKEND, check_rights
-from deployer.images.bayes_package import PACKAGE
 from deployer.kube.identity import identify_cluster
 
 LOG = logging.getLogger(__name__)
@@ -33,15 +29,6 @@ class ClusterBackendHost(ClusterExecutor, HostsBackend):
     def backend_url(self) -> str:
         """Return the address of the backend's Service."""
         return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
-
-    def check_bayes(self) -> None:
-        """Ask the image of a backend that is not made yet for the package of `method: bayes`."""
-        if is_made(self.kube):
-            return  # it says itself what it lacks
-        check_rights(self.kube, MAKE_BACKEND, self.on)
-        LOG.info(f"method bayes: checking in a pod that the image has {PACKAGE}")
-        if why := check_bayes_package(self.kube, self.project, self.grows):
-            LOG.warning(f"it is not checked, and the backend reports what it lacks: {why}")
 
     def prepare_backend(self) -> None:
         """Do nothing: an earlier backend leaves its claim, which the next one takes by name."""

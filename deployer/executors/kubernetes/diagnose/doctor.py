@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from deployer.config.causes import Cause
-from deployer.config.project import Project
 from deployer.errors import DeployerError, KubeError
 from deployer.executors.checks import Check, examine_all
 from deployer.executors.clock import judge_clock
-from deployer.executors.kubernetes.backend.deployment import find_backend, find_image, is_made
+from deployer.executors.kubernetes.backend.deployment import find_backend
 from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
 from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.data.mounts import list_claims
@@ -44,9 +43,8 @@ from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.gpu_drivers.shortage import describe_served
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey
 from deployer.findings import Finding, Severity, edit, right, unknown, warning, wrong
-from deployer.images.bayes_package import PACKAGE
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, SERVICE_ACCOUNT, Manifest
+from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 from deployer.kube.objects import count_requests
 
 LOG = logging.getLogger(__name__)
@@ -189,7 +187,9 @@ def _examine_namespace(case: Case) -> Finding:
         if not error.forbidden:
             raise
     try:
-        case.kube.create(_build(CONFIG_MAP.kind, DRY_RUN, case.namespace), dry_run=True)
+        metadata = {"name": DRY_RUN, "namespace": case.namespace}
+        probe = {"apiVersion": "v1", "kind": CONFIG_MAP.kind, "metadata": metadata}
+        case.kube.create(probe, dry_run=True)
     except KubeError as error:
         if error.status == 404:
             return judge_namespace(case, None)
@@ -267,38 +267,3 @@ def _examine_backend(case: Case) -> Iterator[Finding]:
         yield wrong("backend", subject, trouble.message, trouble.hint)
     else:
         yield right("backend", subject, f"serves {found.url}")
-
-
-def examine_bayes(kube: Kube, project: Project) -> Iterator[Finding]:
-    """Say that `up` asks the image of a backend that is not made yet. Raises ImageError, KubeError.
-
-    A backend that is there reports itself what it lacks.
-    """
-    if not is_made(kube):
-        image = project.backend.image or find_image(project) or project.image.repository
-        said = f"`up` checks in a pod that it has {PACKAGE}, which method bayes needs"
-        yield unknown("bayes", f"image {image}", said)
-
-
-def mend(kube: Kube, finding: Finding) -> bool:
-    """Create a missing namespace or ServiceAccount, and return True if it was created.
-
-    A refusal of the cluster is logged.
-    """
-    kinds = {"namespace": NAMESPACE, "service-account": SERVICE_ACCOUNT}
-    kind = kinds.get(finding.code)
-    if kind is None:
-        return False
-    try:
-        made = kube.create_once(_build(kind.kind, finding.subject.rpartition(" ")[2]))
-    except KubeError as error:
-        LOG.info(error.message)
-        return False
-    if made:
-        LOG.info(f"created {finding.subject}")
-    return made
-
-
-def _build(kind: str, name: str, namespace: str | None = None) -> Manifest:
-    named = {"name": name} | ({"namespace": namespace} if namespace else {})
-    return {"apiVersion": "v1", "kind": kind, "metadata": named}
