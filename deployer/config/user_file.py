@@ -1,9 +1,10 @@
-"""The one reader of files that users name: a regular file of a few megabytes, or a shell's pipe."""
+"""Read files that users name, regular ones of a few megabytes or a shell's pipes; write them."""
 
 from __future__ import annotations
 
 import errno
 import io
+import os
 import stat
 from pathlib import Path
 
@@ -46,3 +47,15 @@ def read_user_text(path: Path, place: str = "") -> str:
     """Return a text in UTF-8 with the line ends of Unix; raise UnicodeDecodeError, too."""
     text = read_user_file(path, place).decode("utf-8")
     return io.StringIO(text, newline=None).getvalue()
+
+
+def write_user_text(path: Path, text: str) -> None:
+    """Write or replace a file, whole or not at all; raise ConfigError if that fails."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        said = f"cannot be written: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(str(path), said, "name a file in a folder of yours") from error

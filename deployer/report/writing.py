@@ -1,4 +1,4 @@
-"""Where a report is written: whole or not at all, and never over what is no report."""
+"""Where a report is written: never over what is no report."""
 
 from __future__ import annotations
 
@@ -28,18 +28,6 @@ def check_place(path: Path, *, force: bool) -> None:
     if path.exists() and not force and not (path.is_file() and _is_report(path)):
         said = "the file exists and is not a report"
         raise ConfigError(str(path), said, "name another one, or --force overwrites it")
-
-
-def write_report(path: Path, text: str) -> None:
-    """Write a file so that nobody sees half of it; raises ConfigError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        said = f"cannot be written: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(str(path), said, "name a file in a folder of yours") from error
 
 
 def _is_report(path: Path) -> bool:

@@ -11,9 +11,10 @@ import typer
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import FORMAT, App, Call
 from deployer.cli.shell.options import SweepArgument
+from deployer.config.user_file import write_user_text
 from deployer.report.collection import collect
 from deployer.report.html_file import build_html
-from deployer.report.writing import check_place, write_report
+from deployer.report.writing import check_place
 
 app = App()
 
@@ -45,6 +46,6 @@ def report(
     place = to or Path(f"report-{path.sweep_id}.html")
     check_place(place, force=force)
     material = collect(server, path, time.time())
-    write_report(place, build_html(material))
+    write_user_text(place, build_html(material))
     say(f"curves of {len(material.curves)} of {len(material.results.rows)} runs")
     say(f"report: {place}")
