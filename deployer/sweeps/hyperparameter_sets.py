@@ -32,12 +32,11 @@ def build_sweep_config(
 
     A script that reads the file itself gets no flags; the values are in `wandb.config` either way.
     """
-    description = f"{format_count(len(found.sets), 'set')} of {file}"
     read = (f"{FILE_VARIABLE}={file}",) if found.wrapped else ()
     words = ("${env}", JOB_ID_MACRO, *read, "${interpreter}", "${program}")
     values = [{JOB_ID: number, **one} for number, one in enumerate(found.sets, start=1)]
     return {
-        "description": description,
+        "description": f"{format_count(len(found.sets), 'set')} of {file}",
         "program": program,
         "method": "grid",
         **({"metric": {"name": metric, "goal": goal}} if metric else {}),
@@ -47,10 +46,7 @@ def build_sweep_config(
 
 
 def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    """Return the configurations of an explicit list in its order, or of any other grid.
-
-    Raises ConfigError for a sweep that draws its configurations.
-    """
+    """Return the configurations of an explicit list or a grid; raise ConfigError for others."""
     if find_list_parameter(config):
         listed = list_configurations(config)
         listed.sort(key=lambda one: one.get(JOB_ID, 0))
@@ -63,7 +59,7 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 
 
 def find_run_of_set(snapshot: Snapshot, number: str) -> str:
-    """Return the run of the set with this number, the newest one; else `number` as it is."""
+    """Return the newest run of the set with this number; `number` itself if it is a run's ID."""
 
     def has_number(run: Run) -> bool:
         chosen = run.config.get(PARAMETER)
@@ -76,19 +72,13 @@ def find_run_of_set(snapshot: Snapshot, number: str) -> str:
 
 
 def is_wrapped(config: Mapping[str, Any]) -> bool:
-    """Tell whether a file of a sweep's sets has `hyperparam_set`.
-
-    It has, unless the sweep came from a plain list, whose scripts get flags.
-    """
+    """Return False for a sweep imported from a plain list, whose script gets flags."""
     numbered = JOB_ID_MACRO in map(str, config.get("command") or ())
     return bool(_find_sets_file(config)) or not numbered
 
 
 def check_sets_file(config: Mapping[str, Any], folder: Path, place: str) -> None:
-    """Refuse a sweep whose runs would read other sets in `folder` than it shows for them.
-
-    That is where the file is not there, or was edited since. Raises ConfigError.
-    """
+    """Raise ConfigError if the file that runs read in `folder` is missing or has other sets."""
     name = _find_sets_file(config)
     if not name:
         return

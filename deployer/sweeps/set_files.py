@@ -1,53 +1,56 @@
-"""Files of hyperparameter sets: YAML, JSON or a table, read with every complaint, and written.
+"""Files of hyperparameter sets: YAML, JSON or a table; `load_sets` reads one, the rest is pure.
 
-The form with `hyperparam_set` is that of scripts which pick their own set by `JOB_ID`, counted from
-1: https://github.com/EdinburghNLP/eidf-epcc-cluster. A plain list of mappings is read, too.
-`load_sets` reads a file; everything else is pure.
+The form with `hyperparam_set` is for scripts that pick their own set by `JOB_ID`, counted from 1:
+https://github.com/EdinburghNLP/eidf-epcc-cluster. A plain list of mappings works, too.
 """
 
 from __future__ import annotations
 
-import codecs
+import csv
+import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from deployer.config.document.yaml_document import (
+    MOST_VALUES,
     Document,
-    TooMuch,
+    Remark,
     parse_document,
-    refers_to_itself,
+    say_too_many,
 )
 from deployer.config.user_file import read_user_file
 from deployer.errors import ConfigError
 from deployer.sweeps.configuration_list import JOB_ID, PARAMETER
 from deployer.sweeps.configurations import configuration_key
-from deployer.sweeps.set_table import dump_table, read_table
 from deployer.sweeps.sweep_file import dump_config
+from deployer.text import format_count
 
 KEY = "hyperparam_set"
-EXAMPLE = "write a list, each item such as - {lr: 0.1, batch_size: 32}"
+EXAMPLE = (
+    "write a list, each item such as - {lr: 0.1, batch_size: 32}; "
+    "a table (.csv) has a header, and a row for each set"
+)
 YAML, JSON, TABLES = (".yaml", ".yml"), (".json",), (".csv", ".tsv")
-# Names that some parser of flags takes: argparse, absl, fire, Hydra with its model.lr.
-FLAG = re.compile(r"[^\s=\-\"'`][^\s=\"'`]*")
-RESERVED: Mapping[str, str] = {
-    JOB_ID: "is the number of the set itself",
-    PARAMETER: "is the key of the whole set",
-}
-KINDS: Mapping[type, str] = {str: "a text", bool: "a boolean", int: "a number", float: "a number"}
+# Names that some flag parser accepts: argparse, absl, fire, Hydra with its model.lr. A comma or a
+# semicolon in one means that the header has two kinds of separators.
+FLAG = re.compile(r"[^\s=\-\"'`,;][^\s=\"'`,;]*")
+# Other cells, such as 007 or 1_000, are text.
+NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+# A decimal comma or a thousands separator makes a cell text.
+ODD_NUMBER = re.compile(rf"(?!{NUMBER.pattern}\Z)[-+]?[0-9]+[.,' \u00a0][0-9.,' \u00a0]*")
+LONGEST_NUMBER = 300  # Python reads no integer of more than 4300 digits
 MOST_KEYS_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class HyperparameterSets:
-    """The sets of a file in order; `warnings` are sentences.
-
-    `wrapped` tells that each stands under `hyperparam_set`, so that the script reads the file.
-    """
+    """The sets of a file in order; `wrapped` is True if each one is under `hyperparam_set`."""
 
     sets: tuple[dict[str, Any], ...]
     wrapped: bool
@@ -58,10 +61,7 @@ def load_sets(path: Path) -> HyperparameterSets:
     """Read a file of sets; raise ConfigError with every complaint."""
     place = str(path)
     try:
-        content = read_user_file(path)
-        # Excel's "Unicode text" is UTF-16.
-        wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        text = content.decode("utf-16" if wide else "utf-8-sig")
+        text = read_user_file(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         hint = "save it as UTF-8 text, or from a spreadsheet as CSV UTF-8"
         raise ConfigError(place, "not a UTF-8 text file", hint) from error
@@ -72,34 +72,41 @@ def load_sets(path: Path) -> HyperparameterSets:
 
 
 def parse_sets(text: str, place: str) -> HyperparameterSets:
-    """Read the text of a file; the end of its name says whether it is a table, JSON or YAML."""
+    """Read the text of a file; the suffix of `place` says if it is a table, JSON or YAML."""
     kind = Path(place).suffix.lower()
-    if kind in TABLES:
-        document = read_table(text, place)
-        _check_columns(document)
-    else:
-        document = _read_json(text, place) if kind in JSON else parse_document(text, place)
-    items = _list_items(document)
-    wrapped = any(isinstance(item, Mapping) and KEY in item for item in items)
-    errors = [e for n, item in enumerate(items) for e in _check_item(document, n, item, wrapped)]
-    for twice in document.duplicates:
-        hint = "remove one of them"
-        errors.append(ConfigError(document.place_of(twice.path), "is written twice", hint))
+    read = _read_table if kind in TABLES else _read_json if kind in JSON else parse_document
+    document = read(text, place)
+    items = document.value
+    if not isinstance(items, list) or not items:
+        raise ConfigError(place, "not a list of sets" if items else "it has no sets", EXAMPLE)
+    wrapped = any(isinstance(item, dict) and KEY in item for item in items)
+    twice = (document.place_of(remark.path) for remark in document.duplicates)
+    errors = [ConfigError(where, "is written twice", "remove one of them") for where in twice]
+    sets = []
+    for number, item in enumerate(items):
+        one = item.get(KEY) if wrapped and isinstance(item, dict) else item
+        path = (f"[{number}]", *((KEY,) if wrapped else ()))
+        if isinstance(one, dict) and one:
+            sets.append(one)
+            errors += _check_set(one, path, document, wrapped)
+        else:
+            said = f"{one!r} is not a mapping" if one else "has no values"
+            hint = "write names and values: {lr: 0.1}"
+            errors.append(ConfigError(document.place_of(path), said, hint))
     if errors:
         raise ConfigError.join(errors)
-    sets = tuple(dict(item[KEY] if wrapped else item) for item in items)
-    return HyperparameterSets(sets, wrapped, _list_warnings(document, items, sets, wrapped))
+    warnings = tuple(_list_warnings(document, sets, wrapped))
+    return HyperparameterSets(tuple(sets), wrapped, warnings)
 
 
 def dump_sets(sets: Sequence[Mapping[str, Any]], place: str = "", wrapped: bool = True) -> str:
-    """Return the text of a file of sets; the end of its name says which kind, YAML without one.
+    """Return the text of a file of sets, YAML unless the suffix of `place` names another format.
 
-    A table has no `hyperparam_set`. Raises ConfigError for a name of another kind, and for sets
-    that a table cannot hold.
+    Tables have no `hyperparam_set`. Raises ConfigError for a value that a table cannot hold.
     """
     kind = Path(place).suffix.lower()
     if kind in TABLES:
-        return dump_table(sets, place)
+        return _dump_table(sets, place)
     items = [{KEY: dict(one)} if wrapped else dict(one) for one in sets]
     if kind in JSON:
         return json.dumps(items, indent=2, ensure_ascii=False) + "\n"
@@ -107,130 +114,157 @@ def dump_sets(sets: Sequence[Mapping[str, Any]], place: str = "", wrapped: bool 
 
 
 def _read_json(text: str, place: str) -> Document:
-    """Read JSON; lines and keys that are there twice are found as in YAML, which it is, too."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{place}:{error.lineno}:{error.colno}"
         raise ConfigError(where, f"unreadable JSON: {error.msg}", "correct this line") from error
     except (RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
-        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ConfigError(place, f"unreadable JSON: {said}", EXAMPLE) from error
+        raise ConfigError(place, f"unreadable JSON: {error}", EXAMPLE) from error
+    # JSON is YAML, which knows the lines, except for tabs between values.
+    return replace(parse_document(text.replace("\t", " "), place), value=value, scalars=())
+
+
+def _read_table(text: str, place: str) -> Document:
+    """Read a header and rows; an empty cell leaves its key out, and empty rows are skipped."""
+    body = text.lstrip()
+    above = text[: len(text) - len(body)].count("\n")
+    header, *_ = body.splitlines() or [""]
+    try:  # The time that the Sniffer needs grows with the square of the length.
+        separator = csv.Sniffer().sniff(header[:1000], ",;\t").delimiter
+    except csv.Error:  # a single column
+        separator = _usual_separator(place)
+    rows = csv.DictReader(io.StringIO(body, newline=""), delimiter=separator, strict=True)
+    sets: list[dict[str, Any]] = []
+    lines: dict[tuple[str, ...], int] = {}
+    remarks: list[Remark] = []
+    end = above  # the last line of what is read
     try:
-        # A tab stands in no text of JSON, and YAML indents with spaces.
-        found = parse_document(text.replace("\t", " "), place)
-    except TooMuch:
-        raise
-    except ConfigError:
-        return Document(place, value, {}, {}, (), ())
-    return replace(found, value=value, scalars=())
-
-
-def _list_items(document: Document) -> list[Any]:
-    value = document.value
-    if value is None or value in ([], {}):
-        raise ConfigError(document.place, "it has no sets", EXAMPLE)
-    if isinstance(value, dict):
-        raise ConfigError(document.place, "a mapping, not a list of sets", EXAMPLE)
-    if not isinstance(value, list):
-        hint = f"{EXAMPLE}; a table's name ends in .csv"
-        kind = KINDS.get(type(value), f"a {type(value).__name__}")
-        raise ConfigError(document.place, f"{kind}, not a list of sets", hint)
-    if refers_to_itself(document):
-        raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
-    return value
-
-
-def _check_columns(document: Document) -> None:
-    """Refuse names of columns once, where they stand; raises ConfigError."""
-    where = f"{document.place}:{document.lines[()]}"
-    names = dict.fromkeys(name for one in document.value for name in one if name != KEY)
-    errors = [e for name in names for e in _check_key(name, f"{where}: {_show(name)}", False)]
+        names = [name.strip() for name in rows.fieldnames or ()]
+        while names and not names[-1]:  # spreadsheets write empty columns after the last one
+            names.pop()
+        rows.fieldnames = names
+        end = above + rows.line_num
+        errors = list(_check_columns(names, f"{place}:{above + 1}"))
+        for number, row in enumerate(rows, start=2):
+            end = above + rows.line_num
+            if number * len(names) > MOST_VALUES:
+                raise ConfigError(f"{place}:{end}", *say_too_many(MOST_VALUES))
+            extra = row.pop(None, [])
+            cells = [cell for cell in (*row.values(), *extra) if cell is not None]
+            if not any(map(str.strip, cells)):
+                continue
+            if None in row.values() or any(map(str.strip, extra)):
+                said = f"{format_count(len(cells), 'cell')}, but the header has {len(names)}"
+                hint = "write every separator; put a cell that holds one in double quotes"
+                errors.append(ConfigError(f"{place}:{end}", said, hint))
+                continue
+            path = (f"[{len(sets)}]",)
+            lines[path] = end
+            remarks += [
+                Remark(path, f"'{word}' is text, not a number", "write numbers like 1234.5")
+                for word in map(str.strip, cells)
+                if ODD_NUMBER.fullmatch(word)
+            ]
+            sets.append({name: _read_cell(cell) for name, cell in row.items() if cell.strip()})
+    except csv.Error as error:
+        said = f"cannot be read from here on: {error}"
+        hint = 'close each double quote; one inside a cell is written twice: ""'
+        raise ConfigError(f"{place}:{end + 1}", said, hint) from error
     if errors:
         raise ConfigError.join(errors)
+    return Document(place, sets, lines, {}, (), tuple(remarks[:1]))
 
 
-def _show(name: object) -> str:
-    return str(name) if str(name).isprintable() else repr(name)
+def _dump_table(sets: Sequence[Mapping[str, Any]], place: str) -> str:
+    """Return a table; raise ConfigError for what would be read differently, such as the text 5."""
+    for key, value in (pair for one in sets for pair in one.items()):
+        text = str(value)
+        again = _read_cell(text)
+        same = type(again) is type(value) and again == value
+        if not (same and text) or "\r" in text or key != key.strip():
+            said = f"a table cannot hold {key}: {value!r}"
+            raise ConfigError(place, said, "write it to a file that ends in .yaml or .json")
+    names = list(dict.fromkeys(key for one in sets for key in one))
+    written = io.StringIO()
+    separator = _usual_separator(place)
+    writer = csv.DictWriter(written, names, delimiter=separator, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(sets)
+    return written.getvalue()
 
 
-def _check_item(document: Document, number: int, item: Any, wrapped: bool) -> Iterator[ConfigError]:
-    """Complain about one set: no mapping, empty, without its key, or with values that nest."""
-    path: tuple[str, ...] = (f"[{number}]",)
-    if not isinstance(item, Mapping):
-        yield ConfigError(document.place_of(path), f"{item!r} is not a mapping", EXAMPLE)
-        return
-    if wrapped and KEY not in item:
-        hint = f"write - {KEY}: {{…}}, as in the other sets"
-        yield ConfigError(document.place_of(path), f"a set without {KEY}", hint)
-        return
-    if wrapped:
-        item, path = item[KEY], (*path, KEY)
-    if not isinstance(item, Mapping) or not item:
-        said = "an empty set" if item in (None, "", [], {}) else f"{item!r} is not a mapping"
-        yield ConfigError(document.place_of(path), said, "write names and values: {lr: 0.1}")
-        return
-    for key, value in item.items():
-        place = document.place_of((*path, _show(key)))
-        yield from _check_key(key, place, wrapped)
-        yield from _check_value(key, value, place)
+def _usual_separator(place: str) -> str:
+    return "\t" if place.lower().endswith(".tsv") else ","
 
 
-def _check_key(key: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
-    """Refuse what is no name, and, where sets become flags, what is no flag's."""
-    if not isinstance(key, str):
-        yield ConfigError(place, f"{key!r} is not a name", "put it in quotes")
-    elif key in RESERVED:
-        yield ConfigError(place, RESERVED[key], "remove it, or rename it")
-    elif not key.strip():
-        yield ConfigError(place, "a name without a letter", "give the value a name")
-    elif not (key.isprintable() and (wrapped or FLAG.fullmatch(key))):
-        bare = key.lstrip("-")
-        good = bare.isprintable() and FLAG.fullmatch(bare)
-        hint = f"write {bare}" if good else "write it such as learning_rate"
-        yield ConfigError(place, f"{key!r} cannot be the name of a flag", hint)
+def _read_cell(cell: str) -> Any:
+    word = cell.strip()
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    if len(word) > LONGEST_NUMBER or not NUMBER.fullmatch(word):
+        return word
+    return float(word) if any(letter in word for letter in ".eE") else int(word)
 
 
-def _check_value(key: Any, value: Any, place: str) -> Iterator[ConfigError]:
-    """Refuse a value that neither a flag nor JSON can carry."""
-    if isinstance(value, Mapping | list):
-        yield ConfigError(place, "a value inside a value", f"write it flat, such as {key}_lr: 0.1")
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield ConfigError(place, f"{value} cannot be sent", "write a number that has digits")
-    elif isinstance(value, str) and "\0" in value:
-        yield ConfigError(place, "a text with the character NUL", "remove it")
-    elif not (value is None or isinstance(value, str | int | float)):
-        yield ConfigError(place, f"{value} cannot be sent", f"put it in quotes: '{value}'")
+def _check_columns(names: Sequence[str], place: str) -> Iterator[ConfigError]:
+    for name, times in Counter(names).items():
+        if times > 1:
+            said = f"the column '{name}' appears twice"
+            yield ConfigError(place, said, "give each column its own name")
+        elif name != KEY:
+            yield from _check_name(name, place, wrapped=False)
+
+
+def _check_name(name: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
+    """Refuse a name that neither a flag nor, if `wrapped`, a script's own file may have."""
+    if name in (JOB_ID, PARAMETER):
+        yield ConfigError(place, f"{name!r} is a reserved name", "rename it")
+    elif not isinstance(name, str):
+        yield ConfigError(place, f"{name!r} is not a name", "put it in quotes")
+    elif not (name.strip() and name.isprintable() and (wrapped or FLAG.fullmatch(name))):
+        hint = "write it such as learning_rate: no dash in front, no space or separator"
+        yield ConfigError(place, f"{name!r} cannot be the name of a flag", hint)
+
+
+def _check_set(
+    one: Mapping[Any, Any], path: tuple[str, ...], document: Document, wrapped: bool
+) -> Iterator[ConfigError]:
+    """Refuse names, and values that neither a flag nor JSON can carry."""
+    for name, value in one.items():
+        shown = str(name) if str(name).isprintable() else repr(name)
+        place = document.place_of((*path, shown))
+        yield from _check_name(name, place, wrapped)
+        if isinstance(value, dict | list):
+            hint = f"write it flat, such as {name}_lr: 0.1"
+            yield ConfigError(place, "a value inside a value", hint)
+        elif (
+            not (value is None or isinstance(value, str | int | float))
+            or (isinstance(value, float) and not math.isfinite(value))
+            or "\0" in str(value)
+        ):
+            hint = "write digits, or a text in quotes without NUL"
+            yield ConfigError(place, f"{value} cannot be sent", hint)
 
 
 def _list_warnings(
-    document: Document, items: Sequence[Any], sets: Sequence[Mapping[str, Any]], wrapped: bool
-) -> tuple[str, ...]:
-    """Say what is read otherwise than it looks, what nobody reads, and what is there twice."""
-    said = [
-        f"{document.place_of(remark.path)}: {remark.message} ({remark.hint})"
-        for remark in document.scalars
-    ]
-    for number, item in enumerate(items) if wrapped else ():
-        if others := [str(key) for key in item if key != KEY]:
-            place = document.place_of((f"[{number}]", others[0]))
-            said.append(f"{place}: is outside {KEY} and ignored")
+    document: Document, sets: Sequence[Mapping[str, Any]], wrapped: bool
+) -> Iterator[str]:
+    for remark in document.scalars:
+        yield f"{document.place_of(remark.path)}: {remark.message} ({remark.hint})"
+    names = dict.fromkeys(name for one in sets for name in one)
     seen: dict[Hashable, int] = {}
+    missing: list[str] = []
     for number, one in enumerate(sets):
+        place = document.place_of((f"[{number}]",))
+        others = [key for key in document.value[number] if key != KEY] if wrapped else []
+        if others:
+            yield f"{place}: {others[0]} is outside {KEY} and ignored"
         first = seen.setdefault(configuration_key(one), number)
         if first != number:
-            place = document.place_of((f"[{number}]",))
-            said.append(f"{place}: set {number + 1} is the same as set {first + 1}; both run")
-    return (*said, *_note_missing_keys(document, sets))
-
-
-def _note_missing_keys(document: Document, sets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Say which set is the first without a name that others have: often one is misspelt."""
-    names = dict.fromkeys(name for one in sets for name in one)
-    for number, one in enumerate(sets):
-        if missing := [name for name in names if name not in one]:
+            yield f"{place}: set {number + 1} is the same as set {first + 1}; both run"
+        # Often a misspelt name; the first one is enough.
+        if not missing and (missing := [name for name in names if name not in one]):
             more = ", …" if len(missing) > MOST_KEYS_SHOWN else ""
             listed = ", ".join(missing[:MOST_KEYS_SHOWN]) + more
-            place = document.place_of((f"[{number}]",))
             yield f"{place}: has no {listed}, unlike other sets, so the script's default applies"
-            return

@@ -24,7 +24,7 @@ def test_a_file_of_sets_becomes_a_sweep_and_comes_back(project: Project) -> None
     refused = project.run(*words, "--goal", "maximize", code=2).stderr
     assert "sweep.yaml: the file exists already" in refused
     nowhere = project.run(*words[:-1], "nowhere/sweep.yaml", code=2).stderr
-    assert "error: nowhere/sweep.yaml: cannot be written: No such file or directory" in nowhere
+    assert "error: nowhere/sweep.yaml: cannot be written: no such file or directory" in nowhere
     assert "--force overwrites it" in refused
 
 
@@ -45,7 +45,7 @@ def test_files_are_written_in_the_form_of_their_names(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.py").touch()
-    Path("sets.csv").write_text("sep=;\nlr;layers\n0,5;1\n1;2\n")
+    Path("sets.csv").write_text("lr;layers\n0.5;1\n1;2\n")
     assert run_command(["sweep", "import", "sets.csv", "-o", "sweep.yaml"]) == 0
     made = yaml.safe_load(Path("sweep.yaml").read_text())
     for name in ("again.csv", "again.json", "again.yml"):
@@ -68,12 +68,18 @@ def test_what_is_read_is_never_written_over(
     for to, said in (
         ("sets.yaml", "--to: sets.yaml is the input file"),
         ("link.yaml", "--to: link.yaml is the input file"),
-        ("sweep.json", "--to: sweep.json has the ending of another format"),
-        ("json", "--to: 'json' is not a file name"),
+        ("sweep.json", "--to: sweep.json does not end in .yaml, .yml"),
+        ("json", "--to: json does not end in .yaml, .yml"),
     ):
         assert run_command(["sweep", "import", "sets.yaml", "--to", to, "--force"]) == 2
         first, second = capsys.readouterr().err.splitlines()
         assert (first, second[:6]) == (f"error: {said}", "hint: ")
     assert Path("sets.yaml").read_text() == "- {lr: 1.0}\n"
+    Path("folder.yaml").mkdir()
+    before = sorted(Path().iterdir())
+    words = ["sweep", "import", "sets.yaml", "--program", "main.py", "--to", "folder.yaml"]
+    assert run_command(words) == 2
+    assert "folder.yaml: cannot be written: is a directory" in capsys.readouterr().err
+    assert sorted(Path().iterdir()) == before
     assert run_command(["sweep", "export", "none.yaml"]) == 2
     assert "none.yaml: cannot be read: no such file" in capsys.readouterr().err

@@ -92,6 +92,12 @@ def test_columns_that_are_there_twice_are_found_in_one_pass() -> None:
     assert len(caught.value.findings) == 20_000
 
 
+def test_a_long_header_full_of_quotes_is_read_in_one_pass() -> None:
+    header = ",".join(f"'{n}" for n in range(40_000))
+    with pytest.raises(ConfigError, match="cannot be the name of a flag"):
+        parse_sets(f"{header}\n1\n", "s.csv")
+
+
 def test_a_deep_value_is_refused_before_anything_overflows() -> None:
     deep = {n: f"x: {{value: {'[' * n}1{']' * n}}}" for n in (90, 120)}
     assert parse_sweep(f"{HEAD}  {deep[90]}\n", "s.yaml").expected == 1

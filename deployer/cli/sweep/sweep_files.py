@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from deployer.cli.output.render import say, show, warn
+from deployer.cli.results.metric_choice import Goal
 from deployer.cli.shell.call import Call
+from deployer.config.user_file import write_user_text
 from deployer.errors import ConfigError
 from deployer.sweeps.hyperparameter_sets import build_sweep_config, is_wrapped, list_sets
 from deployer.sweeps.rerun import list_handed_out
@@ -20,16 +21,6 @@ from deployer.text import format_count
 from deployer.wandb_api.operations import get_snapshot
 
 USUAL_PROGRAM = "main.py"
-STDOUT = Path("-")
-FORMATS = ("yaml", "yml", "json", "csv", "tsv", "table")  # what `-o` means elsewhere
-
-
-class Goal(StrEnum):
-    """What is wanted of a metric."""
-
-    MINIMIZE = "minimize"
-    MAXIMIZE = "maximize"
-
 
 ToOption = Annotated[
     Path | None,
@@ -89,9 +80,8 @@ def export(
     The ending of the file's name sets the format: .yaml, .json, .csv or .tsv. For random and bayes,
     name the SWEEP, not its file: the sets are the configurations drawn so far.
     """
-    is_file = Path(sweep).is_file() or Path(sweep).suffix in YAML
-    to = _check_to(to, Path(sweep) if is_file else None, (*YAML, *JSON, *TABLES))
-    if is_file:
+    to = _check_to(to, Path(sweep), (*YAML, *JSON, *TABLES))
+    if Path(sweep).is_file() or Path(sweep).suffix in YAML:
         config = load_sweep(sweep).config
         sets = list_sets(config, sweep)
     else:
@@ -114,41 +104,38 @@ def _read_sets(call: Call, sweep: str) -> tuple[list[dict[str, object]], dict[st
     return sets, config
 
 
-def _check_to(to: Path | None, source: Path | None, endings: Sequence[str]) -> Path | None:
-    """Return the file to write; raises ConfigError for one that is read, or of another kind."""
-    if to is None or to == STDOUT:
+def _check_to(to: Path | None, source: Path, suffixes: Sequence[str]) -> Path | None:
+    """Return the file to write, None for stdout; raise ConfigError for a wrong one."""
+    if to is None or to == Path("-"):
         return None
-    if source and to.exists() and source.exists() and to.samefile(source):
+    if to.suffix.lower() not in suffixes:
+        said = f"{to} does not end in {', '.join(suffixes)}"
+        raise ConfigError("--to", said, f"such as --to sets{suffixes[0]}")
+    if to.exists() and source.exists() and to.samefile(source):
         raise ConfigError("--to", f"{to} is the input file", "name another one")
-    if str(to) in FORMATS:
-        raise ConfigError("--to", f"'{to}' is not a file name", f"such as --to sets{endings[0]}")
-    if to.suffix and to.suffix.lower() not in endings:
-        said = f"{to} has the ending of another format"
-        raise ConfigError("--to", said, f"use the ending {' or '.join(endings)}")
     return to
 
 
 def _find_program(folder: Path) -> str:
-    """Return the script that is meant: main.py, or the only one there is; raises ConfigError."""
-    if (folder / USUAL_PROGRAM).is_file():
-        return USUAL_PROGRAM
+    """Return main.py, or the only script of a folder; raise ConfigError if there is neither."""
     scripts = sorted(path.name for path in folder.glob("*.py"))
+    if USUAL_PROGRAM in scripts:
+        return USUAL_PROGRAM
     if len(scripts) == 1:
         return scripts[0]
-    said = f"{folder} has no {USUAL_PROGRAM}"
     hint = f"--program with one of: {', '.join(scripts)}" if scripts else "write a script first"
-    raise ConfigError("--program", said, hint)
+    raise ConfigError("--program", f"{folder} has no {USUAL_PROGRAM}", hint)
 
 
 def _write(text: str, to: Path | None, force: bool) -> None:
-    """Write a file, never over another one unless that is wanted; to stdout without a name."""
+    """Write a file or stdout; only `force` replaces a file that has another content."""
     if to is None:
         show(text.rstrip("\n"))
         return
     try:
-        if to.exists() and not force and to.read_text(encoding="utf-8") != text:
-            raise ConfigError(str(to), "the file exists already", "--force overwrites it")
-        to.write_text(text, encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        said = getattr(error, "strerror", "") or "is not text"
-        raise ConfigError(str(to), f"cannot be written: {said}", "name another file") from error
+        other = to.is_file() and to.read_bytes() != text.encode()
+    except OSError:
+        other = True
+    if other and not force:
+        raise ConfigError(str(to), "the file exists already", "--force overwrites it")
+    write_user_text(to, text)

@@ -114,10 +114,6 @@ class UnreadableYaml(ConfigError):
         self.line, self.column, self.said = line, column, said
 
 
-class TooMuch(ConfigError):
-    """A document with more values or levels than anything here is made for."""
-
-
 class _BoundedLoader(yaml.SafeLoader):
     """Stops reading at the first value too many, and at the first level too deep."""
 
@@ -139,9 +135,9 @@ class _BoundedLoader(yaml.SafeLoader):
         self._level -= 1
         return node
 
-    def _refuse(self, said: str, hint: str) -> TooMuch:
+    def _refuse(self, said: str, hint: str) -> ConfigError:
         line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
-        return TooMuch(f"{self._place}:{line}", said, hint)
+        return ConfigError(f"{self._place}:{line}", said, hint)
 
 
 def parse_document(text: str, place: str) -> Document:
@@ -151,7 +147,7 @@ def parse_document(text: str, place: str) -> Document:
         root = loader.get_single_node()
         if root is not None and _count_nodes(root, {}) > MOST_VALUES:
             said = f"nested aliases expand to more than {MOST_VALUES:,} values"
-            raise TooMuch(place, said, "write the values instead of aliases")
+            raise ConfigError(place, said, "write the values instead of aliases")
         document = _note_places(place, root)  # the constructor merges `<<` into the nodes
         value = None if root is None else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
