@@ -26,7 +26,6 @@ def one_list(values: list[str]) -> str:
 
 SHAPES: dict[str, Callable[[int], str]] = {
     "numbers": lambda n: one_list([str(i) for i in range(n)]),
-    "numbers and texts": lambda n: one_list([f"{i}" if i % 2 else f"'{i}'" for i in range(n)]),
     "twice": lambda n: one_list([str(i // 2) for i in range(n)]),
     "mappings": lambda n: one_list([f"{{a: {i}}}" for i in range(n)]),
     "wrong ones": lambda n: HEAD + "".join(f"  p{i}: {{min: 1}}\n" for i in range(n)),

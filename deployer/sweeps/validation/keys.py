@@ -78,12 +78,6 @@ TOP: Mapping[str, Key] = {
     "job": Key(),
     "image_uri": Key(),
 }
-# Keys that are found one level too high, with the key that they belong under.
-HOMES = {
-    **dict.fromkeys(("goal", "target", "impute"), "metric"),
-    **dict.fromkeys(("min_iter", "max_iter", "eta"), "early_terminate"),
-    **dict.fromkeys(("values", "min", "max", "distribution"), "a name in parameters"),
-}
 # What other tools, and flags, call a key.
 OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
 # Settings of deployer.yaml that are no keys of a sweep.
@@ -131,8 +125,6 @@ def find_misfit(value: Any, key: Key) -> str:
 def unknown(path: Place, key: Any, known: Mapping[str, Key]) -> Problem:
     """Return the warning about a key that nobody reads."""
     hint = nearest(key, known)
-    if known is not METRIC and not hint.startswith("did") and key in HOMES:
-        hint = f"move it below {HOMES[key]}"
     if key in OTHER_NAMES and OTHER_NAMES[key] in known:
         hint = f"did you mean {OTHER_NAMES[key]}?"
     if len(path) == 1 and key in OF_DEPLOYER:

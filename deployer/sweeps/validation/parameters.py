@@ -1,12 +1,11 @@
-"""Parameters that run and look doubtful: values that repeat, steps that do not fit, odd names."""
+"""Parameters that run and look doubtful: values that repeat, odd names."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Constant, Continuous
+from deployer.sweeps.parameters.forms import Constant
 from deployer.sweeps.parameters.keys import NESTED, shown
 from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.parameters.values import value_key
@@ -21,9 +20,6 @@ def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
     """Warn about parameters that W&B runs, and hardly as they are meant."""
     for path, raw in _walk((NESTED,), config.get(NESTED)):
         yield from _check_values(path, raw, config.get("method"))
-    for parameter in space.parameters:
-        if isinstance(parameter, Continuous) and parameter.q:
-            yield from _check_step(parameter)
     yield from _check_names(space)
     free = [p for p in space.parameters if not isinstance(p, Constant) and p.grid_size != 1]
     several = config.get("method") in ("random", "bayes") and config.get("run_cap") != 1
@@ -54,12 +50,11 @@ def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]
 
 
 def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
-    """Doubt values that are there twice, or that a script reads alike."""
+    """Warn about values that are not finite, appear twice, or mix booleans with numbers."""
     values = raw.get("values")
     yield from check_finite((*path, "value"), raw.get("value"))
     yield from check_tuples((*path, "values"), values)
     seen: dict[Any, Any] = {}
-    alike: dict[Any, list[Any]] = {}
     for index, value in enumerate(values if isinstance(values, list) else ()):
         place = (*path, "values", f"[{index}]")
         yield from check_finite(place, value)
@@ -74,28 +69,9 @@ def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
                 else "random and bayes draw it twice as often"
             )
             yield doubt(place, f"{message}: {effect}", "remove one of them")
-        elif (twin := _find_twin(value, alike)) is not None:
-            message = f"{shown(value)} and {shown(twin)} are two configurations that look alike"
-            yield doubt(place, message, "remove one of them")
-        if key not in seen:
+        else:
             seen[key] = value
-            for look in _list_looks(value):
-                alike.setdefault(look, []).append(value)
     yield from _check_booleans((*path, "values"), values)
-
-
-def _find_twin(value: Any, alike: Mapping[Any, Sequence[Any]]) -> Any:
-    """Return another value that a script can hardly tell from this one: 1 and '1', 1 and true."""
-    others = (other for look in _list_looks(value) for other in alike.get(look, ()))
-    return next((other for other in others if type(other) is not type(value)), None)
-
-
-def _list_looks(value: Any) -> tuple[tuple[str, Any], ...]:
-    """Return keys that two values share which look alike; none of a list or a mapping."""
-    if not isinstance(value, str | int | float):
-        return ()
-    number = () if isinstance(value, str) else (("number", value),)
-    return (("text", str(value)), *number)
 
 
 def _check_booleans(path: Place, values: Any) -> Problems:
@@ -106,28 +82,6 @@ def _check_booleans(path: Place, values: Any) -> Problems:
     if flags and any(number not in (0, 1) for number in numbers):
         message = f"{shown(flags[0])} is among numbers, and is passed as the text"
         yield doubt(path, message, "write numbers only, or two parameters")
-
-
-def _check_step(parameter: Continuous) -> Problems:
-    """Doubt a step that is wider than what it goes through: every value is one of its ends."""
-    low, high = _ends(parameter)
-    step = parameter.q or 1.0
-    if high - low >= step:
-        return
-    path = (*_place(parameter.path), "q")
-    message = f"the step {step:g} is wider than the range from {low:.6g} to {high:.6g}"
-    yield doubt(path, message, "write a smaller q, or remove it and the q_ of the distribution")
-
-
-def _ends(parameter: Continuous) -> tuple[float, float]:
-    """Return between which values a range lies; endless where it has no ends."""
-    name = parameter.distribution
-    if "beta" in name:
-        return 0.0, 1.0 - 1e-9  # a step of 1 leaves 0 and 1 alone
-    if "normal" in name:
-        return -math.inf, math.inf
-    low, high = parameter.first, parameter.second
-    return (math.exp(low), math.exp(high)) if name.endswith("log_uniform") else (low, high)
 
 
 def _check_names(space: Space) -> Problems:
