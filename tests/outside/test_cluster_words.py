@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.config.sections.image_reference import parse_image
 from deployer.executors.kubernetes.diagnose.facts import Facts, Nodes, Queue
-from deployer.executors.kubernetes.diagnose.image import read_login
 from deployer.executors.kubernetes.diagnose.pending import WITHOUT_WARNING, explain
 from deployer.executors.kubernetes.diagnose.placement import find_taint, is_selected
 from deployer.executors.kubernetes.diagnose.queue import explain_queue
@@ -24,7 +20,7 @@ from tests.executors.diagnose.bench import FULL, GPU, find, say, unscheduled
 from tests.executors.gpu_drivers.objects import build_node
 from tests.outside.files import LIFE_DAYS, list_files, load
 
-KUEUE, GPU_NODES, LOGINS = load("kueue"), load("gpu-nodes"), load("pull-secrets")
+KUEUE, GPU_NODES = load("kueue"), load("gpu-nodes")
 EVENTS = [one for name in ("karpenter", "cluster-autoscaler") for one in load(name)["events"]]
 PASSES = {True: TRANSIENT, False: PERMANENT, None: None}
 
@@ -136,13 +132,3 @@ def test_multikueue_is_named_once_for_a_job_and_its_workload() -> None:
     assert by_workload.is_permanent
     assert by_workload.message.startswith("queue q sends Jobs to other clusters (MultiKueue)")
     assert is_listed(by_workload)
-
-
-@pytest.mark.parametrize("name", LOGINS["auths"])
-def test_only_a_plain_login_is_tried_from_here(name: str) -> None:
-    """What else a kubelet takes is not called wrong."""
-    given = LOGINS["auths"][name]
-    content = base64.b64encode(json.dumps({"auths": given["auths"]}).encode()).decode()
-    secret = {"metadata": {"name": "site"}, "data": {".dockerconfigjson": content}}
-    repository, _ = parse_image(f"{LOGINS['registries']['HOST']}/team/trainer:1")
-    assert bool(read_login(secret, repository)) is given.get("plain", False)
