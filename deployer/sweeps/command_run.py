@@ -47,7 +47,7 @@ for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, sig
     signal.signal(number, hand_on)
 before = list_runs()
 code = start(json.loads(sys.argv[1]))
-wrapped = "DEPLOYER_METRICS_READ" in os.environ
+wrapped = "DEPLOYER_METRICS_CLAIM" in os.environ
 if code == 0 and not wrapped and list_runs() == before:
     more = {"WANDB_RESUME": "allow", "WANDB_SILENT": "true"}
     record = [sys.executable, "-c", "import wandb; wandb.init(); wandb.finish()"]

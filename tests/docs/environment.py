@@ -38,7 +38,7 @@ AGENTS = {
     "DEPLOYER_OLD_BASE_URL": "The address of W&B's cloud for runs with an SDK before 0.31.",
     "DEPLOYER_METRICS": "The settings of `metrics:`, in JSON.",
     "DEPLOYER_ISOLATE": "With 1, each run works in a folder of its own, as `isolate:`.",
-    "DEPLOYER_METRICS_READ": "`1` in a script whose output a wrapper reads.",
+    "DEPLOYER_METRICS_CLAIM": "Where a script says that it opens its run itself.",
     "DEPLOYER_AGENT_GRACE_SECONDS": "How many seconds an interrupted run may take to end.",
     "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS": "How many seconds a run that has ended may keep "
     "sending while the server is unreachable.",

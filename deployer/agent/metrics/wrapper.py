@@ -1,8 +1,8 @@
 """A run's first process where `metrics:` is set: starts the script, reads and logs its metrics.
 
 It opens the run with W&B's own SDK once there is a metric, or the script has worked for a while:
-one that refuses its command line or is not there ends as ever, without a run. The exit code, or the
-signal, is the script's.
+one that refuses its command line or is not there ends as ever, without a run. A script that calls
+`wandb.init` itself gets the run. The exit code, or the signal, is the script's.
 """
 
 import codecs
@@ -20,8 +20,8 @@ from collections import deque
 from types import FrameType
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
-from ..host.processes import WRAPPER_NAME, name_process, send_signal
-from ..settings import METRICS_VARIABLE
+from ..host.processes import WRAPPER_NAME, is_core, list_descendants, name_process, send_signal
+from ..settings import FOLDER_VARIABLE, METRICS_VARIABLE
 from .lines import GaveUp, LineSplitter, Row, Rows, TextLines
 from .spec import Spec, parse_spec
 
@@ -38,20 +38,27 @@ SHOWN_CHARACTERS = 200
 SIGNALLED = 128  # a shell adds it to the signal that ended a program
 INTERRUPTED_EXIT_CODE = 255  # what the SDK says of a script that an interrupt ended
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
-READ_VARIABLE = "DEPLOYER_METRICS_READ"  # prologue/deployer_metrics.py
+SUPERSEDED_SUFFIX = ".superseded"  # runs/local_runs.py
+CLAIM, RELEASED = "DEPLOYER_METRICS_CLAIM", ".released"  # prologue/deployer_metrics.py
 
 
 def main(command: List[str]) -> None:
     """Run a script's command; never returns."""
     spec = parse_spec(os.environ.pop(METRICS_VARIABLE))
-    environment = {**os.environ, READ_VARIABLE: "1", "PYTHONUNBUFFERED": "1"}
-    script = Script(command, environment)
+    claim = os.path.join(os.environ[FOLDER_VARIABLE], "run-claimed")
+    for path in (claim, claim + RELEASED):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+    script = Script(command, {**os.environ, CLAIM: claim, "PYTHONUNBUFFERED": "1"})
+    wrapper = Wrapper(spec, script, claim)
     try:
-        status = Wrapper(spec, script).run()
+        status = wrapper.run()
     except BaseException:
         traceback.print_exc()
         script.terminate()
         os._exit(1)
+    if wrapper.is_scripts and status >= 0:
+        os._exit(status)  # the SDK's own end would miss the wandb-core that was killed
     end(status)
 
 
@@ -118,9 +125,10 @@ class Script:
 class Wrapper:
     """Reads a script's output until its end, and logs what it finds there."""
 
-    def __init__(self, spec: Spec, script: Script) -> None:
-        self._spec, self._script = spec, script
+    def __init__(self, spec: Spec, script: Script, claim: str) -> None:
+        self._spec, self._script, self._claim = spec, script, claim
         self._run: Any = None
+        self.is_scripts = False  # the script has opened the run itself
         self._began_at = time.monotonic()
         self._splitter = LineSplitter()
         self._rows = Rows(spec)
@@ -150,7 +158,8 @@ class Wrapper:
             chunk = self._script.chunks.get(timeout=seconds)
         except queue.Empty:
             return
-        self._held = (self._held + self._decoder.decode(chunk))[-HELD_CHARACTERS:]
+        if not self.is_scripts:
+            self._held = (self._held + self._decoder.decode(chunk))[-HELD_CHARACTERS:]
         self._take_lines(self._splitter.feed(chunk))
 
     def _drain(self) -> None:
@@ -166,7 +175,7 @@ class Wrapper:
     def _take_lines(self, lines: Iterator[str]) -> None:
         for line in lines:
             self._last_lines.append(line[:SHOWN_CHARACTERS])
-            if self._text:
+            if self._text and not self.is_scripts:
                 try:
                     self._pending += filter(None, [self._text.read(line)])
                 except GaveUp as gave_up:
@@ -174,7 +183,12 @@ class Wrapper:
                     self._text = None
 
     def _look(self) -> None:
-        """Log what was found; open the run first."""
+        """Log what was found; open the run first, or leave it to the script."""
+        if self.is_scripts:
+            return
+        if os.path.exists(self._claim):
+            self._let_go()
+            return
         wanted = any(self._spec.wants(name) for row in self._pending for name in row)
         works = time.monotonic() - self._began_at > OPEN_SECONDS and not self._script.ended.is_set()
         if self._run is None and (wanted or works):
@@ -210,8 +224,23 @@ class Wrapper:
                 self._found += 1
                 self._run.log(row)
 
+    def _let_go(self) -> None:
+        """Leave the run to the script: what was opened ends without a word to the server."""
+        if self._run is not None:
+            for process in list_descendants(os.getpid()):
+                if process.parent == os.getpid() and is_core(process):
+                    send_signal(process.id, signal.SIGKILL)
+            written = os.path.join(os.path.dirname(self._run.dir), f"run-{self._run.id}.wandb")
+            with contextlib.suppress(OSError):
+                os.rename(written, written + SUPERSEDED_SUFFIX)
+        self.is_scripts, self._run, self._held = True, None, ""
+        with open(self._claim + RELEASED, "w", encoding="utf-8"):
+            pass
+
     def _finish(self, status: int) -> None:
         """End the run with the script's exit code; one that was killed ends as killed ones do."""
+        if self.is_scripts:
+            return
         if self._run is None and status == 0:
             self._open()
             self._log()

@@ -130,7 +130,7 @@ def begin() -> None:
     sdk.await_module(sdk.CLIENT, sdk.close_when_read)
     if environment.get(sdk.OLD_URL):
         sdk.choose_base_url(environment)
-    if environment.get("DEPLOYER_METRICS_READ"):
+    if environment.get("DEPLOYER_METRICS_CLAIM"):
         __import__("deployer_metrics").attach()
     if environment.get("DEPLOYER_OUTPUT_DIR"):
         __import__("deployer_outputs").attach()
