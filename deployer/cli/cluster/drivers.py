@@ -11,15 +11,14 @@ from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import Aside, say
 from deployer.cli.output.table import Table
 from deployer.cli.shell.call import FORMAT, SERVER, App, Call
-from deployer.errors import ConfigError, KubeError
+from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
-    from deployer.executors.kubernetes.gpu_drivers.survey import Survey
+    from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
 
 app = App("GPU drivers of a cluster's nodes.")
 
-COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
+COLUMNS = ("NODE", "PRODUCT", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
 WAIT_SECONDS = 600.0  # until GPUs are counted
 DistributionOption = Annotated[
     list[str] | None,
@@ -45,17 +44,24 @@ NodeSelectorOption = Annotated[
 
 @app.command(without=SERVER)
 def status(call: Call) -> None:
-    """Show each node with GPUs: product, driver, plugin, GPUs available and in use."""
-    from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
+    """Show each node with GPUs: product, GPUs available and in use; a label if it counts none."""
+    from deployer.executors.kubernetes.gpu_drivers.nodes import (
+        describe_dra,
+        list_served,
+        survey_nodes,
+    )
 
-    survey = survey_cluster(open_client(call.read()))
-    rows = [
-        _build_row(node, resource)
-        for node in survey.nodes
-        for resource in (node.resources or (None,))
-    ]
-    notes = map(Aside, (*_list_troubles(survey), *survey.limits, *survey.quotas))
-    call.emit(_describe(survey), Table(COLUMNS, rows), *notes)
+    kube = open_client(call.read())
+    survey, served = survey_nodes(kube), describe_dra(list_served(kube))
+    notes = [f"node {node.name} {node.obstacle}" for node in survey.gpus if node.obstacle]
+    if not survey.complete:
+        said = "pods of other namespaces may not be listed"
+        notes.append(f"{said}: in use counts {kube.namespace} alone")
+    if served or not survey.gpus:
+        notes.append(served or "no node has a GPU now")
+    rows = [row for node in survey.gpus for row in _build_rows(node)]
+    data = {"nodes": [_describe(node) for node in survey.gpus], "notes": notes}
+    call.emit(data, Table(COLUMNS, rows), *map(Aside, notes))
 
 
 @app.command(without=(*SERVER, *FORMAT))
@@ -67,12 +73,10 @@ def install(
 ) -> None:
     """Install missing drivers, if you may, and wait up to ten minutes for the GPUs to appear."""
     from deployer.executors.kubernetes.gpu_drivers.installation import (
-        ASK,
+        DEVICE_PLUGIN,
         check_device_plugin,
         ensure_drivers,
-        install_drivers,
     )
-    from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN
 
     kinds = _check_kinds(distribution or [])
     selector = _parse_selector(node_selector or [])
@@ -81,13 +85,7 @@ def install(
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
     with showing_busy():
-        if kinds:
-            install_drivers(kube, kinds, selector)
-        report = ensure_drivers(kube, wait_seconds=WAIT_SECONDS)
-    if not any(node.allocatable for node in report.nodes) and not (kinds or report.served):
-        ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
-        said = "no GPU is known here"
-        raise KubeError(said, ASK if report.refused else ahead)
+        ensure_drivers(kube, kinds, selector, wait_seconds=WAIT_SECONDS)
 
 
 @app.command(without=(*SERVER, *FORMAT))
@@ -100,47 +98,22 @@ def remove(call: Call) -> None:
         say("found nothing that deployer installed")
 
 
-def _build_row(node: NodeGpus, resource: GpuResource | None) -> tuple[object, ...]:
-    if resource is None:
-        counts: tuple[object, ...] = ("none yet", None, None, None)
-    else:
-        counts = (resource.name, resource.allocatable, resource.in_use, resource.kind)
-    return (node.name, node.product, _describe_driver(node), node.plugin, *counts)
-
-
-def _describe_driver(node: NodeGpus) -> str:
-    if node.driver == "installed":
-        return node.driver_version or node.driver
-    version = f" ({node.driver_version})" if node.driver_version else ""
-    return f"{node.driver}{version}"
-
-
-def _list_troubles(survey: Survey) -> list[str]:
-    from deployer.executors.kubernetes.gpu_drivers.shortage import describe_dra, describe_gap
-
-    obstacles = [f"node {node.name} {node.obstacle}" for node in survey.nodes if node.obstacle]
-    if served := describe_dra(survey.served):
-        return [served, *obstacles]
-    gaps = [describe_gap(node) for node in survey.nodes if survey.complete]
-    none = ["no node has a GPU now"] if survey.complete and not survey.nodes else []
-    return [*filter(None, gaps), *obstacles, *none]
-
-
-def _describe(survey: Survey) -> dict[str, Any]:
-    nodes = [
-        {name: value for name, value in vars(node).items() if name != "labels"}
-        for node in survey.nodes
+def _build_rows(node: NodeGpus) -> list[tuple[object, ...]]:
+    if not node.resources:
+        return [(node.name, node.product, "none yet", None, None, f"label {node.label}")]
+    return [
+        (node.name, node.product, one.name, one.allocatable, one.in_use, one.kind)
+        for one in node.resources
     ]
-    return {
-        "nodes": nodes,
-        "complete": survey.complete,
-        "limits": survey.limits,
-        "quotas": survey.quotas,
-    }
+
+
+def _describe(node: NodeGpus) -> dict[str, Any]:
+    names = ("name", "product", "label", "obstacle", "resources")
+    return {name: getattr(node, name) for name in names}
 
 
 def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
-    from deployer.executors.kubernetes.gpu_drivers.manifests import DISTRIBUTIONS
+    from deployer.executors.kubernetes.gpu_drivers.installation import DISTRIBUTIONS
 
     wrong = [kind for kind in kinds if kind not in DISTRIBUTIONS]
     if wrong:

@@ -17,8 +17,7 @@ from deployer.executors.gke.results_disk import reuse_disk
 from deployer.executors.gke.timer import NAMESPACE, check_role, ensure_timer
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
-from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
+from deployer.executors.kubernetes.gpu_drivers.installation import SYSTEM, install_drivers
 from deployer.executors.kubernetes.manifest_builder import NOT_BUILT, ManifestBuilder
 from deployer.findings import Finding, right, unknown, wrong
 from deployer.gke.api.client import Gke, open_gke

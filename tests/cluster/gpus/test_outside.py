@@ -12,12 +12,13 @@ from deployer.config.causes import Cause
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose.pending import LOOK_AFTER_SECONDS, PendingPods
 from deployer.executors.kubernetes.gpu_drivers.installation import (
+    DEVICE_PLUGIN,
+    SYSTEM,
     check_device_plugin,
     ensure_drivers,
     install_drivers,
 )
-from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN, SYSTEM
-from deployer.executors.kubernetes.gpu_drivers.survey import list_served, survey_cluster
+from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
 from deployer.findings import Finding
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
@@ -44,7 +45,7 @@ def test_the_device_plugin_is_sent_to_the_gpu_nodes_of_every_cloud(bare: Cluster
         spec = {"taints": one.get("taints", [])}
         bare.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
     kube = open_client(bare.kubeconfig, "default")
-    assert {node.name for node in survey_cluster(kube).nodes} == set(NODES["nodes"])
+    assert {node.name for node in survey_nodes(kube).gpus} == set(NODES["nodes"])
     check_device_plugin(kube)
     install_drivers(kube, [DEVICE_PLUGIN])
     field = "jsonpath={.status.desiredNumberScheduled}"
@@ -71,7 +72,7 @@ def explain_one(bare: Cluster, kube: Kube, name: str) -> Finding:
     return said
 
 
-def test_gpus_by_dra_are_not_missed_in_nodes(bare: Cluster) -> None:
+def test_gpus_by_dra_are_not_missed_in_nodes(bare: Cluster, told: list[str]) -> None:
     metadata = {"name": "plain"}
     bare.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     bare.kubectl("create", "namespace", "dra")
@@ -87,9 +88,7 @@ def test_gpus_by_dra_are_not_missed_in_nodes(bare: Cluster) -> None:
     assert not explain_one(bare, kube, "after").is_permanent
     with pytest.raises(KubeError, match=r"nvidia.com/gpu comes by DRA \(DeviceClass gpu.nvidia"):
         check_device_plugin(kube)
-    report = ensure_drivers(kube, wait_seconds=0)
-    assert report.served
-    assert report.notes == (
-        "nvidia.com/gpu comes by DRA (DeviceClass gpu.nvidia.com): nodes do not count it",
-    )
+    assert ensure_drivers(kube, wait_seconds=0) == ()
+    said = "nvidia.com/gpu comes by DRA (DeviceClass gpu.nvidia.com): nodes do not count it"
+    assert told == [said]
     bare.kubectl("delete", "node", "--all")

@@ -13,8 +13,8 @@ from deployer.executors.kubernetes.diagnose.placement import (
     find_nearest,
     find_untolerated,
 )
+from deployer.executors.kubernetes.diagnose.view import count_held
 from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
-from deployer.executors.kubernetes.gpu_drivers.survey import count_held
 from deployer.findings import Finding
 from tests.docs.pending_table import is_listed
 from tests.executors.gpu_drivers.objects import (
@@ -34,6 +34,9 @@ T4 = {PRODUCT: "T4"}
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 MANAGED = {**GKE_LABELS, "cloud.google.com/gke-gpu-driver-version": "latest"}
 ON_PREM = {"nvidia.com/gpu.present": "true"}
+OPERATOR = "nvidia.com/gpu.deploy.driver"
+PLUGIN = {"app": "nvidia-device-plugin-daemonset"}
+PLUGIN_FIX = "NVIDIA's GPU Operator, or deployer drivers install --device-plugin"
 
 
 def require(
@@ -52,6 +55,14 @@ def node(
     return build_node(name, labels, {GPU: count} if count else {}, **spec)
 
 
+def wait_in(labels: dict[str, str], reason: str) -> dict[str, Any]:
+    """Return a pod of node a whose first container waits for a reason, and whose second is well."""
+    waiting = {"name": "first", "state": {"waiting": {"reason": reason, "message": "words"}}}
+    well = {"name": "second", "state": {"waiting": {"reason": "PodInitializing"}}}
+    status = {"initContainerStatuses": [waiting], "containerStatuses": [well]}
+    return build_pod("a", phase="Pending", labels=labels, status=status)
+
+
 def hold(node: str, owner: str, **requests: str) -> dict[str, Any]:
     pod = build_cpu_pod(**requests)
     own = {"name": "x", "ownerReferences": [{"kind": owner}]}
@@ -68,6 +79,7 @@ TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}
 CONTROL = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 FULL = build_pod("a", {GPU: 2})
 ASKS = build_pod(gpus={GPU: 1}, phase="Pending")
+RUNNING = {"conditions": [READY]}
 PRESSED = {"conditions": [READY, {"type": "DiskPressure", "status": "True"}]}
 YAML = "in deployer.yaml"
 
@@ -252,7 +264,63 @@ def explain(
             ASKS,
             Cause.DRIVER_MISSING,
             "the device plugin is missing on node a, and whether there is a driver cannot be told: "
-            "NVIDIA's GPU Operator, or deployer drivers install --device-plugin",
+            f"{PLUGIN_FIX}",
+        ),
+        (
+            [node(labels={**ON_PREM, OPERATOR: "pre-installed"}, count=0)],
+            [],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            f"the device plugin is missing on node a: {PLUGIN_FIX}",
+        ),
+        (
+            [node(labels={**ON_PREM, OPERATOR: "paused-for-driver-upgrade"}, count=0)],
+            [],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "the driver is being installed on node a (passes with time)",
+        ),
+        (
+            [node(labels=GKE_LABELS, count=0)],
+            [wait_in(INSTALLER, "PodInitializing")],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "the driver is being installed on node a (passes with time)",
+        ),
+        (
+            [node(labels=GKE_LABELS, count=0)],
+            [build_pod("a", labels=INSTALLER, status=RUNNING)],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "GKE's device plugin has not come yet on node a",
+        ),
+        (
+            [node(labels=GKE_LABELS, count=0)],
+            [wait_in(INSTALLER, "ImagePullBackOff")],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "driver: pod pod: ImagePullBackOff: words on node a",
+        ),
+        (
+            [node(labels=ON_PREM, count=0)],
+            [wait_in(PLUGIN, "CrashLoopBackOff")],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "device plugin: pod pod: CrashLoopBackOff: words on node a",
+        ),
+        (
+            [node(labels=ON_PREM, count=0)],
+            [wait_in(PLUGIN, "ContainerCreating")],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "the device plugin has counted no GPU yet on node a (passes with time)",
+        ),
+        (
+            [node(labels=GKE_LABELS, count=0)],
+            [wait_in(PLUGIN, "ContainerCreating")],
+            ASKS,
+            Cause.DRIVER_MISSING,
+            "the driver is missing on node a: deployer drivers install",
         ),
         (
             [build_node("a", {}, {"cpu": 2, "memory": 8 << 30})],

@@ -39,9 +39,7 @@ from deployer.executors.kubernetes.diagnose.rights import (
     describe_grant,
     examine_rights,
 )
-from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
-from deployer.executors.kubernetes.gpu_drivers.shortage import describe_served
-from deployer.executors.kubernetes.gpu_drivers.survey import Survey
+from deployer.executors.kubernetes.gpu_drivers.nodes import describe_served, is_gpu_resource
 from deployer.findings import Finding, Severity, edit, right, unknown, warning, wrong
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
@@ -202,12 +200,12 @@ def examine_nodes(case: Case) -> Iterator[Finding]:
     """Look at the nodes, and at who uses their GPUs; a tenant may not. Raises KubeError."""
     if case.job is None:
         return
-    survey = case.view.survey()
-    if survey is None:
+    nodes = case.view.read_nodes(case.grows)
+    if nodes is None:
         said = "may not be listed: whether one has what agents ask for is not told"
         yield unknown("nodes", "nodes", said)
         return
-    yield judge_nodes(case, read_pod(case, case.job), survey)
+    yield judge_nodes(case, read_pod(case, case.job), nodes)
 
 
 def read_pod(case: Case, job: Manifest) -> Manifest:
@@ -224,12 +222,11 @@ def read_pod(case: Case, job: Manifest) -> Manifest:
         return {**pod, "spec": spec}
 
 
-def judge_nodes(case: Case, pod: Manifest, survey: Survey) -> Finding:
+def judge_nodes(case: Case, pod: Manifest, nodes: Nodes) -> Finding:
     """Say why no node takes an agent's pod, or whether there is room for all; pure."""
-    nodes = Nodes(survey.all_nodes, survey.nodes, case.grows, survey.held, survey.served)
     found = explain_placement(nodes, pod)
     if found is None:
-        return _judge_free(case, pod, survey)
+        return _judge_free(case, pod, nodes)
     if case.grows and found.code in (Cause.NO_SUCH_RESOURCE, Cause.SELECTOR):
         return unknown(found.code, "nodes", f"{found.message}; one may come")
     passing = found.transient or found.code == Cause.NODE_LOST
@@ -237,16 +234,16 @@ def judge_nodes(case: Case, pod: Manifest, survey: Survey) -> Finding:
     return build(found.code, "nodes", found.message, found.fix or "deployer drivers status")
 
 
-def _judge_free(case: Case, pod: Manifest, survey: Survey) -> Finding:
+def _judge_free(case: Case, pod: Manifest, nodes: Nodes) -> Finding:
     wanted = {n: c for n, c in count_requests(pod).items() if is_gpu_resource(n)}
     if not wanted:
         return right("nodes", "nodes", "one can take the agents")
     name, count = next(iter(wanted.items()))
-    if by := (survey.served or {}).get(name):
+    if by := (nodes.served or {}).get(name):
         return unknown("nodes", "GPUs", describe_served(name, by))
-    fitting = [one for one in survey.nodes if is_selected(one.name, one.labels, pod["spec"])]
+    fitting = [one for one in nodes.gpus if is_selected(one.name, one.labels, pod["spec"])]
     found = [r for one in fitting if not one.obstacle for r in one.resources if r.name == name]
-    free, total = sum(r.free for r in found), sum(r.allocatable or 0 for r in found)
+    free, total = sum(r.free for r in found), sum(r.allocatable for r in found)
     said = f"{free} of {total} {name} are free on {len(found)} nodes"
     if (room := sum(r.free // count for r in found)) >= case.pods:
         return right("nodes", "GPUs", said)

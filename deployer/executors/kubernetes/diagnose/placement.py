@@ -14,9 +14,8 @@ from typing import Any
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.facts import Nodes
 from deployer.executors.kubernetes.diagnose.scheduler_message import Barrier, Obstacle, Refusal
-from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
-from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
-from deployer.executors.kubernetes.gpu_drivers.shortage import find_gap
+from deployer.executors.kubernetes.diagnose.shortage import find_gap
+from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus, is_gpu_resource
 from deployer.findings import Finding
 from deployer.kube.objects import count_requests, find_condition, sum_requests
 from deployer.kube.quantities import format_quantity, read_quantity

@@ -10,7 +10,7 @@ from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.facts import Facts, Queue
 from deployer.executors.kubernetes.diagnose.placement import find_nearest
-from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
+from deployer.executors.kubernetes.gpu_drivers.nodes import is_gpu_resource
 from deployer.findings import Finding, Severity, edit, right, unknown, warning
 from deployer.kube.names import DEFAULT_QUEUE, MULTI_KUEUE, QUEUE_PRIORITY_LABEL
 from deployer.kube.objects import find_condition

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue
 from deployer.executors.kubernetes.diagnose.references import Reference
-from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_gpus
+from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
 from deployer.kube.client import Kube
-from deployer.kube.kinds import NODE, SECRET, Kind, Manifest
+from deployer.kube.kinds import JOB, SECRET, Kind, Manifest
 from deployer.kube.names import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from deployer.kube.objects import sum_requests
 
 LIFE_SECONDS = 4.0
 REFUSED_SECONDS = 60.0
@@ -68,18 +70,11 @@ class View:
         found = (one for one in references if self._is_missing(one))
         return frozenset(one for one in found if self._is_missing(one, since))
 
-    def survey(self) -> Survey | None:
-        """Return the nodes and who uses their GPUs; None where nodes may not be listed."""
-        found: Survey | None
-        found = self._remember("survey", self._survey, None, share=SURVEY_SHARE)
-        return found
-
     def read_nodes(self, grows: bool) -> Nodes | None:
         """Return all nodes, if they may be listed; `grows` is True if others may be added."""
-        found = self.survey()
-        if found is None:
-            return None
-        return Nodes(found.all_nodes, found.nodes, grows, found.held, found.served)
+        found: Nodes | None
+        found = self._remember("nodes", self._survey, None, share=SURVEY_SHARE)
+        return replace(found, autoscaled=grows) if found else None
 
     def find_queue(self, job: Manifest) -> Queue | None:
         """Return the queue of a Job; None for one that is in none."""
@@ -109,8 +104,10 @@ class View:
             return False
         return one.key not in {**(found.get("data") or {}), **(found.get("binaryData") or {})}
 
-    def _survey(self) -> Survey:
-        return survey_gpus(self.kube, self.kube.list_objects(NODE))
+    def _survey(self) -> Nodes:
+        found, served = survey_nodes(self.kube), list_served(self.kube)
+        held = count_held(found.pods) if found.gpus and found.complete else None
+        return Nodes(found.nodes, found.gpus, held=held, served=served)
 
     def _get(self, kind: Kind, name: str) -> Manifest | None:
         found = self.kube.get(kind, name)
@@ -143,3 +140,15 @@ class View:
             self._asked_at[key] = began
             self._old_at[key] = max(began + LIFE_SECONDS, ended + share * (ended - began))
             return self._known[key]
+
+
+def count_held(pods: Iterable[Manifest]) -> dict[str, Counter[str]]:
+    """Return the CPUs and memory on each node of pods that stay, as those of Jobs do not; pure."""
+    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        owners = pod["metadata"].get("ownerReferences") or ()
+        if any(one.get("kind") != JOB.kind for one in owners):
+            for resource in ("cpu", "memory"):
+                amount = sum_requests(pod, resource)
+                held[pod["spec"]["nodeName"]][resource] += amount  # type: ignore[assignment]
+    return held

@@ -5,26 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+import yaml
+
+from deployer.config.paths import find_packaged
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.gpu_drivers.labels import (
+from deployer.executors.kubernetes.gpu_drivers.nodes import (
+    ASK,
+    CORDONED,
+    DISTRIBUTION_LABEL,
     DRIVER_COMPONENT,
     OPERATOR_BRINGS,
+    OPERATOR_LABELS,
     OPERATOR_PLUGIN_LABEL,
     PLUGIN_COMPONENT,
-)
-from deployer.executors.kubernetes.gpu_drivers.manifests import (
-    DEVICE_PLUGIN,
-    SYSTEM,
-    distribution_of,
-    load_manifest,
-)
-from deployer.executors.kubernetes.gpu_drivers.nodes import CORDONED, NodeGpus
-from deployer.executors.kubernetes.gpu_drivers.shortage import describe_dra, describe_gap
-from deployer.executors.kubernetes.gpu_drivers.survey import (
+    NodeGpus,
+    describe_dra,
     list_served,
-    survey_cluster,
     survey_nodes,
 )
 from deployer.kube.client import Kube
@@ -33,30 +30,33 @@ from deployer.kube.names import NO_OWNER, build_selector, read_owner
 
 LOG = logging.getLogger(__name__)
 
+SYSTEM = "kube-system"
+# What can be installed: the driver by GKE's name for a node's distribution, or the plugin alone.
+DISTRIBUTIONS = ("cos", "ubuntu")
+DEVICE_PLUGIN = "device-plugin"
 LOOK_SECONDS = 3.0
 REPEAT_SECONDS = 60.0  # so often it says that it still waits
 REMOVAL_SECONDS = 120.0
-ASK = (
-    "ask the cluster's administrator for NVIDIA's driver and device plugin on the GPU nodes; "
-    "NVIDIA's GPU Operator brings both"
-)
+PODS_SECONDS = 10.0  # until a device plugin's DaemonSet has its pods
 HINT = "deployer drivers status"
+PLUGIN_HINT = "NVIDIA's GPU Operator, or deployer drivers install --device-plugin"
+AHEAD = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
 OURS = build_selector()
 
 
-@dataclass(frozen=True)
-class DriverReport:
-    """What was installed, the nodes as they are now, and sentences about what is not as it should.
+def load_manifest(kind: str, plugin_selector: Mapping[str, str] | None = None) -> Manifest:
+    """Return the DaemonSet `cos`, `ubuntu` or `device-plugin`.
 
-    `refused` if we may not see the nodes, or not install what they lack; `served` if GPUs come by
-    Dynamic Resource Allocation.
+    `plugin_selector` chooses the device plugin's nodes, in the place of the labels by which nodes
+    say that they have a GPU.
     """
-
-    installed: tuple[str, ...] = ()
-    nodes: tuple[NodeGpus, ...] = ()
-    notes: tuple[str, ...] = ()
-    refused: bool = False
-    served: bool = False
+    text = (find_packaged("infra/drivers") / f"{kind}.yaml").read_text(encoding="utf-8")
+    manifest: Manifest = yaml.safe_load(text)
+    if kind == DEVICE_PLUGIN and plugin_selector:
+        pod = manifest["spec"]["template"]["spec"]
+        pod["nodeSelector"] = dict(plugin_selector)
+        del pod["affinity"]
+    return manifest
 
 
 def may_install(kube: Kube) -> bool:
@@ -103,7 +103,7 @@ def check_device_plugin(kube: Kube) -> None:
     own = kube.in_namespace(SYSTEM).list_objects(
         DAEMON_SET, build_selector(component=PLUGIN_COMPONENT)
     )
-    for node in () if own else survey_nodes(kube):
+    for node in () if own else survey_nodes(kube).gpus:
         if node.gke:
             raise KubeError(
                 f"node {node.name} is GKE's, which has a device plugin of its own", HINT
@@ -111,40 +111,44 @@ def check_device_plugin(kube: Kube) -> None:
         if node.labels.get(OPERATOR_PLUGIN_LABEL, "").startswith(OPERATOR_BRINGS):
             said = f"NVIDIA's GPU Operator brings its device plugin to node {node.name}"
             raise KubeError(f"{said}, and two would collide", HINT)
-        if node.plugin not in ("missing", "unknown"):
+        if node.plugin or node.allocatable:
             raise KubeError(f"node {node.name} has a device plugin, and two would collide", HINT)
 
 
 def ensure_drivers(
     kube: Kube,
+    kinds: Sequence[str] = (),
+    plugin_selector: Mapping[str, str] | None = None,
     *,
     wait_seconds: float,
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
-) -> DriverReport:
-    """See to it that GPUs of nodes that are there are counted, waiting until they are.
+) -> tuple[str, ...]:
+    """Install these kinds, and the driver on GKE's nodes that lack it; wait until GPUs are counted.
 
-    Installs the driver on nodes of GKE where nobody does, if we may; elsewhere it verifies. What we
-    may not see or do is told in one line. `now` counts seconds. Raises KubeError, also when the
-    time is over.
+    Returns the names of the DaemonSets. What the user may not do is logged where some node counts
+    GPUs. `now` counts seconds. Raises KubeError, also when the time is over.
     """
-    survey = survey_cluster(kube)
-    if not survey.complete:
-        note = f"GPU drivers cannot be checked: nodes may not be listed; if pods get no GPU, {ASK}"
-        LOG.info(note)
-        return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
-    if served := describe_dra(survey.served):
+    installed = install_drivers(kube, kinds, plugin_selector) if kinds else ()
+    if served := describe_dra(list_served(kube)):
         LOG.info(served)
-        return DriverReport(nodes=survey.nodes, notes=(served,), served=True)
-    kinds = sorted(filter(None, {_find_kind(node) for node in survey.nodes}))
-    if kinds and not may_install(kube):
-        names = ", ".join(node.name for node in survey.nodes if _find_kind(node))
-        note = f"the GPU driver is missing on {names} and may not be installed by you; {ASK}"
-        LOG.info(note)
-        return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
-    installed = install_drivers(kube, kinds) if kinds else ()
-    report = _wait(kube, wait_seconds, sleep, now)
-    return replace(report, installed=installed)
+        return installed
+    nodes = survey_nodes(kube).gpus
+    if not nodes:
+        if kinds:
+            return installed
+        raise KubeError("no node with a GPU exists now", AHEAD)
+    lacking = {node.name: kind for node in nodes if (kind := _find_kind(node))}
+    if lacking and not may_install(kube):
+        said = f"the GPU driver is missing on {', '.join(lacking)}, and you may not install it"
+        if not any(node.allocatable for node in nodes):
+            raise KubeError(said, ASK, 403, "Forbidden")
+        LOG.info(f"{said}; {ASK}")
+        return installed
+    if lacking:
+        installed += install_drivers(kube, sorted(set(lacking.values())))
+    _wait(kube, wait_seconds, PODS_SECONDS if DEVICE_PLUGIN in kinds else 0.0, sleep, now)
+    return installed
 
 
 def remove_drivers(
@@ -173,72 +177,68 @@ def remove_drivers(
     while left := [pod for s in selectors for pod in system.list_objects(POD, s) if kube.owns(pod)]:
         if now() > deadline:
             pods = ", ".join(pod["metadata"]["name"] for pod in left)
-            raise KubeError(f"pods in namespace {SYSTEM} do not end: {pods}", HINT)
+            hint = kube.with_context(f"kubectl get pods -n {SYSTEM} -l {OURS}")
+            raise KubeError(f"pods in namespace {SYSTEM} do not end: {pods}", hint)
         sleep(LOOK_SECONDS / 3)
     return tuple(names)
+
+
+def _find_kind(node: NodeGpus) -> str | None:
+    """Return which driver a node needs; None if it needs none of ours."""
+    found = node.labels.get(DISTRIBUTION_LABEL)
+    return found if node.gke and not node.has_driver and found in DISTRIBUTIONS else None
+
+
+def _wait(
+    kube: Kube,
+    wait_seconds: float,
+    pods_seconds: float,
+    sleep: Callable[[float], None],
+    now: Callable[[], float],
+) -> None:
+    """Poll until the nodes that get a driver or a device plugin count GPUs.
+
+    In the first `pods_seconds` these are all nodes with GPUs, since pods of a new DaemonSet may not
+    be there yet. Raises KubeError if no node counts a GPU.
+    """
+    started, told_at, told = now(), float("-inf"), ""
+    while True:
+        nodes = survey_nodes(kube).gpus
+        seconds = now() - started
+        silent = [node for node in nodes if not node.allocatable]
+        awaited = [node for node in silent if _is_awaited(node, fresh=seconds < pods_seconds)]
+        counts = f"{len(nodes) - len(silent)} of {len(nodes)} nodes count GPUs"
+        if not awaited or seconds >= wait_seconds:
+            break
+        said = f"{counts}; waiting for node {awaited[0].name}"
+        if said != told or now() - told_at >= REPEAT_SECONDS:
+            LOG.info(f"GPU drivers: {said} ({seconds:.0f} s)")
+            told, told_at = said, now()
+        sleep(LOOK_SECONDS)
+    names = ", ".join(" ".join(filter(None, (one.name, one.obstacle))) for one in silent)
+    if not silent or len(silent) < len(nodes):
+        LOG.info(f"GPU drivers: {counts}" + (f"; none: {names}" if names else ""))
+    elif awaited:
+        hint = f"kubectl get pods -A --field-selector spec.nodeName={awaited[0].name}"
+        said = f"no node counts a GPU after {seconds:.0f} s: {names}"
+        raise KubeError(said, kube.with_context(hint))
+    else:
+        raise KubeError(f"no node counts a GPU: {names}", PLUGIN_HINT)
+
+
+def _is_awaited(node: NodeGpus, *, fresh: bool) -> bool:
+    """Return True if a driver or a plugin is on its way to a node; if `fresh`, to any."""
+    if node.obstacle == CORDONED:
+        return False
+    if fresh or node.installer or node.plugin:
+        return True
+    if node.gke:
+        return node.has_driver or _find_kind(node) is not None
+    by_operator = (node.labels.get(name, "") for name in OPERATOR_LABELS)
+    return any(value.startswith(OPERATOR_BRINGS) for value in by_operator)
 
 
 def _describe_foreign(daemon_set: Manifest) -> str:
     name, owner = daemon_set["metadata"]["name"], read_owner(daemon_set)
     said = f"DaemonSet {name} in namespace {SYSTEM} belongs to {owner.name if owner else NO_OWNER}"
     return f"{said} and stays as it is; to remove it: kubectl delete daemonset {name} -n {SYSTEM}"
-
-
-def _find_kind(node: NodeGpus) -> str | None:
-    """Return which driver a node needs; None if it needs none of ours."""
-    return distribution_of(node.labels) if node.driver == "missing" else None
-
-
-def _wait(
-    kube: Kube,
-    wait_seconds: float,
-    sleep: Callable[[float], None],
-    now: Callable[[], float],
-) -> DriverReport:
-    """Look until every node that is to count GPUs does; a node that goes is not waited for."""
-    started, told_at, told = now(), float("-inf"), ""
-    while True:
-        nodes = survey_nodes(kube)
-        waiting = [node for node in nodes if _is_awaited(node)]
-        seconds = now() - started
-        if not waiting or seconds >= wait_seconds:
-            return _report(nodes, waiting, seconds)
-        said = f"{_count_ready(nodes)}; {describe_gap(_foresee(waiting[0]))}"
-        if said != told or now() - told_at >= REPEAT_SECONDS:
-            LOG.info(f"GPU drivers: {said} ({seconds:.0f} s)")
-            told, told_at = said, now()
-        sleep(LOOK_SECONDS)
-
-
-def _is_awaited(node: NodeGpus) -> bool:
-    """Tell whether a node counts no GPU yet, and somebody is to bring what is missing."""
-    if node.allocatable or node.obstacle == CORDONED:
-        return False
-    if node.driver == "missing":
-        return distribution_of(node.labels) is not None
-    return node.gke or node.driver in ("installing", "failing") or node.plugin != "missing"
-
-
-def _foresee(node: NodeGpus) -> NodeGpus:
-    """Return a node as it will be in a moment: the DaemonSet is there, its pod comes."""
-    return replace(node, driver="installing") if node.driver == "missing" else node
-
-
-def _count_ready(nodes: Sequence[NodeGpus]) -> str:
-    return f"{sum(node.allocatable for node in nodes)} of {len(nodes)} nodes count GPUs"
-
-
-def _report(
-    nodes: tuple[NodeGpus, ...],
-    waiting: Sequence[NodeGpus],
-    seconds: float,
-) -> DriverReport:
-    notes = tuple(filter(None, map(describe_gap, nodes)))
-    if waiting and not any(node.allocatable for node in nodes):
-        said = f"no node counts a GPU after {seconds:.0f} s: {'; '.join(notes)}"
-        raise KubeError(said, HINT)
-    for note in notes:
-        LOG.info(f"GPU drivers: {note}")
-    if nodes:
-        LOG.info(f"GPU drivers: {_count_ready(nodes)}")
-    return DriverReport(nodes=nodes, notes=notes)

@@ -1,79 +1,214 @@
-"""The GPUs of each node, read from nodes and pods; pure."""
+"""Which nodes have GPUs: by what they count, and by labels before a device plugin is there."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from http import HTTPStatus
 
-from deployer.executors.kubernetes.gpu_drivers.labels import (
-    ACCELERATOR_LABEL,
-    INSTALLER_PODS,
+from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.errors import KubeError
+from deployer.kube.client import Kube
+from deployer.kube.kinds import DEVICE_CLASS, NODE, POD, Manifest
+from deployer.kube.names import COMPONENT_LABEL, MANAGED_BY
+from deployer.kube.objects import ENDED_PHASES, count_requests, find_condition
+
+# GKE's labels (cluster-autoscaler, cloudprovider/gke/labels; cloud.google.com/kubernetes-engine).
+ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
+MANAGED_DRIVER_LABEL = "cloud.google.com/gke-gpu-driver-version"
+DISTRIBUTION_LABEL = "cloud.google.com/gke-os-distribution"
+PARTITION_LABEL = "cloud.google.com/gke-gpu-partition-size"
+GKE_SHARING_LABEL = "cloud.google.com/gke-gpu-sharing-strategy"
+
+# NVIDIA's labels (k8s-device-plugin, docs/gpu-feature-discovery/README.md).
+GPU_PRESENT_LABEL = "nvidia.com/gpu.present"
+SHARING_LABEL = "nvidia.com/gpu.sharing-strategy"
+SHARED_SUFFIX = "-SHARED"
+MIG_INFIX = "-MIG-"
+# A node with one of these has a driver, or GKE installs it.
+DRIVER_LABELS = (
     MANAGED_DRIVER_LABEL,
-    OPERATOR_BRINGS,
-    OPERATOR_DRIVER_LABEL,
-    OPERATOR_FOUND,
-    PLUGIN_PODS,
-    describe_kind,
-    has_gpu_label,
-    is_gpu_resource,
-    read_driver_version,
-    read_product,
+    "nvidia.com/cuda.driver-version.full",
+    "nvidia.com/cuda.driver.major",
 )
-from deployer.kube.objects import ENDED_PHASES, count_requests, find_condition, find_trouble
 
-Manifest = Mapping[str, Any]
-# `managed`: GKE installs it. `unknown`: nothing on the node tells.
-DriverState = Literal["managed", "installed", "installing", "failing", "missing", "unknown"]
-# `registered`: a GPU is counted, whoever counted it.
-PluginState = Literal["running", "starting", "failing", "registered", "missing", "unknown"]
+# Node Feature Discovery: a PCI device of NVIDIA's, 10de, with or without the class of device.
+PCI_LABELS = tuple(
+    f"feature.node.kubernetes.io/pci-{device}.present"
+    for device in ("10de", "0300_10de", "0302_10de")
+)
+
+# Who else says that a node has a GPU: AKS (learn.microsoft.com/azure/aks/use-nvidia-gpu), Karpenter
+# on EKS (karpenter-provider-aws, pkg/apis/v1/labels.go) and EKS Auto Mode; of NVIDIA's where the
+# value is this.
+CLOUD_LABELS = (
+    "kubernetes.azure.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-manufacturer",
+    "eks.amazonaws.com/instance-gpu-manufacturer",
+)
+NVIDIA = "nvidia"
+
+# Dynamic Resource Allocation: what a DeviceClass is asked for by, if it says no other name
+# (k8s.io/api/resource/v1, ResourceDeviceClassPrefix).
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+GPU = "nvidia.com/gpu"
+SHARED_GPU = "nvidia.com/gpu.shared"
+MIG_PREFIX = "nvidia.com/mig-"
+
+DRIVER_COMPONENT = "nvidia-driver"
+PLUGIN_COMPONENT = "nvidia-device-plugin"
+
+# Pods that install a driver: ours, Google's DaemonSet applied by hand, NVIDIA's GPU Operator.
+INSTALLER_PODS: tuple[Mapping[str, str], ...] = (
+    {**MANAGED_BY, COMPONENT_LABEL: DRIVER_COMPONENT},
+    {"k8s-app": "nvidia-driver-installer"},
+    {"app": "nvidia-driver-daemonset"},
+    {"app.kubernetes.io/component": "nvidia-driver"},
+)
+# By these labels the GPU Operator says what it brings to a node: true, or paused-for-… while it
+# upgrades, or pre-installed where it found a driver (gpu-operator, controllers/state_manager.go).
+OPERATOR_DRIVER_LABEL = "nvidia.com/gpu.deploy.driver"
+OPERATOR_PLUGIN_LABEL = "nvidia.com/gpu.deploy.device-plugin"
+OPERATOR_LABELS = (OPERATOR_DRIVER_LABEL, OPERATOR_PLUGIN_LABEL)
+OPERATOR_BRINGS = ("true", "paused-for-")
+OPERATOR_FOUND = "pre-installed"
+# Device plugins: ours, GKE's, the GPU Operator's, NVIDIA's plain manifest, its chart.
+PLUGIN_PODS: tuple[Mapping[str, str], ...] = (
+    {**MANAGED_BY, COMPONENT_LABEL: PLUGIN_COMPONENT},
+    {"k8s-app": "nvidia-gpu-device-plugin"},
+    {"app": "nvidia-device-plugin-daemonset"},
+    {"name": "nvidia-device-plugin-ds"},
+    {"app.kubernetes.io/name": "nvidia-device-plugin"},
+)
+
 CORDONED = "is cordoned"
+# The server leaves out pods that hold nothing.
+HOLDING = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+ASK = (
+    "ask the cluster's administrator for NVIDIA's driver and device plugin on the GPU nodes; "
+    "NVIDIA's GPU Operator brings both"
+)
 
 
 @dataclass(frozen=True)
 class GpuResource:
-    """A resource of a node; None where nodes may not be read. `kind` says what one of it is."""
+    """A resource of a node. `kind` says what one of it is."""
 
     name: str
-    capacity: int | None
-    allocatable: int | None
+    capacity: int
+    allocatable: int
     in_use: int
     kind: str
 
     @property
     def free(self) -> int:
         """How many are free."""
-        return max((self.allocatable or 0) - self.in_use, 0)
+        return max(self.allocatable - self.in_use, 0)
 
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """A node with GPUs. `obstacle` is why it takes no pods now; `reason` is what goes wrong."""
+    """A node with GPUs. `label` is the one that says so; `obstacle` is why it takes no pods now.
+
+    `installer` and `plugin` are the pods on it that bring the driver and count its GPUs.
+    """
 
     name: str
     product: str
-    driver: DriverState
-    driver_version: str
-    plugin: PluginState
+    label: str
     resources: tuple[GpuResource, ...]
-    reason: str = ""
     obstacle: str = ""
     labels: Mapping[str, str] = field(default_factory=dict, repr=False)
+    installer: Manifest | None = field(default=None, repr=False)
+    plugin: Manifest | None = field(default=None, repr=False)
 
     @property
     def allocatable(self) -> bool:
-        """Tell whether pods can be given a GPU of this node."""
+        """Return True if pods can get a GPU of this node."""
         return any(resource.allocatable for resource in self.resources)
 
     @property
     def gke(self) -> bool:
-        """Tell whether it is a GPU node of GKE."""
+        """Return True if it is a GPU node of GKE."""
         return ACCELERATOR_LABEL in self.labels
+
+    @property
+    def has_driver(self) -> bool:
+        """Return True if the node has a driver, or if GKE, the operator or a pod installs it."""
+        operator = self.labels.get(OPERATOR_DRIVER_LABEL, "")
+        return (
+            self.allocatable
+            or self.installer is not None
+            or any(name in self.labels for name in DRIVER_LABELS)
+            or operator.startswith((*OPERATOR_BRINGS, OPERATOR_FOUND))
+        )
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The nodes of a cluster, those with GPUs, and the pods that hold something on any node.
+
+    Pods are not listed if no node has GPUs. `complete` is False if those of other namespaces may
+    not be listed.
+    """
+
+    nodes: tuple[Manifest, ...]
+    gpus: tuple[NodeGpus, ...] = ()
+    pods: tuple[Manifest, ...] = ()
+    complete: bool = True
+
+
+def survey_nodes(kube: Kube) -> Survey:
+    """List the nodes, and the pods that use their GPUs. Raises KubeError."""
+    try:
+        nodes = tuple(kube.list_objects(NODE))
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        said = "you may not list nodes, so their GPUs are unknown"
+        hint = f"if pods get no GPU, {ASK}"
+        raise KubeError(said, hint, error.status, error.reason) from error
+    if not any(map(has_gpus, nodes)):
+        return Survey(nodes)
+    pods, complete = _list_pods(kube)
+    return Survey(nodes, summarise_nodes(nodes, pods), tuple(pods), complete)
+
+
+def list_served(kube: Kube) -> dict[str, str] | None:
+    """Return the resources that come by Dynamic Resource Allocation, with their DeviceClass.
+
+    Nodes do not count them. None where DeviceClasses may not be listed. Raises KubeError.
+    """
+    try:
+        classes = kube.list_objects(DEVICE_CLASS)
+    except KubeError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return {}
+        if not error.forbidden:
+            raise
+        # Servers before 1.34 refuse what they do not have, too.
+        there = kube.find_version(DEVICE_CLASS.group)
+        return None if DEVICE_CLASS.api_version == f"{DEVICE_CLASS.group}/{there}" else {}
+    names = {one["metadata"]["name"]: one["spec"].get("extendedResourceName") for one in classes}
+    own = {f"{DEVICE_CLASS_PREFIX}{name}": name for name in names}
+    return own | {resource: name for name, resource in names.items() if resource}
+
+
+def describe_served(resource: str, device_class: str) -> str:
+    """Say that a resource comes by Dynamic Resource Allocation."""
+    return f"{resource} comes by DRA (DeviceClass {device_class}): nodes do not count it"
+
+
+def describe_dra(served: Mapping[str, str] | None) -> str:
+    """Say the same of the GPUs that a cluster serves so; empty if it serves none."""
+    found = ((name, by) for name, by in (served or {}).items() if is_gpu_resource(name))
+    return "; ".join(describe_served(name, by) for name, by in sorted(found))
 
 
 def summarise_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[NodeGpus, ...]:
-    """Return the nodes that have GPUs, by name; `pods` are those of all namespaces."""
+    """Return the nodes that have GPUs, sorted by name; `pods` are those of all namespaces; pure."""
     by_node: dict[str, list[Manifest]] = {}
     for pod in pods:
         if pod["status"].get("phase") not in ENDED_PHASES:
@@ -86,108 +221,53 @@ def summarise_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> tupl
     return tuple(sorted(found, key=lambda one: one.name))
 
 
-def summarise_own_pods(pods: Iterable[Manifest]) -> tuple[NodeGpus, ...]:
-    """Return what one's own pods tell of nodes that may not be read: which GPUs are in use."""
-    used: dict[str, Counter[str]] = {}
-    for pod in pods:
-        node = pod["spec"].get("nodeName")
-        counts = _count_gpus(pod) if node else Counter[str]()
-        if counts and pod["status"].get("phase") not in ENDED_PHASES:
-            used.setdefault(node, Counter()).update(counts)
-    return tuple(
-        NodeGpus(
-            name=node,
-            product="",
-            driver="unknown",
-            driver_version="",
-            plugin="unknown",
-            resources=tuple(
-                GpuResource(name, None, None, n, "") for name, n in sorted(counts.items())
-            ),
-        )
-        for node, counts in sorted(used.items())
-    )
-
-
 def has_gpus(node: Manifest) -> bool:
-    """Tell whether a node has GPUs, by what it says or by what it counts."""
-    return has_gpu_label(labels_of(node)) or any(map(is_gpu_resource, _capacity(node)))
+    """Return True if a node has GPUs, by its labels or by what it counts."""
+    return bool(find_gpu_label(_labels_of(node))) or any(map(is_gpu_resource, _capacity(node)))
 
 
-def labels_of(item: Manifest) -> Mapping[str, str]:
-    """Return an object's labels."""
-    return item["metadata"].get("labels") or {}
+def is_gpu_resource(name: str) -> bool:
+    """Return True if a resource is a GPU, a part of one, or a share of one."""
+    return name in (GPU, SHARED_GPU) or name.startswith(MIG_PREFIX)
+
+
+def find_gpu_label(labels: Mapping[str, str]) -> str:
+    """Return the label, as name=value, that says that a node has an NVIDIA GPU; empty if none."""
+    wanted = dict.fromkeys((GPU_PRESENT_LABEL, *PCI_LABELS), "true")
+    wanted |= dict.fromkeys(CLOUD_LABELS, NVIDIA)
+    found = [name for name in (ACCELERATOR_LABEL, GPU_PRODUCT_LABEL) if name in labels]
+    found += [name for name, value in wanted.items() if labels.get(name) == value]
+    return f"{found[0]}={labels[found[0]]}" if found else ""
+
+
+def _list_pods(kube: Kube) -> tuple[list[Manifest], bool]:
+    """Return the pods that hold something, and whether they are those of all namespaces."""
+    for client, complete in ((kube.in_namespace(""), True), (kube, False)):
+        try:
+            return client.list_objects(POD, field_selector=HOLDING), complete
+        except KubeError as error:
+            if not error.forbidden:
+                raise
+    return [], False
 
 
 def _summarise(node: Manifest, pods: Sequence[Manifest]) -> NodeGpus:
-    labels = labels_of(node)
-    resources = _list_resources(node, pods)
-    counted = any(resource.allocatable for resource in resources)
-    installer, plugin = _find_pod(pods, INSTALLER_PODS), _find_pod(pods, PLUGIN_PODS)
-    driver = _judge_driver(labels, installer, counted)
-    plugin_state = _judge_plugin(plugin, counted)
-    troubles = [
-        _explain_trouble(what, pod)
-        for what, pod, state in (
-            ("driver", installer, driver),
-            ("device plugin", plugin, plugin_state),
-        )
-        if pod is not None and state == "failing"
-    ]
+    labels = _labels_of(node)
     return NodeGpus(
         name=node["metadata"]["name"],
-        product=read_product(labels),
-        driver=driver,
-        driver_version=read_driver_version(labels) or labels.get(MANAGED_DRIVER_LABEL, ""),
-        plugin=plugin_state,
-        resources=resources,
-        reason="; ".join(troubles),
+        product=_read_product(labels),
+        label=find_gpu_label(labels),
+        resources=_list_resources(node, pods),
         obstacle=_find_obstacle(node),
         labels=labels,
+        installer=_find_pod(pods, INSTALLER_PODS),
+        plugin=_find_pod(pods, PLUGIN_PODS),
     )
 
 
-def _judge_driver(
-    labels: Mapping[str, str], installer: Manifest | None, counted: bool
-) -> DriverState:
-    if installer is not None:
-        return _judge_installer(installer)
-    if MANAGED_DRIVER_LABEL in labels:
-        return "managed"
-    if counted or read_driver_version(labels):
-        return "installed"
-    operator = labels.get(OPERATOR_DRIVER_LABEL, "")
-    if operator.startswith(OPERATOR_BRINGS):
-        return "installing"
-    if operator == OPERATOR_FOUND:
-        return "installed"
-    return "missing" if ACCELERATOR_LABEL in labels else "unknown"
-
-
-def _judge_installer(pod: Manifest) -> DriverState:
-    """Judge by the pod: it is ready once the driver is there."""
-    if find_condition(pod, "Ready"):
-        return "installed"
-    return "failing" if find_trouble(pod) else "installing"
-
-
-def _judge_plugin(pod: Manifest | None, counted: bool) -> PluginState:
-    if pod is None:
-        return "registered" if counted else "missing"
-    if find_condition(pod, "Ready"):
-        return "running"
-    return "failing" if find_trouble(pod) else "starting"
-
-
-def _explain_trouble(what: str, pod: Manifest) -> str:
-    trouble = (find_trouble(pod) or {}).get("state", {}).get("waiting", {})
-    said = ": ".join(filter(None, (trouble.get("reason"), trouble.get("message"))))
-    return f"{what}: pod {pod['metadata']['name']}: {said}"
-
-
 def _list_resources(node: Manifest, pods: Sequence[Manifest]) -> tuple[GpuResource, ...]:
-    used: Counter[str] = sum(map(_count_gpus, pods), Counter())
-    capacity, labels = _capacity(node), labels_of(node)
+    used: Counter[str] = sum(map(count_requests, pods), Counter())
+    capacity, labels = _capacity(node), _labels_of(node)
     allocatable = node.get("status", {}).get("allocatable") or {}
     # A slice's strategy leaves others behind at 0, and a plugin that went leaves its own.
     names = sorted(name for name in capacity if is_gpu_resource(name))
@@ -198,7 +278,7 @@ def _list_resources(node: Manifest, pods: Sequence[Manifest]) -> tuple[GpuResour
             int(capacity[name]),
             int(allocatable.get(name, 0)),
             used[name],
-            describe_kind(name, labels),
+            _describe_kind(name, labels),
         )
         for name in counted
     )
@@ -212,16 +292,42 @@ def _find_obstacle(node: Manifest) -> str:
 
 def _find_pod(pods: Sequence[Manifest], wanted: Sequence[Mapping[str, str]]) -> Manifest | None:
     for pod in pods:
-        labels = labels_of(pod)
+        labels = _labels_of(pod)
         if any(one.items() <= labels.items() for one in wanted):
             return pod
     return None
 
 
-def _count_gpus(pod: Manifest) -> Counter[str]:
-    return Counter({n: count for n, count in count_requests(pod).items() if is_gpu_resource(n)})
+def _labels_of(item: Manifest) -> Mapping[str, str]:
+    labels: Mapping[str, str] = item["metadata"].get("labels") or {}
+    return labels
 
 
 def _capacity(node: Manifest) -> Mapping[str, str]:
     capacity: Mapping[str, str] = node.get("status", {}).get("capacity") or {}
     return capacity
+
+
+def _read_product(labels: Mapping[str, str]) -> str:
+    return labels.get(GPU_PRODUCT_LABEL) or labels.get(ACCELERATOR_LABEL, "")
+
+
+def _describe_kind(resource: str, labels: Mapping[str, str]) -> str:
+    """Say what one of a resource is: a whole GPU, a MIG slice, a share of either."""
+    product = _read_product(labels)
+    slice_size = _read_slice(resource, product, labels)
+    what = f"MIG slice {slice_size}" if slice_size else "GPU"
+    strategy = labels.get(GKE_SHARING_LABEL) or labels.get(SHARING_LABEL, "none")
+    shared = resource.endswith(".shared") or product.endswith(SHARED_SUFFIX)
+    if shared or strategy != "none":
+        return f"shared {what}" + (f" ({strategy})" if strategy != "none" else "")
+    return what if slice_size else "whole GPU"
+
+
+def _read_slice(resource: str, product: str, labels: Mapping[str, str]) -> str:
+    """Return a MIG slice's size, such as 1g.5gb: by resource (mixed), product (single) or pool."""
+    if resource.startswith(MIG_PREFIX):
+        return resource.removeprefix(MIG_PREFIX).removesuffix(".shared")
+    if MIG_INFIX in product:
+        return product.removesuffix(SHARED_SUFFIX).rpartition(MIG_INFIX)[2]
+    return labels.get(PARTITION_LABEL, "")
