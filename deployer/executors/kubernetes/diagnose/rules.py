@@ -154,7 +154,7 @@ DRIVER_TROUBLE = unclear(Cause.DRIVER_MISSING, "$trouble on node $node")
 DRIVER_BROKEN = unclear(
     Cause.DRIVER_MISSING,
     "node $node has no working NVIDIA driver: $words",
-    "deployer drivers status",
+    DESCRIBE_NODE,
     "(?i)nvidia-container-cli|NVML|libnvidia-ml|could not select device driver|"
     r"nvidia\.com/gpu=|failed to inject CDI devices",
 )
