@@ -55,9 +55,9 @@ def store_keys(
     """Decide where to keep the agents' keys; writes nothing.
 
     There are none to keep if agents log in `by_identity`, unless they have keys of their own.
-    Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
-    that a key that is rotated there reaches them. If it holds another key, or may not be read, and
-    for keys of agents' own, it is a Secret of this owner's agents of the sweep.
+    Agents that share the user's key read `wandb-secret`, which is made if it does not exist: a key
+    is then replaced in one place. If it holds another key, or may not be read, and for keys of
+    agents' own, it is a Secret of this owner's agents of the sweep.
     """
     if by_identity and not plan.own_keys:
         return KeyStore(kube, plan, *name_keys(plan, api_keys, kube.owner, by_identity), {})
