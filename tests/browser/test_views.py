@@ -114,6 +114,6 @@ def test_the_page_is_drawn_from_one_file(
     page.goto(f"file://{tmp_path}/report.html")
     wait_for_rows(page, 7)
     page.wait_for_selector("figure:has(strong:text-is('Curves')) canvas")
-    page.wait_for_selector("text=cannot be told from noise")
+    page.wait_for_selector("text=is the most important of")
     assert page.text_content("#trouble") == ""
     assert page.locator(".controls button").count() == 0
