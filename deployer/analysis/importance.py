@@ -16,6 +16,7 @@ from deployer.analysis.moments import largest
 from deployer.analysis.parallel import is_number
 from deployer.errors import DeployerError
 from deployer.installation import install_package
+from deployer.sweeps.configuration_list import JOB_ID
 from deployer.sweeps.parameters.values import value_key
 from deployer.sweeps.results import Row
 from deployer.text import format_count
@@ -80,7 +81,7 @@ def build_importance(rows: Sequence[Row], metric: str) -> Importance:
         raise DeployerError("parameter importance needs scikit-learn", needed)
     ranked = sorted((row for row in rows if row.rank is not None), key=lambda row: row.run_id)
     used = [row for row in ranked if row.state == "finished"]
-    order = dict.fromkeys(name for row in used for name in row.parameters)
+    order = dict.fromkeys(name for row in used for name in row.parameters if name != JOB_ID)
     constants = [name for name in order if _count_values(used, name) == 1]
     names = [name for name in order if name not in constants and _is_name(used, name)]
     varying = [name for name in order if name not in (*constants, *names)]

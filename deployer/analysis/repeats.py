@@ -16,7 +16,8 @@ from deployer.sweeps.equal_curves import FEWEST_VALUES, Curve, find_equal_curves
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.results import Results, Row
 
-SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state")
+# The number of a set in a list tells no more than a seed.
+SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state", "job_id")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ MARKED_WITHIN = 200  # the mark stands in the first lines
 
 def check_place(path: Path, *, force: bool) -> None:
     """Refuse, before a server is asked, what cannot be written; raises ConfigError."""
-    if path.suffix not in PAGES:
+    if path.suffix.lower() not in PAGES:
         said = f"{path} does not end in .html, and a report is a page"
         raise ConfigError("--to", said, "--to report.html")
     folder = path.parent

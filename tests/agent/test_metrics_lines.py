@@ -25,6 +25,9 @@ TEXT: dict[str, Row] = {
     "{not a dict": {},
     '[{"loss": 1}]': {},
     "loss: 0.3": {},
+    "loss=308,641.95 acc=1,5": {},
+    "loss=1, acc=2,": {"loss": 1.0, "acc": 2.0},
+    '10%|#  | 1/9 [6.6it/s]{"epoch": 0, "loss": 2}': {"epoch": 0, "loss": 2},
     "a" * 9000 + "=": {},
 }
 

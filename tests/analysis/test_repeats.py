@@ -67,7 +67,9 @@ def test_seeds_may_be_named() -> None:
     assert [g.count for g in group_repeats(rows, "minimize", ["fold"]).groups] == [3]
 
 
-@pytest.mark.parametrize("name", ["seed", "data.seed", "model-seed", "SEED", "random_state"])
+@pytest.mark.parametrize(
+    "name", ["seed", "data.seed", "model-seed", "SEED", "random_state", "JOB_ID"]
+)
 def test_names_of_seeds(name: str) -> None:
     assert is_seed(name)
 

@@ -22,6 +22,7 @@ from deployer.launch.checks.check import (
     list_place_checks,
     warn_about_port,
 )
+from deployer.launch.checks.script import doubt_metrics
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
@@ -174,3 +175,18 @@ def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("image: {repository: registry.example/team/trainer}\n")
     project = read_project(tmp_path, Flags(on="kubernetes", wandb="http://w.example"))
     run_checks(list_place_checks(find_executor(project), Limits()))
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ("step: loss", "metrics: in deployer.yaml has loss as its step, which is no metric then"),
+        ("names: acc", "metrics: in deployer.yaml reads acc, and not loss"),
+        ("step: epoch", ""),
+    ],
+)
+def test_a_metric_that_is_not_read_is_doubted(tmp_path: Path, metrics: str, said: str) -> None:
+    (tmp_path / "deployer.yaml").write_text(f"metrics: {{from: stdout, {metrics}}}\n")
+    project = read_project(tmp_path, Flags(on="local"))
+    found = doubt_metrics(project, {"metric": {"name": "loss"}})
+    assert [one.message for one in found] == [said] * bool(said)

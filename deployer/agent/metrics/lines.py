@@ -17,7 +17,7 @@ LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at
 # Katib's pattern, with W&B's names such as `val/loss`, and values that are no number.
 PAIRS = re.compile(
     r"(?<![\w|./-])([\w|./-]+)\s*=\s*"
-    r"([+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))(?!\w|\.\d)",
+    r"([+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))(?!\w|[.,]\d)",
     re.IGNORECASE,
 )
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -71,8 +71,9 @@ class TextLines:
         """Return the values of a line; raises GaveUp."""
         if self._pattern:
             return self._match(self._pattern, line)
-        if line.lstrip().startswith("{"):
-            return read_object(line)
+        # A progress bar on the other stream may stand before an object, without a line's end.
+        if line.rstrip().endswith("}") and (found := read_object(line[line.find("{") :])):
+            return found
         return dict(_list_numbers(PAIRS.findall(line))) if "=" in line else {}
 
     def _match(self, pattern: Pattern[str], line: str) -> Row:

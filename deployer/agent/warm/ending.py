@@ -62,6 +62,7 @@ def close_files() -> None:
     """Close what is still open: text before its buffer, and this before what is below it."""
     kinds: "Any" = (_io._TextIOBase, _io._BufferedIOBase, _io._IOBase)
     everything: "Any" = gc.get_objects()
+    close_archives(everything)
     files = [one for one in everything if issubclass(type(one), _io._IOBase)]
     for kind in kinds:
         for one in reversed(files):
@@ -70,3 +71,14 @@ def close_files() -> None:
                     one.close()
             except Exception:
                 continue
+
+
+def close_archives(everything: "Any") -> None:
+    """Close zip files, whose directory is written last; they are no files themselves."""
+    kind: "Any" = getattr(sys.modules.get("zipfile"), "ZipFile", None)
+    for one in everything if kind else ():
+        try:
+            if issubclass(type(one), kind):
+                one.close()
+        except Exception:
+            continue

@@ -49,7 +49,7 @@ def show_importance(found: Importance, sweep: str, output: str) -> None:
 
 
 def _round(correlation: float | None) -> float | None:
-    return None if correlation is None else round(correlation, 2)
+    return None if correlation is None else round(correlation, 2) + 0.0  # no -0
 
 
 def _list_notes(found: Importance) -> list[str]:

@@ -164,4 +164,4 @@ def name_other_metric(results: Results) -> str:
     if near := find_near(results):
         named = f"--metric {shlex.quote(near)} --goal {results.goal}"
         return f"deployer results {results.sweep_path} {named}"
-    return "log it with run.log, or rank by another metric: --metric NAME --goal minimize"
+    return "log it with run.log, or name another metric: --metric NAME"

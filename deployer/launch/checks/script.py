@@ -79,6 +79,9 @@ def ask_script(executor: Executor, request: Request) -> Report:
 def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Problem]:
     """Warn of a sweep's metric that `metrics:` does not read."""
     metric, wanted = metric_name(config), project.metrics.wanted
+    if metric and metric == project.metrics.step:
+        said = f"metrics: in deployer.yaml has {metric} as its step, which is no metric then"
+        yield doubt(METRIC_PATH, said, "name as step what counts the rows, such as epoch")
     if metric and wanted and metric not in wanted:
         said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, and not {metric}"
         yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
