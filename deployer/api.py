@@ -335,7 +335,7 @@ def results(server: Server, sweep_path: str) -> SweepResults:
 def importance(server: Server, sweep_path: str, metric: str | None = None) -> Importance:
     """Return how important each parameter is for a metric, the sweep's own if none is named.
 
-    Raises ConfigError where there is none, DeployerError without the extra `analysis`.
+    Raises ConfigError where there is none, DeployerError without scikit-learn.
     """
     snapshot = get_whole_snapshot(server, _path(sweep_path))
     name = metric or snapshot.sweep.metric_name

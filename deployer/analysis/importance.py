@@ -1,7 +1,7 @@
 """Which parameters matter, by the two figures of W&B's own panel.
 
 A random forest's feature importance, and the linear correlation with the metric
-(https://docs.wandb.ai/models/app/features/panels/parameter-importance).
+(https://docs.wandb.ai/models/app/features/panels/parameter-importance, in November 2026).
 """
 
 from __future__ import annotations
@@ -119,14 +119,19 @@ def _learn(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[
     """Return the importance of each column for a random forest that learns the values."""
     from sklearn.ensemble import RandomForestRegressor
 
-    unit = largest(values) or 1.0  # so that no square overflows
     forest = RandomForestRegressor(
         n_estimators=TREES,
         max_samples=LARGEST_SAMPLE if len(values) > LARGEST_SAMPLE else None,
         random_state=0,
     )
-    forest.fit(list(zip(*columns, strict=True)), [value / unit for value in values])
+    forest.fit(list(zip(*columns, strict=True)), _scale(values))
     return [float(one) for one in forest.feature_importances_]
+
+
+def _scale(values: Sequence[float]) -> list[float]:
+    """Return values in units of the largest, so that no square overflows."""
+    unit = largest(values) or 1.0
+    return [value / unit for value in values]
 
 
 def _encode(configurations: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
@@ -154,20 +159,15 @@ def _correlate(rows: Sequence[Row], name: str) -> float | None:
         return None
     given, measured = ([float(pair[n]) for pair in pairs] for n in (0, 1))
     try:
-        return correlation(
-            [value / (largest(given) or 1.0) for value in given],
-            [value / (largest(measured) or 1.0) for value in measured],
-        )
+        return correlation(_scale(given), _scale(measured))
     except StatisticsError:  # one of them does not vary
         return None
 
 
 def _count_values(rows: Sequence[Row], name: str) -> int:
     """Return how many different values a parameter has; being left out is one."""
-    missing = any(name not in row.parameters for row in rows)
-    return (
-        len({value_key(row.parameters[name]) for row in rows if name in row.parameters}) + missing
-    )
+    keys = {value_key(row.parameters[name]) for row in rows if name in row.parameters}
+    return len(keys) + any(name not in row.parameters for row in rows)
 
 
 def _is_name(rows: Sequence[Row], name: str) -> bool:

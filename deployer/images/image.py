@@ -108,12 +108,6 @@ def predict_image_labels(settings: ImageConfig, folder: Path) -> Mapping[str, st
     return predict_labels(path.read_text(encoding="utf-8"), settings.arguments)
 
 
-def read_labels(registry: Registry, tag: str) -> Mapping[str, str]:
-    """Return the labels of an image in a registry; none if it is not there. Raises ImageError."""
-    there = registry.get_manifest(tag)
-    return registry.get_labels(there) if there else {}
-
-
 def _check_ours(registry: Registry, there: Manifest, tag: str) -> None:
     """Raise ImageError for an image that was not made of these inputs."""
     if registry.get_labels(there).get(INPUTS_LABEL) != tag:

@@ -116,24 +116,6 @@ class Registry:
         labels = answer.json().get("config", {}).get("Labels") or {}
         return {str(name): str(value) for name, value in labels.items()}
 
-    def get_digest(self, tag: str) -> str:
-        """Return the digest of what a tag stands for, without reading it; empty if it is not there.
-
-        Docker Hub counts what is read, and not this.
-        """
-        headers = {"Accept": ", ".join(MANIFEST_TYPES)}
-        answer = self._send("HEAD", f"manifests/{tag}", headers=headers)
-        if answer.status_code == 404:
-            return ""
-        self._check(answer, "read from")
-        return str(answer.headers.get("Docker-Content-Digest", ""))
-
-    def list_tags(self) -> list[str]:
-        """Return the repository's tags, as far as the registry gives them at once."""
-        answer = self._send("GET", "tags/list")
-        self._check(answer, "list the tags of")
-        return [str(tag) for tag in answer.json().get("tags") or ()]
-
     def check_push(self) -> None:
         """Raise ImageError unless this login may push; called before a long build."""
         upload = self._begin_upload()

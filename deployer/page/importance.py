@@ -12,7 +12,7 @@ from deployer.sweeps.results import Results
 def build_importance_document(results: Results) -> dict[str, Any]:
     """Return how much each parameter matters; `missing` says why it is not known."""
     if results.metric is None:
-        return {"missing": "without a metric nothing is more important than another"}
+        return {"missing": "the sweep has no metric"}
     try:
         return _describe(build_importance(results.rows, results.metric))
     except DeployerError as error:

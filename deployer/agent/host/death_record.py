@@ -79,7 +79,9 @@ def judge_predecessor(path: str) -> str:
         if left["boot"] != _read_boot():
             return NODE
         # Another control group has a counter of its own, which says nothing of this one.
-        grown = left["group"] == read_group() and count_memory_kills().nearest != left["kills"]
+        if left["group"] != read_group():
+            return SIGNAL
+        grown = (count_memory_kills().nearest or 0) > (left["kills"] or 0)
         return OUT_OF_MEMORY if grown else SIGNAL
     except (OSError, ValueError, LookupError, TypeError):
         return NODE

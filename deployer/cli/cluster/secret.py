@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
+
+if TYPE_CHECKING:
+    from deployer.kube.client import Kube
 
 app = App("Keep the W&B key in the cluster.")
 
@@ -49,13 +52,8 @@ def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
             names, state = ", ".join(done.secrets), "rotated"
             said, agents = f"now the key of {owner}", done.agents
     say(f"Secret {names} in namespace {kube.namespace}: {said}")
-    if agents:
-        say("agents at work keep the key that they began with; to replace them after their run:")
-    where = f"-n {kube.namespace}" + (f" --context {quote(kube.context)}" if kube.context else "")
-    for path, drained in agents.items():
-        words = " ".join(f"--agent {agent}" for agent in drained)
-        say(f"  deployer agents drain {path} {words} {where}")
-        say(f"  deployer agents up {path} --replicas {len(drained)} {where}")
+    for line in _list_replacements(kube, agents):
+        say(line)
     _show_state(call, kube.namespace, state)
 
 
@@ -84,6 +82,17 @@ def delete(call: Call) -> None:
 
 def _show_state(call: Call, namespace: str, state: str) -> None:
     call.emit({"secret": "wandb-secret", "namespace": namespace, "state": state})
+
+
+def _list_replacements(kube: Kube, agents: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield the commands that replace agents, which are named by sweep; nothing without agents."""
+    if agents:
+        yield "agents at work keep the key that they began with; to replace them after their run:"
+    where = f"-n {kube.namespace}" + (f" --context {quote(kube.context)}" if kube.context else "")
+    for path, names in agents.items():
+        words = " ".join(f"--agent {name}" for name in names)
+        yield f"  deployer agents drain {path} {words} {where}"
+        yield f"  deployer agents up {path} --replicas {len(names)} {where}"
 
 
 def _read_config(call: Call) -> Project:

@@ -40,12 +40,13 @@ def report(
 
     Redacts values of parameters with names like api_key or password.
     """
-    if to:
+    if to is not None:
         check_place(to, force=force)
     _, server, path = call.connect(sweep, reading=True)
-    place = to or Path(f"report-{path.sweep_id}.html")
-    check_place(place, force=force)
+    if to is None:
+        to = Path(f"report-{path.sweep_id}.html")
+        check_place(to, force=force)
     material = collect(server, path, time.time())
-    write_user_text(place, build_html(material))
+    write_user_text(to, build_html(material))
     say(f"curves of {len(material.curves)} of {len(material.results.rows)} runs")
-    say(f"report: {place}")
+    say(f"report: {to}")

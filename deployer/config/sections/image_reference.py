@@ -74,16 +74,3 @@ def split_reference(reference: str) -> tuple[str, str]:
     """Return repository and tag of `REPOSITORY:TAG`; the tag is empty where there is none."""
     repository, colon, tag = reference.rpartition(":")
     return (repository, tag) if colon and "/" not in tag else (reference, "")
-
-
-def parse_image(reference: str) -> tuple[Repository, str]:
-    """Return the repository of an image as nodes find it, and its tag or digest.
-
-    A name without a host is Docker Hub's, one without a folder in its `library`.
-    """
-    named, _, digest = reference.partition("@")
-    repository, tag = split_reference(named)
-    host, slash, path = repository.partition("/")
-    if not slash or not ("." in host or ":" in host or host == "localhost"):
-        host, path = DOCKER_HUB, repository if slash else f"library/{repository}"
-    return Repository(host, path), digest or tag or "latest"

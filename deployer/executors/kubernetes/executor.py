@@ -58,10 +58,7 @@ from deployer.executors.kubernetes.data.keeper import ClusterData
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.diagnose.admission import check_admission
 from deployer.executors.kubernetes.diagnose.case import Case, list_own
-from deployer.executors.kubernetes.diagnose.doctor import (
-    examine_cluster,
-    list_checks,
-)
+from deployer.executors.kubernetes.diagnose.doctor import examine_cluster, list_checks
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.diagnose.references import Reference, list_references
 from deployer.executors.kubernetes.diagnose.refusals import advise

@@ -6,10 +6,7 @@ import logging
 from functools import partial
 
 from deployer.executors.base import HostedBackend, HostsBackend, Saved
-from deployer.executors.kubernetes.backend.deployment import (
-    ensure_backend,
-    require_backend,
-)
+from deployer.executors.kubernetes.backend.deployment import ensure_backend, require_backend
 from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.manifests import KEY_SECRET, NAME, build_url
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
