@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -119,6 +121,21 @@ def test_two_agents_are_applied_one_by_one_and_stopped_at_once(
     executor.forget(str(path))
     assert executor.list_agents() == []
     assert not folder_of(names[0]).exists()
+
+
+def test_an_agent_that_has_just_ended_leaves_nothing(bench: Bench, executor: LocalExecutor) -> None:
+    """Its status says so a moment before its supervisor is gone."""
+    path = bench.create_sweep("[1.0]")
+    [agent] = executor.apply(*build(bench, path))
+    executor.stop([agent.name])
+    [lock] = folder_of(agent.name).glob("*lock*")
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        timer = threading.Timer(0.5, fcntl.flock, (file, fcntl.LOCK_UN))
+        timer.start()
+        assert executor.forget(str(path))
+        timer.join()
+    assert not folder_of(agent.name).exists()
 
 
 def check_supervisor(bench: Bench, agent: Agent) -> None:

@@ -38,7 +38,12 @@ from deployer.executors.local.run_environment import (
     list_dropped,
 )
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
-from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
+from deployer.executors.local.termination import (
+    await_exit,
+    end_agent,
+    longest_end_seconds,
+    signal_supervisor,
+)
 from deployer.executors.local.wanted import (
     SUFFIX,
     delete_wanted,
@@ -228,6 +233,8 @@ class LocalExecutor(KeepsData, SharesGpus):
         with self._alone():
             # The folder is what leftovers are found by.
             folders = self._folders(sweep_path)
+            for folder in folders:
+                await_exit(folder)
             ended = [one for one in folders if not one.is_alive() and not one.processes()]
             for folder in ended:
                 shutil.rmtree(folder.path)

@@ -22,6 +22,7 @@ from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder
 
 POLL_SECONDS = 0.1
+EXIT_SECONDS = 5.0  # of a Python that has nothing left to do
 
 
 def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:
@@ -47,6 +48,13 @@ def end_agent(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
             signal_supervisor(folder, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
     return end_leftovers(folder, environment) or was_supervised
+
+
+def await_exit(folder: AgentFolder) -> None:
+    """Wait for a supervisor that has said its end, and lives for a moment more."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    while folder.agent().state == "ended" and folder.is_alive() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
 
 
 def longest_end_seconds(folder: AgentFolder) -> float:
