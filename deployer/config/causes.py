@@ -6,56 +6,27 @@ from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """What keeps an agent's pod from running; docs/pending.md has each with its remedy."""
+    """What keeps an agent's pod from running, where there is a fix; docs/pending.md has each."""
 
-    # What no node has, or has no room for.
-    NO_SUCH_RESOURCE = "no-such-resource"
+    # Nodes.
+    NO_SUCH_GPU = "no-such-gpu"
     GPUS_BUSY = "gpus-busy"
-    NODES_FULL = "nodes-full"
     TAINT = "taint"
     SELECTOR = "selector"
-    NODES_CLOSED = "nodes-closed"
-    NODE_PRESSURE = "node-pressure"
-    NODE_LOST = "node-lost"
-    PRIORITY = "priority"
     DRIVER_MISSING = "driver-missing"
-    # What the server refuses.
-    QUOTA_USED = "quota-used"
-    QUOTA_SMALL = "quota-small"
-    LIMIT_RANGE = "limit-range"
-    POD_SECURITY = "pod-security"
-    SERVICE_ACCOUNT = "service-account"
-    PRIORITY_CLASS = "priority-class"
-    RUNTIME_CLASS = "runtime-class"
-    REFUSED = "refused"
-    # What a pod needs and is not there.
-    SECRET_MISSING = "secret-missing"
-    KEY_MISSING = "key-missing"
-    CONFIG_MAP_MISSING = "config-map-missing"
-    CLAIM_MISSING = "claim-missing"
-    MADE_MISSING = "made-missing"  # one that was made for the agent, and is made again with it
-    CLAIM_UNBOUND = "claim-unbound"
-    CLAIM_ELSEWHERE = "claim-elsewhere"
-    VOLUME = "volume"
-    # Images.
-    IMAGE_NAME = "image-name"
-    IMAGE_NOT_FOUND = "image-not-found"
-    IMAGE_REFUSED = "image-refused"
-    IMAGE_UNREACHABLE = "image-unreachable"
-    PULL_SECRET_MISSING = "pull-secret-missing"
-    PROGRAM_MISSING = "program-missing"
-    # Who brings nodes.
-    SCALING_UP = "scaling-up"
-    AUTOSCALER_LIMIT = "autoscaler-limit"
-    AUTOSCALER_REFUSED = "autoscaler-refused"
     STOCKOUT = "stockout"
-    CLOUD_QUOTA = "cloud-quota"
-    # Who lets Jobs begin.
-    QUEUED = "queued"
+    # Rules of the server, and what the pod names.
+    QUOTA = "quota"
+    POD_SECURITY = "pod-security"
+    OBJECT_MISSING = "object-missing"
+    CLAIM_UNBOUND = "claim-unbound"
+    # Images.
+    IMAGE = "image"
+    PROGRAM_MISSING = "program-missing"
+    # Queues, and who ends pods.
     QUEUE_MISSING = "queue-missing"
-    QUEUE_STOPPED = "queue-stopped"
-    QUEUE_QUOTA = "queue-quota"
+    QUEUED = "queued"
     SUSPENDED = "suspended"
-    GATED = "gated"
+    EVICTED = "evicted"
     # The cluster's own words are all that is known.
     OTHER = "other"

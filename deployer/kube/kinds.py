@@ -53,11 +53,6 @@ DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets")
 NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
 NAMESPACE = Kind(CORE, "Namespace", "namespaces", namespaced=False)
-QUOTA = Kind(CORE, "ResourceQuota", "resourcequotas")
-LIMIT_RANGE = Kind(CORE, "LimitRange", "limitranges")
-SERVICE_ACCOUNT = Kind(CORE, "ServiceAccount", "serviceaccounts")
-STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False)
-PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", namespaced=False)
 DEVICE_CLASS = Kind("resource.k8s.io/v1", "DeviceClass", "deviceclasses", namespaced=False)
 ACCESS_REVIEW = Kind(
     "authorization.k8s.io/v1",

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from deployer.kube.quantities import read_quantity
-
 ENDED_PHASES = ("Succeeded", "Failed")
 # What a container waits for while all is well.
 USUAL_WAITING = ("ContainerCreating", "PodInitializing")
@@ -51,11 +49,6 @@ def count_requests(pod: Object) -> Counter[str]:
     return total
 
 
-def sum_requests(pod: Object, resource: str) -> float:
-    """Return how much CPU or memory the containers of a pod ask for together."""
-    return sum(_read_request(one, resource) for one in pod["spec"].get("containers") or ())
-
-
 def created_at(item: Object) -> float:
     """Return when an object was created, in seconds since the epoch."""
     return parse_time(item["metadata"]["creationTimestamp"])
@@ -74,14 +67,6 @@ def parse_time(text: str) -> float:
 def _is_in_trouble(state: Mapping[str, Any]) -> bool:
     waiting = state.get("waiting") or {}
     return waiting.get("reason") not in (None, *USUAL_WAITING)
-
-
-def _read_request(container: Mapping[str, Any], resource: str) -> float:
-    resources = container.get("resources") or {}
-    for part in ("requests", "limits"):  # a limit without a request is one
-        if resource in (resources.get(part) or {}):
-            return read_quantity(resources[part][resource])
-    return 0.0
 
 
 def _count_one(container: Mapping[str, Any]) -> Counter[str]:

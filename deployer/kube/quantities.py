@@ -27,20 +27,3 @@ def read_quantity(text: object) -> float:
         return parse_quantity(text)
     except ValueError:
         return 0.0
-
-
-def format_quantity(amount: float, *, down: bool = False) -> str:
-    """Return an amount as Kubernetes writes it: 4Gi of memory, 500m of a CPU."""
-    if amount >= UNITS["Mi"]:
-        size = amount / UNITS["Mi"]
-        shown = int(size) if down else round(size)
-        return f"{shown // 1024}Gi" if shown % 1024 == 0 else f"{shown}Mi"
-    return f"{amount:.0f}" if amount == int(amount) else f"{amount * 1000:.0f}m"
-
-
-def rewrite_quantity(text: object) -> str:
-    """Return an amount that somebody wrote as we write it: 100m for 0.1; what is none as it is."""
-    try:
-        return format_quantity(parse_quantity(text))
-    except ValueError:
-        return str(text)

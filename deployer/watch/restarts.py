@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deployer.agent.settings import COUNT_VARIABLE
-from deployer.config.causes import Cause
 from deployer.model import Agent, Wanted
 from deployer.watch.status import Status
 
@@ -93,4 +92,5 @@ def is_given_up(agent: Agent, fruitless: Mapping[str, int]) -> bool:
 def find_lack(agent: Agent) -> str:
     """Say what was made for the caller's own agent and is missing; a new start makes it again."""
     reason = None if agent.foreign else agent.pending
-    return reason.message if reason and reason.code == Cause.MADE_MISSING else ""
+    made = reason and reason.subject and reason.subject == agent.sweep_path
+    return reason.message if reason and made else ""

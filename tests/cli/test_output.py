@@ -206,7 +206,7 @@ def test_a_long_reason_pads_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]
 
 def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:
     busy = pending(Cause.GPUS_BUSY, "all 4 are in use", TRANSIENT)
-    never = pending(Cause.SECRET_MISSING, "Secret x is missing", PERMANENT)
+    never = pending(Cause.OBJECT_MISSING, "Secret x is missing", PERMANENT)
     running = Agent("a1", "e/p/s", "running", 0.0)
     waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy)
     hopeless = replace(waiting, reason=never.line, pending=never)

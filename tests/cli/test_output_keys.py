@@ -271,7 +271,7 @@ def test_values_that_no_quick_command_shows(
     show_results(results, "csv")
     shown.keep_csv("results of any server")
 
-    waits = pending(Cause.SECRET_MISSING, "Secret x is missing", PERMANENT, "make it")
+    waits = pending(Cause.OBJECT_MISSING, "Secret x is missing", PERMANENT, "make it")
     full = Agent(
         "a1", str(PATH), "ended", 1.0, 2.0, 0, "why", Ending.DRAINED, waits, "run", "0", "node",
         "pod", "/folder", 1, 12, "warm", {"A": "secret"}, "zoe", True,

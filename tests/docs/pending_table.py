@@ -27,12 +27,11 @@ BEGIN, END = "<!-- made from the code -->\n", "<!-- end -->"
 NAME = re.compile(r"\$(\w+)")
 # The headings, by the first cause below each.
 SECTIONS = {
-    Cause.NO_SUCH_RESOURCE: "Nodes",
-    Cause.QUOTA_USED: "Rules of the server",
-    Cause.SECRET_MISSING: "What the pod names",
-    Cause.IMAGE_NAME: "Images",
-    Cause.SCALING_UP: "Autoscalers and clouds",
-    Cause.QUEUED: "Queues, and what else holds Jobs back",
+    Cause.NO_SUCH_GPU: "Nodes and clouds",
+    Cause.QUOTA: "Rules of the server, and objects that the pod names",
+    Cause.IMAGE: "Images",
+    Cause.QUEUE_MISSING: "Queues, suspension and eviction",
+    Cause.OTHER: "Everything else",
 }
 PASSES = {True: "with time", False: "never", None: "unknown"}
 
@@ -44,12 +43,16 @@ def list_rules() -> list[Rule]:
 
 
 def is_listed(found: Finding) -> bool:
-    """Tell whether a finding is what a rule says; what no node has may come with another one."""
+    """Tell whether a finding is what a rule says; what is permanent may not be certain yet.
+
+    The scheduler's words may stand before it, and an autoscaler's behind it.
+    """
+    fix = re.sub(r"kubectl --context \S+ ", "kubectl ", found.fix)
     return any(
         one.code == found.code
         and found.transient in (one.transient, None)
-        and _matches(one.says, found.message)
-        and _matches(one.fix, found.fix)
+        and _matches(one.says, found.message, "(?:.*; )?", "(?:; .*)?")
+        and _matches(one.fix, fix)
         for one in list_rules()
     )
 
@@ -88,9 +91,9 @@ def _list_rights() -> Iterator[str]:
         yield f"| {named} | ? | {effect} |"
 
 
-def _matches(template: str, text: str) -> bool:
+def _matches(template: str, text: str, before: str = "", after: str = "") -> bool:
     parts = ".*".join(re.escape(part) for part in re.split(r"\$\w+", template))
-    return re.fullmatch(parts, text, re.DOTALL) is not None
+    return re.fullmatch(f"{before}{parts}{after}", text, re.DOTALL) is not None
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def test_what_ends_again_and_again_or_never_starts_is_hopeless() -> None:
     assert (again.words, again.hopeless) == ("its server ended with 70", True)
     assert read_end(None) is read_end({"status": {}}) is None
     for transient in (True, False, None):
-        reason = pending(Cause.IMAGE_UNREACHABLE, "a", transient)
+        reason = pending(Cause.IMAGE, "a", transient)
         assert Absence("a", reason).hopeless is (transient is False)
 
 

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from deployer.config.sections.backend import BackendConfig
 from deployer.executors.kubernetes.diagnose.case import Case
-from deployer.executors.kubernetes.diagnose.doctor import judge_namespace, judge_version
+from deployer.executors.kubernetes.diagnose.doctor import (
+    judge_claim,
+    judge_namespace,
+    judge_version,
+)
 from deployer.executors.kubernetes.diagnose.facts import Queue
 from deployer.executors.kubernetes.diagnose.image import (
     PULL_TYPES,
     compare_gpus,
     judge_type,
 )
-from deployer.executors.kubernetes.diagnose.needs import (
-    judge_claim,
-    judge_classes,
-    list_storage_classes,
-)
-from deployer.executors.kubernetes.diagnose.queue import explain_queue, judge_queues
-from deployer.executors.kubernetes.diagnose.quota import (
-    count_usage,
-    judge_quota,
+from deployer.executors.kubernetes.diagnose.queue import (
+    explain_queue,
+    judge_priority,
+    judge_queues,
 )
 from deployer.executors.kubernetes.diagnose.rights import (
     RUN_AGENTS,
@@ -40,11 +36,10 @@ from deployer.executors.kubernetes.diagnose.view import HIDDEN
 from deployer.findings import EDIT, Finding, Severity
 from deployer.images.architectures import ARCHITECTURES_LABEL, OLDER
 from deployer.kube.client import open_kube
-from deployer.kube.names import QUEUE_PRIORITY_LABEL
-from deployer.kube.quantities import format_quantity, parse_quantity, read_quantity
+from deployer.kube.quantities import parse_quantity, read_quantity
 from tests.executors.edits import follow
 from tests.executors.profiles import build_profile
-from tests.sections import parse_cluster, parse_data
+from tests.sections import parse_cluster
 
 KUBECONFIG = """
 apiVersion: v1
@@ -140,16 +135,11 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "error: leads to ClusterQueue all, which is missing | "
         "ask an administrator for ClusterQueue all"
     ]
-    assert said("gpus", queue("gpus", conditions=[lost]), queue("cpus")) == [
-        "error: leads to ClusterQueue all, which is missing | "
-        "kubernetes: {queue: cpus} in deployer.yaml"
-    ]
     assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["ok: takes Jobs; 2 wait in it | "]
     # Kueue puts Jobs without a queue into the one that is called so.
     assert said(None, queue("default"), queue("gpus")) == ["ok: takes Jobs; 0 wait in it | "]
 
 
-@pytest.mark.parametrize("priority", [None, "urgent"])
 @pytest.mark.parametrize(
     "queues",
     [
@@ -163,65 +153,25 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
     ids=lambda queues: ",".join(one["metadata"]["name"] for one in queues) or "none",
 )
 def test_the_doctor_says_of_a_queue_what_a_waiting_agent_says(
-    kubeconfig: Path, queues: tuple[dict[str, Any], ...], priority: str | None
+    kubeconfig: Path, queues: tuple[dict[str, Any], ...]
 ) -> None:
-    section: dict[str, Any] = {"queue": "gpus", "queue_priority": priority}
+    section: dict[str, Any] = {"queue": "gpus"}
     case = build_case(kubeconfig, **section)
     [found] = judge_queues(case, queues)
     by_name = {one["metadata"]["name"]: one for one in queues}
-    job = {"metadata": {"labels": {QUEUE_PRIORITY_LABEL: priority} if priority else {}}}
+    job: dict[str, Any] = {"metadata": {}}
     waited_for = Queue("gpus", by_name.get("gpus"), names=tuple(by_name))
     reason = explain_queue(job, waited_for, "research")
     assert f"{found.subject} {found.message}" == reason.message
     assert (found.severity is not Severity.UNKNOWN, found.fix) == (reason.is_permanent, reason.fix)
     if found.fix.endswith(EDIT):
         edited = follow(found.fix, section)
-        assert edited.queue in (by_name.keys() - {"gpus"} or {None})
-        assert edited.queue_priority == (priority if edited.queue else None)
+        assert edited.queue in by_name.keys() - {"gpus"}
 
 
 def test_the_queue_that_the_doctor_proposes_is_accepted(kubeconfig: Path) -> None:
     [found] = judge_queues(build_case(kubeconfig), [queue("gpus"), queue("cpus")])
     assert follow(found.fix, {}).queue == "cpus"
-
-
-def quota(hard: str, used: str = "0", resource: str = "requests.nvidia.com/gpu") -> dict[str, Any]:
-    status = {"hard": {resource: hard}, "used": {resource: used}}
-    return {"metadata": {"name": "team"}, "status": status}
-
-
-def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
-    def said(pods: int, *quotas: str, size: int = 1) -> str:
-        case = build_case(kubeconfig, pods, agents_per_pod=size)
-        return show([judge_quota(case, quota(*quotas))])[0]
-
-    assert count_usage(build_case(kubeconfig).job or {})["requests.nvidia.com/gpu"] == 4
-    look = "kubectl get resourcequota -n research --context c"
-    assert said(2, "8") == "ok: has room for 2 agents now | "
-    assert said(3, "8") == (
-        "unknown: 2 of 3 agents fit at a time (8 requests.nvidia.com/gpu); the others wait for "
-        f"them | {look}"
-    )
-    assert said(2, "8", "1") == (
-        "unknown: 1 of 2 agents fit now: 1 of 8 requests.nvidia.com/gpu are used; the others wait "
-        f"| {look}"
-    )
-    jobs = judge_quota(build_case(kubeconfig, 3), quota("1", resource="count/jobs.batch"))
-    assert jobs.message == (
-        "1 of 3 agents fit at a time (1 count/jobs.batch); the server refuses the others"
-    )
-    assert said(2, "8", size=4) == "ok: has room for 2 pods now | "
-    assert said(3, "8", size=4).startswith("unknown: 2 of 3 pods fit at a time")
-    assert said(1, "1", size=4) == said(1, "1")
-    assert said(1, "1") == (
-        "warning: allows 1 requests.nvidia.com/gpu, and a pod asks for 4 | "
-        "kubernetes: {gpu: {count: 1}} in deployer.yaml"
-    )
-    none = judge_quota(build_case(kubeconfig), quota("0", resource="pods"))
-    assert show([none]) == [
-        "warning: allows 0 pods, and a pod asks for 1 | "
-        "ask an administrator: kubectl edit resourcequota team -n research --context c"
-    ]
 
 
 @pytest.mark.parametrize(
@@ -253,80 +203,27 @@ def test_a_gpu_without_kernels_is_named(
     assert show(compare_gpus(build_case(kubeconfig, **section), labels)) == found
 
 
-def test_what_is_no_amount_counts_nothing(kubeconfig: Path) -> None:
-    assert read_quantity("8GB") == 0.0
-    case = build_case(kubeconfig)
-    assert case.job
-    container = case.job["spec"]["template"]["spec"]["containers"][0]
-    container["resources"]["requests"] = {"memory": "8GB"}  # as a template of one's own may say
-    found = judge_quota(case, quota("4Gi", resource="requests.memory"))
-    assert (found.severity, found.message) == (Severity.OK, "limits nothing that pods use")
+def test_a_claim_is_judged_by_its_phase_and_its_modes(kubeconfig: Path) -> None:
+    def say(phase: str, pods: int, *modes: str) -> str:
+        claim = {"metadata": {"name": "data"}, "status": {"phase": phase}}
+        claim["spec"] = {"accessModes": [*modes]}
+        return show([judge_claim(build_case(kubeconfig, pods), claim)])[0]
 
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(2, "2"), (0.5, "500m"), (4 * 2**30, "4Gi"), (1.5 * 2**30, "1536Mi"), (100 * 2**20, "100Mi")],
-)
-def test_amounts_are_written_as_kubernetes_does(amount: float, text: str) -> None:
-    assert format_quantity(amount) == text
-
-
-def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
-    case = build_case(kubeconfig)
-    case = Case(case.kube, case.section, backend=BackendConfig())
-    wanted = list_storage_classes(case)
-    standard: dict[str, Any] = {"metadata": {"name": "standard"}}
-    key = "storageclass.kubernetes.io/is-default-class"
-    default: dict[str, Any] = {"metadata": {"name": "fast", "annotations": {key: "true"}}}
-    assert show(judge_classes(wanted, [standard])) == [
-        "warning: no StorageClass is the default; there is standard | "
-        "backend: {storage_class: standard} in deployer.yaml"
-    ]
-    assert show(judge_classes(wanted, [])) == [
-        "warning: no StorageClass is the default; there is none | "
-        "ask an administrator for a StorageClass"
-    ]
-    assert show(judge_classes(wanted, [standard, default])) == ["ok: StorageClass fast is there | "]
-    sets = [
-        {"name": "a", "path": "/100%", "folder": "a"},
-        {"name": "b", "path": "/b", "claim": "b"},
-    ]
-    case = Case(case.kube, case.section, data=parse_data(sets))
-    [found] = judge_classes(list_storage_classes(case), [standard])
-    assert found.fix == (
-        "data: [{name: a, path: /100%, folder: a, storage_class: standard}, "
-        "{name: b, path: /b, claim: b}] in deployer.yaml"
-    )
-    pasted = parse_data(yaml.safe_load(found.fix.removesuffix(" in deployer.yaml"))["data"])
-    assert pasted == (replace(case.data[0], storage_class="standard"), case.data[1])
-    by_hand = {"spec": {"storageClassName": "nfs"}, "status": {"phase": "Available"}}
-    setting = {"backend: {storage_class: %s}": "nfs"}
-    assert show(judge_classes(setting, [standard], [by_hand])) == [
-        "ok: a PersistentVolume of class nfs is free | "
-    ]
-    assert show(judge_classes({"backend: {storage_class: %s}": "zzz"}, [standard])) == [
-        "warning: StorageClass zzz not found; there is standard | "
-        "backend: {storage_class: standard} in deployer.yaml"
-    ]
-    assert show(judge_classes(wanted, [])) == [
-        "warning: no StorageClass is the default; there is none | "
-        "ask an administrator for a StorageClass"
-    ]
-    [taken] = judge_classes(setting, [standard], [{**by_hand, "status": {"phase": "Bound"}}])
-    assert taken.severity is Severity.WARNING
-    waiting = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}
-    first = {"volumeBindingMode": "WaitForFirstConsumer"}
-    assert judge_claim(case, waiting, first).severity is Severity.OK
-    assert judge_claim(case, waiting, HIDDEN).severity is Severity.UNKNOWN
-    at_once = {"metadata": {"name": "fast"}, "volumeBindingMode": "Immediate"}
     look = "kubectl describe pvc data -n research --context c"
-    assert show([judge_claim(case, waiting, at_once)]) == [f"unknown: is not bound yet | {look}"]
-    assert show([judge_claim(case, waiting, HIDDEN)]) == [
-        f"unknown: is not bound: it waits for a volume of StorageClass fast | {look}"
-    ]
-    assert judge_claim(case, waiting, None).severity is Severity.WARNING
-    classless = {"metadata": {"name": "data"}, "spec": {}}
-    assert judge_claim(case, classless, None).severity is Severity.UNKNOWN
+    assert say("Bound", 1, "ReadWriteOnce") == "ok: is bound | "
+    assert say("Bound", 2, "ReadWriteMany") == "ok: is bound | "
+    assert say("Bound", 2, "ReadWriteOnce") == (
+        f"unknown: is bound for one node (ReadWriteOnce): agents on others wait | {look}"
+    )
+    assert say("Pending", 1) == f"unknown: is not bound yet (Pending) | {look}"
+
+
+def test_a_priority_class_in_the_queue_is_looked_for() -> None:
+    missing = judge_priority("urgnt", None)
+    assert missing.severity is Severity.WARNING
+    assert missing.fix == "ask an administrator: kubectl get workloadpriorityclasses"
+    assert judge_priority("urgent", HIDDEN).severity is Severity.UNKNOWN
+    assert judge_priority("urgent", {"metadata": {}}).severity is Severity.OK
 
 
 @pytest.mark.parametrize("missing", [*RUN_AGENTS.rights, *WITHOUT], ids=describe_right)

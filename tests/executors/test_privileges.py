@@ -72,10 +72,9 @@ EVERYWHERE = {
 # What a person who looks after nodes is given, and no pod: volumes of `nfs:`, a new namespace.
 BY_HAND = {
     "administrator": EVERYWHERE
-    | {("get", "nodes"), ("list", "nodes"), ("get", "namespaces"), ("create", "namespaces")}
+    | {("list", "nodes"), ("get", "namespaces"), ("create", "namespaces")}
     | {(verb, "persistentvolumes") for verb in ("create", "get", "list", "patch", "delete")}
-    | {("get", "storageclasses"), ("list", "storageclasses"), ("list", "priorityclasses")}
-    | {("get", "clusterqueues"), ("list", "resourceflavors"), ("list", "workloadpriorityclasses")}
+    | {("get", "workloadpriorityclasses"), ("list", "workloadpriorityclasses")}
 }
 
 

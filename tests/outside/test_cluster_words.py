@@ -10,7 +10,7 @@ import pytest
 from deployer.config.causes import Cause
 from deployer.executors.kubernetes.diagnose.facts import Facts, Nodes, Queue
 from deployer.executors.kubernetes.diagnose.pending import WITHOUT_WARNING, explain
-from deployer.executors.kubernetes.diagnose.placement import find_taint, is_selected
+from deployer.executors.kubernetes.diagnose.placement import find_taint
 from deployer.executors.kubernetes.diagnose.queue import explain_queue
 from deployer.executors.kubernetes.gpu_drivers.installation import DEVICE_PLUGIN, load_manifest
 from deployer.executors.kubernetes.gpu_drivers.nodes import has_gpus, summarise_nodes
@@ -20,7 +20,7 @@ from tests.executors.diagnose.bench import FULL, GPU, find, say, unscheduled
 from tests.executors.gpu_drivers.objects import build_node
 from tests.outside.files import LIFE_DAYS, list_files, load
 
-KUEUE, GPU_NODES = load("kueue"), load("gpu-nodes")
+KUEUE, GPU_NODES, SENTENCES = load("kueue"), load("gpu-nodes"), load("scheduler")["messages"]
 EVENTS = [one for name in ("karpenter", "cluster-autoscaler") for one in load(name)["events"]]
 PASSES = {True: TRANSIENT, False: PERMANENT, None: None}
 
@@ -38,13 +38,11 @@ def test_every_file_says_where_it_comes_from_and_when() -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda one: one["message"][:70])
 def test_an_autoscaler_is_heard_whatever_its_name(event: dict[str, Any]) -> None:
-    # There is no GPU node yet, which alone would be called permanent.
-    cpu = build_node("cpu", {})
     said = say(event["reason"], event["message"], event["source"])
-    nodes = None if event["cause"] == Cause.GPUS_BUSY else Nodes((cpu,), ())
-    found = find(unscheduled(FULL), said, nodes=nodes)
+    found = find(unscheduled(FULL), said)
     assert found
     assert (found.code, found.transient) == (event["cause"], PASSES[event["passes"]])
+    assert event["message"] in found.message
     assert is_listed(found)
     # What is no warning is asked for by its reason.
     assert event["type"] == "Warning" or event["reason"] in WITHOUT_WARNING
@@ -53,15 +51,41 @@ def test_an_autoscaler_is_heard_whatever_its_name(event: dict[str, Any]) -> None
 @pytest.mark.parametrize(
     "said", load("karpenter")["refusals"], ids=lambda one: one["message"][-40:]
 )
-def test_what_karpenter_can_never_bring_is_permanent(said: dict[str, Any]) -> None:
+def test_nothing_that_an_autoscaler_refuses_is_permanent(said: dict[str, Any]) -> None:
     event = say("FailedScheduling", said["message"], said["source"])
     found = find(unscheduled("nothing that is known"), event)
     assert found
-    assert (found.code, found.transient) == (Cause.AUTOSCALER_REFUSED, PERMANENT)
+    assert (found.code, found.transient) == (Cause.OTHER, None)
+    assert found.message.endswith(f"; {said['source']}: {said['message']}")
     ours = say("FailedScheduling", FULL, "default-scheduler")
     found = find(unscheduled("nothing that is known"), ours)
     assert found
-    assert found.code is Cause.OTHER
+    assert found.message == "Unschedulable: nothing that is known"
+
+
+@pytest.mark.parametrize("said", SENTENCES.values(), ids=list(SENTENCES))
+def test_the_schedulers_sentence_tells_a_tenant_the_cause(said: dict[str, Any]) -> None:
+    found = find(unscheduled(said["message"]))
+    assert found
+    assert (found.code, found.transient) == (said["cause"], None)
+    sentence, _, _ = said["message"].partition(" preemption:")
+    words = sentence.removesuffix(" no new claims to deallocate,").rstrip(".")
+    assert words in found.message
+    assert is_listed(found)
+
+
+def is_selected(labels: dict[str, str], pod: dict[str, Any]) -> bool:
+    """Return True if the required affinity of a DaemonSet's pod allows a node of these labels."""
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return any(
+        all(
+            one["key"] in labels
+            if one["operator"] == "Exists"
+            else labels.get(one["key"]) in one["values"]
+            for one in term["matchExpressions"]
+        )
+        for term in required["nodeSelectorTerms"]
+    )
 
 
 @pytest.mark.parametrize("name", GPU_NODES["nodes"])
@@ -72,8 +96,8 @@ def test_a_gpu_node_of_a_cloud_gets_the_device_plugin(name: str) -> None:
     said, _, value = found.label.partition("=")
     assert one["labels"][said] == value
     pod = load_manifest(DEVICE_PLUGIN)["spec"]["template"]["spec"]
-    assert is_selected(name, one["labels"], pod)
-    assert find_taint(one["taints"], pod) is None
+    assert is_selected(one["labels"], pod)
+    assert find_taint(node, pod) is None
 
 
 @pytest.mark.parametrize("name", GPU_NODES["others"])
@@ -81,7 +105,7 @@ def test_another_node_of_a_cloud_gets_none(name: str) -> None:
     one = GPU_NODES["others"][name]
     assert not has_gpus(build_node(name, one["labels"]))
     pod = load_manifest(DEVICE_PLUGIN)["spec"]["template"]["spec"]
-    assert not is_selected(name, one["labels"], pod)
+    assert not is_selected(one["labels"], pod)
 
 
 @pytest.mark.parametrize("served", [{GPU: "gpu.nvidia.com"}, None], ids=["classes", "hidden"])
@@ -89,16 +113,15 @@ def test_gpus_by_dra_are_not_looked_for_in_nodes(served: dict[str, str] | None) 
     cpu = build_node("cpu", {})
     found = find(unscheduled(FULL), nodes=Nodes((cpu,), (), served=served))
     assert found
-    assert not found.is_permanent
-    assert "device plugin" not in found.line
+    assert found.code is Cause.GPUS_BUSY
+    assert found.transient is None
+    assert "no node" not in found.line
     found = find(unscheduled(FULL), nodes=Nodes((cpu,), ()))
     assert found
-    assert found.is_permanent
-    taken = find(unscheduled(load("scheduler")["messages"]["1.37 GPUs by DRA"]["message"]))
+    assert found.code is Cause.NO_SUCH_GPU
+    taken = find(unscheduled(SENTENCES["1.37 GPUs by DRA"]["message"]))
     assert taken
-    assert taken.code is Cause.GPUS_BUSY
-    assert taken.message == "1 of 2 nodes have no device left for it (DRA)"
-    assert is_listed(taken)
+    assert taken.message.startswith("0/2 nodes are available: 1 cannot allocate all claims")
 
 
 def build_workload(reason: str, message: str, **status: Any) -> dict[str, Any]:
@@ -115,6 +138,7 @@ def test_kueues_reason_counts_before_its_message(said: dict[str, Any]) -> None:
     queue = Queue("q", {"status": {}}, (build_workload(said["reason"], said["message"]),))
     found = explain_queue({"metadata": {"uid": "u"}}, queue, "ns")
     assert (found.code, found.transient) == (said["cause"], PASSES[said["passes"]])
+    assert found.message.endswith(said["message"])
     assert is_listed(found)
 
 

@@ -18,7 +18,7 @@ from tests.executors.pending import pending
 from tests.watch.test_restarts import BUSY, HOME, agent, status
 
 PENDING = agent("a", "starting", reason="Unschedulable: 0/3 nodes are available")
-MISSING = pending(Cause.SECRET_MISSING, "Secret x is missing", PERMANENT)
+MISSING = pending(Cause.OBJECT_MISSING, "Secret x is missing", PERMANENT)
 BLOCKED = replace(agent("b", "starting", reason=MISSING.line), pending=MISSING)
 
 

@@ -56,8 +56,6 @@ LOG = logging.getLogger(__name__)
 
 # A new pool's first node takes minutes, and until then the old refusals are still to be read.
 PATIENCE_SECONDS = 600.0
-# The cloud has no node to give now: another kind of node may be had.
-NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
 ANYWHERE = "-"  # Google's word for all locations
 NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
@@ -324,7 +322,7 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
         """
         done = list(super().heal())
         reasons = (agent.pending for agent in self._listed if agent.pending)
-        refused = next((one.message for one in reasons if one.code in NO_NODE), "")
+        refused = next((one.message for one in reasons if one.code is Cause.STOCKOUT), "")
         if refused and self.kube.now() >= self._patient_until:
             done += self._add_pool(refused)
             self._patient_until = self.kube.now() + PATIENCE_SECONDS

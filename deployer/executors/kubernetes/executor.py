@@ -56,12 +56,11 @@ from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.keeper import ClusterData
 from deployer.executors.kubernetes.data.mounts import list_claims
-from deployer.executors.kubernetes.diagnose.admission import check_admission
+from deployer.executors.kubernetes.diagnose.admission import advise, check_admission
 from deployer.executors.kubernetes.diagnose.case import Case, list_own
 from deployer.executors.kubernetes.diagnose.doctor import examine_cluster, list_checks
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.diagnose.references import Reference, list_references
-from deployer.executors.kubernetes.diagnose.refusals import advise
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
 from deployer.executors.kubernetes.manifests.build import pack_agents
@@ -92,7 +91,7 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
 
     @cached_property
     def _pending(self) -> PendingPods:
-        return PendingPods(self.kube, self.grows)
+        return PendingPods(self.kube)
 
     @cached_property
     def _products(self) -> GpuProducts:

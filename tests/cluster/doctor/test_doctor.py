@@ -22,12 +22,11 @@ __all__ = ["bench"]
 HOST = "registry.example"  # which nobody has
 # One of each kind: the others wait for `make test-full`.
 ALWAYS = {
-    "quota-and-limit-range",
+    "quota-cpu",
     "no-such-label",
-    "claim-unbound",
     "secret-key-missing",
     "host-ipc-forbidden",
-    "account-and-quota-and-policy",
+    "service-account-missing",
 }
 
 

@@ -45,24 +45,20 @@ def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
     assert [one.code for one in bench.examine() if one.severity is Severity.UNKNOWN] == ["nodes"]
 
 
-def test_a_tenant_is_told_whom_to_ask_where_a_remedy_needs_more_rights(
+def test_a_tenant_is_told_that_a_claim_is_not_bound(
     bench: Bench, cluster: Cluster, namespace: str
 ) -> None:
-    """A claim's StorageClass may not be read: the claim itself is what there is to say."""
     tenant = make_tenant(cluster, namespace)
     bench = Bench(cluster, bench.folder, {**bench.environment, "KUBECONFIG": str(tenant)})
     cluster.create(claim("waits", "gold"), namespace)
     volumes = [{"name": "checkpoints", "pvc": "waits"}]
-    bench.write(build(namespace, volumes=volumes, service_account="trainer"))
-    [account] = bench.list_wrong().values()
-    make = f"ask an administrator: kubectl create serviceaccount trainer -n {namespace} "
-    assert account.fix.startswith(make)
+    bench.write(build(namespace, volumes=volumes))
+    assert bench.list_wrong() == {}
     [unbound] = [one for one in bench.examine() if one.subject == "PersistentVolumeClaim waits"]
-    said = "is not bound: it waits for a volume of StorageClass gold"
-    assert (unbound.severity, unbound.message) == (Severity.UNKNOWN, said)
+    assert (unbound.severity, unbound.message) == (Severity.UNKNOWN, "is not bound yet (Pending)")
 
 
-def test_a_quota_of_config_maps_that_is_used_up_is_told_to_a_tenant(
+def test_a_quota_that_refuses_the_probe_says_that_the_namespace_is_there(
     bench: Bench, cluster: Cluster, namespace: str
 ) -> None:
     """Who may not read the namespace asks by a ConfigMap whether it is there."""
@@ -72,12 +68,7 @@ def test_a_quota_of_config_maps_that_is_used_up_is_told_to_a_tenant(
     bench = Bench(cluster, bench.folder, {**bench.environment, "KUBECONFIG": str(tenant)})
     bench.write(build(namespace))
     found = {one.code: one for one in bench.examine() if one.severity is not Severity.OK}
-    assert set(found) == {"nodes", "admission-objects"}
-    objects = found["admission-objects"]
-    assert objects.message.startswith(f"quota tenant of namespace {namespace} is used up: ")
-    assert objects.message.endswith(" of 1 configmaps")
-    assert objects.fix == f"kubectl --context test get resourcequota -n {namespace}"
-    bench.paste(f"{objects.fix} --as=tenant-{namespace}")  # a tenant may
+    assert set(found) == {"nodes"}
 
 
 def test_each_right_of_a_tenant_is_missed_by_name(

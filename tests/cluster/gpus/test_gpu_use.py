@@ -46,7 +46,7 @@ def test_an_agent_that_waits_for_a_gpu_says_why(
         wait_for(lambda: list_running(client, first), "the first agent")
         client.create(build_agent_job("second", "e/p/full", "drivers-full"))
         executor = build_executor(client, build_section(namespace=namespace), tmp_path)
-        said = "all 1 nvidia.com/gpu on node drivers-full are in use (passes with time)"
+        said = "Insufficient nvidia.com/gpu"
         wait_for(lambda: said in executor.list_agents("e/p/full")[1].reason, said)
         assert executor.list_agents("e/p/full")[0].reason == ""
     finally:

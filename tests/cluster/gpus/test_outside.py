@@ -81,11 +81,11 @@ def test_gpus_by_dra_are_not_missed_in_nodes(bare: Cluster, told: list[str]) -> 
     assert list_served(tenant) is None
     assert GPU not in (list_served(kube) or {})
     missing = explain_one(bare, kube, "before")
-    assert (missing.code, missing.is_permanent) == (Cause.NO_SUCH_RESOURCE, True)
+    assert missing.code is Cause.NO_SUCH_GPU
     for one in load("device-classes")["classes"]:
         bare.create(one)
     assert (list_served(kube) or {})[GPU] == "gpu.nvidia.com"
-    assert not explain_one(bare, kube, "after").is_permanent
+    assert explain_one(bare, kube, "after").code is not Cause.NO_SUCH_GPU
     with pytest.raises(KubeError, match=r"nvidia.com/gpu comes by DRA \(DeviceClass gpu.nvidia"):
         check_device_plugin(kube)
     assert ensure_drivers(kube, wait_seconds=0) == ()

@@ -18,16 +18,16 @@ def scaled(source: str, reason: str, message: str) -> dict[str, Any]:
 CLOUD_CASES = [
     Case(
         "scaling",
-        Cause.SCALING_UP,
-        TIME,
-        "a node is being added for it",
+        Cause.OTHER,
+        UNKNOWN,
+        "TriggeredScaleUp: pod triggered scale-up",
         **scaled(SCALER, "TriggeredScaleUp", "pod triggered scale-up: [{g 0->1 (max: 3)}]"),
     ),
     Case(
         "maximum",
-        Cause.AUTOSCALER_LIMIT,
-        TIME,
-        "the autoscaler has reached its maximum",
+        Cause.SELECTOR,
+        UNKNOWN,
+        "; cluster-autoscaler: pod didn't trigger scale-up: 1 max node group size reached",
         **scaled(
             SCALER,
             "NotTriggerScaleUp",
@@ -48,7 +48,7 @@ CLOUD_CASES = [
     ),
     Case(
         "cloud-quota",
-        Cause.CLOUD_QUOTA,
+        Cause.STOCKOUT,
         UNKNOWN,
         "the cloud's quota is used up",
         **scaled(
@@ -60,15 +60,15 @@ CLOUD_CASES = [
     ),
     Case(
         "nominated",
-        Cause.SCALING_UP,
-        TIME,
-        "a node is being added for it",
+        Cause.OTHER,
+        UNKNOWN,
+        "Nominated: Pod should schedule on: nodeclaim/gpu-x7k2p",
         **scaled(KARPENTER, "Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p"),
     ),
     Case(
         "karpenters-limit",
-        Cause.AUTOSCALER_LIMIT,
-        TIME,
+        Cause.SELECTOR,
+        UNKNOWN,
         "exceed limits for nodepool",
         **scaled(
             KARPENTER,

@@ -31,8 +31,8 @@ LIMITS = {
     "spec": {"limits": [{"type": "Container", "max": {"cpu": "100m"}}]},
 }
 REFUSED = {
-    "priority_class": "PriorityClass gold: is missing",
-    "service_account": "ServiceAccount gold: is missing",
+    "priority_class": "no PriorityClass with name gold was found",
+    "service_account": 'serviceaccount "gold" not found',
 }
 NOTHING = {"TOKEN": {"name": "nothing", "key": "t"}}
 HERE, ELSEWHERE = ({"kubernetes.io/hostname": name} for name in ("node-0", "nowhere"))
@@ -115,7 +115,7 @@ def test_a_start_makes_objects_that_are_gone_again(bed: Bed) -> None:
     bed.wait_for(lambda: (found := find_reason()) and found.transient is False, "its reason")
     found = find_reason()
     assert found
-    assert (found.code, found.fix) == (Cause.MADE_MISSING, f"deployer agents up {path}")
+    assert (found.code, found.fix) == (Cause.OBJECT_MISSING, f"deployer agents up {path}")
     bed.start(path, 1)
     bed.wait_for(lambda: bed.results(path).coverage.complete, "the end of the sweep")
 
@@ -124,7 +124,9 @@ def test_what_may_pass_is_given_up_when_its_time_is_over(bed: Bed) -> None:
     bed = bed.with_section(node_selector=ELSEWHERE)
     path = bed.create_sweep([0.1])
     bed.start(path, 1)
-    with pytest.raises(StartFailed, match=r"no agent has started for 6 s: .* its selector"):
+    with pytest.raises(
+        StartFailed, match=r"no agent has started for 6 s: .*: 0/1 nodes are .* affinity/selector"
+    ):
         watch(bed, path, pending_seconds=6.0)
     assert list_holders(bed) == []
 
@@ -141,7 +143,7 @@ def test_agents_of_a_full_cluster_start_unwatched_and_leave_a_sweep_that_has_end
 
     def waits() -> bool:
         agents = full.executor.list_agents(str(path))
-        return any("too little nvidia.com/gpu free" in agent.reason for agent in agents)
+        return any("Insufficient nvidia.com/gpu" in agent.reason for agent in agents)
 
     full.wait_for(waits, "the reason of the second")
     full.wait_for(lambda: full.states(path) == ["ended", "ended"], "both agents")
@@ -163,10 +165,10 @@ def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed, told:
         with pytest.raises(KubeError, match=refused):
             run_checks(bed.with_section(**{section: "gold"}).executor.list_checks(draft))
     path = bed.create_sweep([0.1])
-    with pytest.raises(KubeError, match="there is no PriorityClass gold"):
+    with pytest.raises(KubeError, match="no PriorityClass with name gold was found"):
         bed.with_section(priority_class="gold").start(path, 1)
     bed.cluster.create(LIMITS, bed.namespace)
-    with pytest.raises(KubeError, match="a container cpu of at most 100m"):
+    with pytest.raises(KubeError, match="maximum cpu usage per Container is 100m"):
         bed.start(path, 1)
     assert bed.list_left() == []
 
@@ -185,7 +187,7 @@ def test_what_was_written_since_the_last_look_is_there(cluster: Cluster, namespa
     pods = PendingPods(kube)
 
     found = pods.explain([(job, pod)])["a1"]
-    assert (found.code, found.is_permanent) == (Cause.KEY_MISSING, True)
+    assert (found.code, found.is_permanent) == (Cause.OBJECT_MISSING, True)
     kube.patch(SECRET, "keys", {"data": {"a1": ""}})
     found = pods.explain([(job, pod)])["a1"]
     assert (found.code, found.is_permanent) == (Cause.OTHER, False)

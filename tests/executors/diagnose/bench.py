@@ -15,7 +15,6 @@ POD = f"{NAME}-x7k2p"
 GPU = "nvidia.com/gpu"
 FULL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 UNBOUND = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-ELSEWHERE = "0/1 nodes are available: 1 node(s) had volume node affinity conflict."
 NEEDED = Reference(SECRET, "token")
 KEY = Reference(SECRET, "token", "t")
 CONTAINER = {

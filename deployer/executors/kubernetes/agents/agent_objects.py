@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployer.config.causes import Cause
 from deployer.config.owner import Owner
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
@@ -322,7 +323,7 @@ def _explain(objects: AgentObjects, state: AgentState, pending: Finding | None) 
         again = ended or (pod is not None and bool(pod["metadata"].get("deletionTimestamp")))
         said = pending.line if pending else "is started again" if again else ""
         of_pod = explain_pod_end(pod) if pod and ended else ""
-        if pending and pending.message in of_pod:
+        if pending and (pending.code is Cause.EVICTED or pending.message in of_pod):
             return said
         return "; ".join(filter(None, (of_pod, said)))
     if state in ("running", "draining") and pod is not None:

@@ -19,7 +19,6 @@ HOPELESS_RESTARTS = 2
 # An older Python (78), one that lacks a part of its library (1), and what runtimes say of a program
 # that cannot be run. Our server never ends with these: backend/server/foreground.py.
 NO_SUCH_PYTHON = (1, 78, 126, 127, 128)
-OF_CLAIMS = (Cause.CLAIM_MISSING, Cause.CLAIM_UNBOUND, Cause.CLAIM_ELSEWHERE)
 
 
 def is_up(stateful_set: Manifest) -> bool:
@@ -78,7 +77,7 @@ def choose_hint(kube: Kube, name: str, why: Absence) -> str:
     """Return what to do about a backend that does not come up."""
     if why.exit_code in NO_SUCH_PYTHON:
         return f"{edit('backend', 'image: …')}: an image with Python 3.11 or newer"
-    if why.reason and why.reason.code in OF_CLAIMS:
+    if why.reason and why.reason.code is Cause.CLAIM_UNBOUND:
         hint = f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
     else:
         hint = f"kubectl describe pod {name}-0 -n {kube.namespace}"

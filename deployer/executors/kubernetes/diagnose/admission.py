@@ -1,78 +1,72 @@
-"""Asks the API server by dry runs whether it takes a Job, its pod, and the objects beside them."""
+"""Asks the API server by dry runs whether it takes a Job and its pod, and reads its refusals.
+
+Every admission plugin refuses with reason Forbidden: only the message, of Kubernetes 1.24 to 1.37,
+tells them apart; `tests/executors/diagnose/test_admission.py` has a sentence of each.
+"""
 
 from __future__ import annotations
 
-import copy
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
-from http import HTTPStatus
-from typing import Any
 
 from deployer.config.causes import Cause
-from deployer.config.sections.data import DataSet
-from deployer.config.sections.kubernetes_parts import Volume
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.diagnose.case import Case, list_given, write_inline
-from deployer.executors.kubernetes.diagnose.placement import find_nearest
-from deployer.executors.kubernetes.diagnose.references import Reference
-from deployer.executors.kubernetes.diagnose.refusals import (
-    advise,
-    explain_full,
-    explain_refusal,
-    fix_violations,
-)
-from deployer.executors.kubernetes.diagnose.view import View
-from deployer.findings import EDIT, Finding, edit, right, unknown, wrong
+from deployer.executors.kubernetes.diagnose import rules
+from deployer.findings import EDIT, Finding, edit
 from deployer.kube.client import Kube
-from deployer.kube.kinds import (
-    CLAIM,
-    CONFIG_MAP,
-    JOB,
-    POD,
-    PRIORITY_CLASS,
-    QUOTA,
-    SECRET,
-    SERVICE_ACCOUNT,
-    VOLUME,
-    Manifest,
-    kind_of,
-)
+from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 from deployer.kube.quantities import read_quantity
 
-ADMISSION = "admission"  # the subject where the server names no object
 DRY_RUN = "deployer-dry-run"  # the name of what is never made
 POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
-COUNTED = (CLAIM, CONFIG_MAP, SECRET)
-QUOTAS = (Cause.QUOTA_SMALL, Cause.QUOTA_USED)  # objects that these refuse are not retried
-# The code of the doctor's finding, and what it is about.
-SUBJECTS = {
-    Cause.QUOTA_USED: ("quota", "quota "),
-    Cause.QUOTA_SMALL: ("quota", "quota "),
-    Cause.LIMIT_RANGE: ("limits", "the limit range "),
-    Cause.POD_SECURITY: ("pod-security", "Pod Security "),
-    Cause.SERVICE_ACCOUNT: ("service-account", "ServiceAccount "),
-    Cause.PRIORITY_CLASS: ("priority-class", "there is no "),
+# plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
+QUOTA = re.compile(
+    r"exceeded quota: (?P<quota>\S+), requested: (?P<requested>\S+), "
+    r"used: (?P<used>\S+), limited: (?P<limited>[^\s;]+)"
+)
+# What Pod Security calls a violation (each `check_*.go` of its policy/), where deployer.yaml may
+# have the setting; all others come from a template.
+VIOLATION = re.compile(r"[^,(]+?(?: \([^)]*\))?(?:, |$)")
+HOST_IPC = edit("kubernetes", "host_ipc: false")
+SETTINGS = {
+    "hostIPC=true": HOST_IPC,
+    "runAsUser=0 (pod": edit("kubernetes", "run_as_user: 1000"),
+    '"nfs"': f"nfs: {{…, inline: false}} {EDIT}, or ask an administrator for a claim",
 }
-# The field of a pod that a plugin refuses; without it, the plugins behind it are asked, too.
-STRIPPED = {
-    Cause.SERVICE_ACCOUNT: "serviceAccountName",
-    Cause.PRIORITY_CLASS: "priorityClassName",
-    Cause.RUNTIME_CLASS: "runtimeClassName",
-}
+# A violation that is mended by such a setting alone.
+SET_HERE = re.compile(
+    r"host namespaces \(hostIPC=true\)|runAsUser=0 \(pod must not set runAsUser=0\)|"
+    r'restricted volume types \(volumes? [^)]* restricted volume types? "nfs"\)'
+)
+IN_TEMPLATE = "what it names in your template"
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What the server says of a Job and its pod.
+
+    `pod` is the pod as the server completes it, None if it was refused. `waits` is why it is
+    refused now alone. `judged` is False where it could not be judged for want of a right.
+    """
+
+    refusals: tuple[KubeError, ...]
+    pod: Manifest | None = None
+    waits: KubeError | None = None
+    judged: bool = True
 
 
 def check_admission(kube: Kube, job: Manifest) -> None:
     """Raise KubeError with the cause for which the server refuses a Job or its pod."""
-    for error in list_refusals(kube, job)[0]:
+    for error in try_job(kube, job).refusals:
         raise advise(error, kube) from error
 
 
-def list_refusals(kube: Kube, job: Manifest) -> tuple[list[KubeError], bool]:
-    """Return the refusals of a Job and of its pod, and whether the pod was judged.
+def try_job(kube: Kube, job: Manifest) -> DryRun:
+    """Send a Job and its pod as dry runs: the server may accept a Job and refuse its pods later.
 
-    The server may accept a Job and refuse its pods later. A quota that others use up now is left
-    out: it is transient. Without the right to create pods, the pod cannot be judged.
+    A quota that others use up now is no refusal: it is transient.
     """
     assert kind_of(job) == JOB
     refusals = []
@@ -82,25 +76,16 @@ def list_refusals(kube: Kube, job: Manifest) -> tuple[list[KubeError], bool]:
         if error.reason != "AlreadyExists" or "name" not in job["metadata"]:
             refusals.append(error)
             if not error.forbidden:
-                return refusals, True  # its pod would be refused by the same words
-    pod: Manifest | None = build_pod(job)
-    may_create = cache(partial(kube.is_allowed, "create", POD))
-    heard: set[str] = set()
-    while pod:
-        try:
-            kube.create(pod, dry_run=True)
-            break
-        except KubeError as error:
-            code = explain_refusal(error.message, kube.namespace).code
-            # Without resources, quotas refuse a pod for that alone.
-            if code in heard or (Cause.LIMIT_RANGE in heard and code in QUOTAS):
-                break
-            if not is_refusal(error, may_create):
-                return refusals, code in QUOTAS or may_create()
-            refusals.append(error)
-            heard.add(code)
-            pod = _strip(pod, code)
-    return refusals, True
+                return DryRun((error,))  # its pod would be refused by the same words
+    try:
+        return DryRun((*refusals,), kube.create(build_pod(job), dry_run=True))
+    except KubeError as error:
+        may_create = cache(partial(kube.is_allowed, "create", POD))
+        if is_refusal(error, may_create):
+            return DryRun((*refusals, error))
+        if explain_refusal(error.message, "").code is Cause.QUOTA:
+            return DryRun((*refusals,), waits=error)
+        return DryRun((*refusals,), judged=may_create())
 
 
 def build_pod(job: Manifest) -> Manifest:
@@ -119,96 +104,6 @@ def build_pod(job: Manifest) -> Manifest:
     }
 
 
-def examine_admission(case: Case) -> Iterator[Finding]:
-    """Say what the server refuses of the Job, of its pod and of what is made with them."""
-    if case.job is None:
-        return
-    refusals, judged = list_refusals(case.kube, case.job)
-    for error in refusals:
-        yield judge_refusal(case, error)
-    if not judged:
-        said = "cannot be checked without the right to create pods"
-        yield unknown(ADMISSION, ADMISSION, said)
-    elif not refusals:
-        try:
-            check_room(case.view, case.own)
-            yield right(ADMISSION, ADMISSION, "the server takes the agents")
-        except KubeError as error:
-            yield wrong("admission-objects", ADMISSION, error.message, error.hint)
-
-
-def judge_refusal(case: Case, error: KubeError) -> Finding:
-    """Return a refusal as a finding, with the fix that fits deployer.yaml."""
-    found = explain_refusal(error.message, case.namespace)
-    cause = Cause(found.code)
-    if cause not in SUBJECTS:
-        told = advise(error, case.kube)
-        return wrong("admission-other", ADMISSION, told.message, told.hint)
-    code, start = SUBJECTS[cause]
-    said = found.message.removeprefix(start)
-    name, _, rest = said.partition(" ")
-    if cause is Cause.POD_SECURITY:
-        fix = fix_violations(error.message, _claim_nfs(case), case.section.host_ipc)
-        return wrong(code, f"Pod Security of {case.namespace}", said, fix)
-    if cause is Cause.LIMIT_RANGE:
-        return wrong(code, f"limit range of {case.namespace}", said, found.fix)
-    if cause is Cause.PRIORITY_CLASS:
-        return _judge_priority(case, code, said)
-    fix = found.fix
-    if cause is Cause.SERVICE_ACCOUNT:
-        fix = f"kubectl create serviceaccount {name} {case.where}"
-        if not case.kube.is_allowed("create", SERVICE_ACCOUNT):
-            fix = f"ask an administrator: {fix}"
-    return wrong(code, start + name, rest, fix)
-
-
-def _judge_priority(case: Case, code: str, subject: str) -> Finding:
-    """Name the PriorityClasses that there are, if they may be listed."""
-    there = [one["metadata"]["name"] for one in case.view.list_all(PRIORITY_CLASS) or ()]
-    own = sorted(one for one in there if not one.startswith("system-"))
-    there_is = f"; there is {', '.join(own)}" if own else ""
-    near = find_nearest(subject.rpartition(" ")[2], own) or "null"
-    fix = edit("kubernetes", f"priority_class: {near}")
-    return wrong(code, subject, f"is missing{there_is}", fix)
-
-
-def check_room(view: View, own: Iterable[Reference]) -> None:
-    """Raise KubeError if quotas refuse the objects that are missing; other answers do not count.
-
-    Dry runs do not add up, so several objects of a kind are compared with the quotas as well.
-    """
-    quotas = view.list_all(QUOTA)
-    if quotas is not None and not any(map(_counts_objects, quotas)):
-        return
-    # What may not be read is tried as a dry run, too.
-    missing = [one for one in set(own) if one.kind in COUNTED and not _is_there(view, one)]
-    for one in missing:
-        if one.kind in (CONFIG_MAP, SECRET):
-            _try_to_make(view.kube, one)
-    counts = Counter(one.kind.plural for one in missing)
-    for quota in quotas or ():
-        if found := judge_room(quota, counts, view.kube.namespace):
-            raise KubeError(found.message, found.fix, status=HTTPStatus.FORBIDDEN)
-
-
-def judge_room(quota: Manifest, counts: Mapping[str, int], namespace: str) -> Finding | None:
-    """Say that a quota does not have room for so many objects of each kind; pure."""
-    status = quota.get("status") or {}
-    used = status.get("used") or {}
-    full = {
-        name: (str(used.get(name, "0")), str(hard))
-        for name, hard in (status.get("hard") or {}).items()
-        if (count := counts.get(name.removeprefix("count/")))
-        and read_quantity(hard) - read_quantity(used.get(name)) < count
-    }
-    return explain_full(quota["metadata"]["name"], namespace, full) if full else None
-
-
-def is_full(error: KubeError) -> bool:
-    """Return True if a quota refuses; pure."""
-    return explain_refusal(error.message, "").code in QUOTAS
-
-
 def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
     """Return True if the server refuses a pod permanently, and also from the Job controller.
 
@@ -218,65 +113,62 @@ def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
     if not error.forbidden:
         return True
     for_a_job = POLICY_REFUSED in error.message  # it may let a Job's pods pass
-    return explain_refusal(error.message, "").is_permanent and not for_a_job and may_create()
+    final = explain_refusal(error.message, "").is_permanent and not for_a_job
+    return final and may_create()
 
 
-def _strip(pod: Manifest, cause: str) -> Manifest | None:
-    """Return the pod without the refused field; None if it needs it."""
-    spec = copy.deepcopy(pod["spec"])
-    if cause in STRIPPED:
-        spec.pop(STRIPPED[Cause(cause)], None)
-    elif cause == Cause.LIMIT_RANGE:
-        for container in (*spec["containers"], *(spec.get("initContainers") or ())):
-            container.pop("resources", None)
-    else:
+def explain_refusal(message: str, namespace: str, host_ipc: bool = True) -> Finding:
+    """Return why the server refuses a pod, from the sentence of its refusal; pure.
+
+    `host_ipc` tells whether deployer.yaml sets it.
+    """
+    return (
+        _explain_quota(message, namespace)
+        or rules.QUOTA_UNSAID.match(message)
+        or rules.QUOTA_NEW.match(message)
+        or rules.POD_SECURITY.match(message, edits=fix_violations(message, host_ipc))
+        or rules.REFUSED.match(message)
+        or rules.NOT_MADE.found(words=message.strip())
+    )
+
+
+def advise(error: KubeError, kube: Kube, host_ipc: bool = True) -> KubeError:
+    """Return a refusal with the sentence and the fix of its cause.
+
+    What no rule of Kubernetes refuses is left as the server says it.
+    """
+    found = explain_refusal(error.message, kube.namespace, host_ipc)
+    said = error.message if found.code is Cause.OTHER else found.message
+    fix = kube.with_context(found.fix) or error.hint
+    return KubeError(said, fix, status=error.status, reason=error.reason)
+
+
+def fix_violations(message: str, host_ipc: bool = True) -> str:
+    """Return the edits after which Pod Security allows a pod that it has refused; pure."""
+    found = re.search(rules.POD_SECURITY.pattern, message, re.DOTALL)
+    edits: list[str] = []
+    for one in VIOLATION.findall(found["why"].strip()) if found else ():
+        fixes = [fix for words, fix in SETTINGS.items() if words in one]
+        theirs = HOST_IPC in fixes and not host_ipc
+        alone = SET_HERE.fullmatch(one.removesuffix(", ")) and not theirs
+        edits += [fix for fix in fixes if fix != HOST_IPC or not theirs]
+        edits += [] if alone else [IN_TEMPLATE]
+    return ", and ".join(dict.fromkeys(sorted(edits, key=lambda one: one == IN_TEMPLATE)))
+
+
+def _explain_quota(message: str, namespace: str) -> Finding | None:
+    """Read a quota's own figures: a pod that asks for more than all of it never fits."""
+    found = QUOTA.search(message)
+    if not found:
         return None
-    return {**pod, "spec": spec}
-
-
-def _claim_nfs(case: Case) -> str:
-    """Return the edit that mounts NFS folders by claims; empty if deployer.yaml has none inline."""
-    data = [one for one in case.data if one.nfs and one.nfs.inline]
-    paths = {one.path for one in case.data}  # which data sets have as volumes, too
-    own = [one for one in case.section.volumes if one.path not in paths]
-    claimed = ""
-    if any(one.nfs and one.nfs.inline for one in own):
-        claimed = edit("kubernetes", f"volumes: {write_inline([*map(_claim, own)])}")
-    elif data:
-        claimed = f"data: {write_inline([*map(_claim, case.data)])} {EDIT}"
-    if claimed and not case.kube.is_allowed("create", VOLUME):
-        return f"ask an administrator for a claim on the NFS folder; with one: {claimed}"
-    return claimed
-
-
-def _claim(one: DataSet | Volume) -> dict[str, Any]:
-    """Return a volume or a data set as deployer.yaml has it, an NFS folder as a claim."""
-    claimed = {"nfs": {"server": one.nfs.server, "path": one.nfs.path}} if one.nfs else {}
-    return {**list_given(one), **claimed}
-
-
-def _counts_objects(quota: Manifest) -> bool:
-    hard = ((quota.get("spec") or {}).get("hard") or {}).keys()
-    plurals = {one.plural for one in COUNTED}
-    return any(name.removeprefix("count/") in plurals for name in hard)
-
-
-def _is_there(view: View, one: Reference) -> bool:
-    try:
-        return bool(view.get(one.kind, one.name))
-    except KubeError:
-        return False
-
-
-def _try_to_make(kube: Kube, one: Reference) -> None:
-    kind = one.kind
-    empty = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "metadata": {"name": one.name, "namespace": kube.namespace},
-    }
-    try:
-        kube.create(empty, dry_run=True)
-    except KubeError as error:
-        if is_full(error):
-            raise advise(error, kube) from error
+    asked, used, limited = (
+        dict(re.findall("([^,=]+)=([^,]+)", found[part]))
+        for part in ("requested", "used", "limited")
+    )
+    never = [n for n in asked if read_quantity(asked[n]) > read_quantity(limited.get(n))]
+    amounts = ", ".join(
+        f"{name}: {asked[name]} asked for, {used.get(name, '0')} of {limited.get(name)} used"
+        for name in never or asked
+    )
+    rule = rules.QUOTA_SMALL if never else rules.QUOTA_USED
+    return rule.found(quota=found["quota"], namespace=namespace, amounts=amounts)

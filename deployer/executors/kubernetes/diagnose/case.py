@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from deployer.config.owner import Owner
 from deployer.config.sections.backend import BackendConfig
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.image import ImageConfig
 from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.kubernetes_parts import Volume
+from deployer.executors.kubernetes.diagnose.admission import DryRun, try_job
 from deployer.executors.kubernetes.diagnose.references import Reference
 from deployer.executors.kubernetes.diagnose.rights import Right, find_missing, list_rights
 from deployer.executors.kubernetes.diagnose.view import View
@@ -61,6 +57,12 @@ class Case:
         """The rights of `list_rights` that we lack; the server is asked once. Raises KubeError."""
         return find_missing(self.kube, list_rights(self))
 
+    @cached_property
+    def dry_run(self) -> DryRun:
+        """What the server says of the Job and its pod. Raises KubeError."""
+        assert self.job
+        return try_job(self.kube, self.job)
+
     @property
     def namespace(self) -> str:
         """Return the namespace of the agents."""
@@ -85,17 +87,6 @@ class Case:
     def cluster(self) -> str:
         """Return the flag with which kubectl finds the cluster, after a blank; or nothing."""
         return f" --context {self.kube.context}" if self.kube.context else ""
-
-
-def list_given(part: DataSet | Volume) -> dict[str, Any]:
-    """Return what deployer.yaml has of a part, without what is as by default; pure."""
-    values = asdict(part)
-    return {f.name: values[f.name] for f in fields(part) if values[f.name] != f.default}
-
-
-def write_inline(value: object) -> str:
-    """Return a value of deployer.yaml in one line, to be pasted as a whole; pure."""
-    return yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False).strip()
 
 
 def list_own(manifests: Iterable[Manifest], plan: Plan, owner: Owner) -> Iterator[Reference]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from deployer.executors.kubernetes.diagnose import rules
@@ -11,31 +12,26 @@ from deployer.executors.kubernetes.diagnose.facts import Facts
 from deployer.executors.kubernetes.diagnose.references import list_pull_secrets
 from deployer.findings import Finding
 from deployer.kube.names import BACKEND
-from deployer.kube.objects import find_condition, find_trouble, list_statuses
+from deployer.kube.objects import find_trouble, list_statuses
 
 Manifest = Mapping[str, Any]
-NOT_CREATED = ("CreateContainerError", "RunContainerError", "StartError", "PreStartHookError")
-VOLUME_EVENTS = ("FailedAttachVolume", "FailedMount", "FailedMapVolume")
-SANDBOX = "FailedCreatePodSandBox"
+# What keeps a pod from its containers, whatever is said after it.
+LASTING = ("FailedAttachVolume", "FailedMount", "FailedMapVolume", "FailedCreatePodSandBox")
 OF_STATUS = ("Failed", "BackOff")  # whose cause the container's status tells, a moment later
 # The kubelet's reasons about images, pkg/kubelet/images/types.go.
 WRONG_NAME = "InvalidImageName"
 NEVER_PULLED = "ErrImageNeverPull"
+BACK_OFF = "ImagePullBackOff"
 IMAGES = (
     WRONG_NAME,
     NEVER_PULLED,
     "ErrImagePull",
-    "ImagePullBackOff",
+    BACK_OFF,
     "ImageInspectError",
     "RegistryUnavailable",
     "SignatureValidationFailed",
 )
 PULL_FAILED = "Failed to pull image"  # of an event with reason `Failed`
-LOGIN_WANTED = re.compile(
-    r"\b(401|403)\b|pull access denied|authorization failed|unauthorized|"
-    r"authentication required|no basic auth credentials|access forbidden",
-    re.IGNORECASE,
-)
 # Of a container that it could not start, containerd leaves `StartError` and exit code 128, Docker
 # `ContainerCannotRun` and 127; CRI-O does not create it.
 NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
@@ -57,8 +53,7 @@ def explain_containers(facts: Facts) -> Finding | None:
     return (
         explain_missing_program(facts.pod)
         or _explain_waiting(facts.pod, facts)
-        or _explain_node(facts)
-        or _explain_events(facts)
+        or _explain_events(facts.pod, facts)
     )
 
 
@@ -84,37 +79,19 @@ def _explain_waiting(pod: Manifest, facts: Facts) -> Finding | None:
     if reason in IMAGES:
         image = str(_find_container(pod, found["name"]).get("image") or found.get("image", ""))
         return _explain_image(reason, message, image, facts)
-    node = pod["spec"].get("nodeName", "")
-    if reason in NOT_CREATED and (broken := rules.DRIVER_BROKEN.match(message, node=node)):
-        return broken
-    return rules.OTHER.found(words=f"{reason}: {message}" if message else reason)
+    node, words = pod["spec"].get("nodeName", ""), f"{reason}: {message}".removesuffix(": ")
+    broken = rules.DRIVER_BROKEN.match(message, node=node) if reason in NOT_STARTED else None
+    return broken or rules.OTHER.found(words=words)
 
 
-def _explain_node(facts: Facts) -> Finding | None:
-    """Say that a pod's node does not answer."""
-    assert facts.pod
-    name = facts.pod["spec"].get("nodeName")
-    there = facts.nodes.all if facts.nodes else ()
-    node = next((one for one in there if one["metadata"]["name"] == name), None)
-    if node is None or find_condition(node, "Ready"):
-        return None
-    return rules.NO_ANSWER.found(node=name)
-
-
-def _explain_events(facts: Facts) -> Finding | None:
-    assert facts.pod
-    pod, node = facts.pod["metadata"]["name"], facts.pod["spec"].get("nodeName", "")
-    event = facts.find_event(*VOLUME_EVENTS, SANDBOX, about=pod) or facts.find_newest(pod)
+def _explain_events(pod: Manifest, facts: Facts) -> Finding | None:
+    """Repeat what is said of a pod that its node does not start: its volumes before all else."""
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+    event = facts.find_newest(name, *LASTING) or facts.find_newest(name)
     if event is None or event.reason in OF_STATUS:
         return None
-    found = None
-    if event.reason == SANDBOX:
-        runtimes = (rules.NVIDIA_RUNTIME, rules.RUNTIME)
-        found = rules.match_first(runtimes, event.message, node=node)
-    elif event.reason in VOLUME_EVENTS:
-        volumes, words = (rules.VOLUME_BUSY, rules.VOLUME), event.message.strip()
-        found = rules.match_first(volumes, words, pod=pod, namespace=facts.namespace)
-    return found or rules.OTHER.found(words=f"{event.reason}: {event.message}")
+    broken = rules.DRIVER_BROKEN.match(event.message, node=node)
+    return broken or rules.OTHER.found(words=event.words)
 
 
 def _explain_image(reason: str, message: str, image: str, facts: Facts) -> Finding:
@@ -122,25 +99,23 @@ def _explain_image(reason: str, message: str, image: str, facts: Facts) -> Findi
         return rules.IMAGE_NAME.found(image=image)
     if reason == NEVER_PULLED:
         return rules.NEVER_PULLED.found(image=image)
-    answer = _find_answer(message, facts)
-    if found := rules.NO_IMAGE.match(answer, image=image):
-        return found
-    if not LOGIN_WANTED.search(answer):
-        return rules.NOT_PULLED.found(image=image, words=answer or reason)
-    host = image.partition("/")[0]
-    registry = host if "." in host else "docker.io"
-    secrets = list_pull_secrets(facts.spec)
-    gone = [one.name for one in secrets if one in facts.missing]
-    names = [one.name for one in secrets]
-    rule = rules.NO_PULL_SECRET if gone else rules.LOGIN_REFUSED if names else rules.NO_LOGIN
-    return rule.found(
-        image=image,
-        registry=registry,
+    words, (host, _, _) = _find_answer(message, facts), image.partition("/")
+    secrets = [one.name for one in list_pull_secrets(facts.spec)]
+    gone = [one.name for one in list_pull_secrets(facts.spec) if one in facts.missing]
+    login = f"with Secret {', '.join(secrets)}" if secrets else "without a login"
+    values = {
+        "image": image,
+        "registry": host if "." in host else "docker.io",
+        "login": f"for want of Secret {gone[0]}" if gone else login,
         # Beside one that is there, since others may use it.
-        secret=next(iter((*gone, *(f"{name}-pull" for name in names))), "NAME"),
-        secrets=", ".join(names),
-        namespace=facts.namespace,
-    )
+        "secret": next(iter((*gone, *(f"{name}-pull" for name in secrets))), "NAME"),
+        "namespace": facts.namespace,
+    }
+    refused = rules.NO_IMAGE.match(words, **values) or rules.NO_LOGIN.match(words, **values)
+    if refused is None:
+        return rules.NOT_PULLED.found(**values, words=words or reason)
+    # The kubelet tries again before it is certain.
+    return refused if reason == BACK_OFF else replace(refused, transient=None)
 
 
 def _find_answer(message: str, facts: Facts) -> str:
@@ -175,15 +150,12 @@ def _explain_program(container: Manifest, program: str, *rest: str) -> Finding:
     mounts = container.get("volumeMounts") or ()
     below = (one["name"] for one in mounts if program.startswith(f"{one['mountPath']}/"))
     volume = next(below, None)
-    if rest and rest[0].startswith(OURS):
-        rule = rules.NO_PYTHON_IN_VOLUME if volume else rules.NO_PYTHON
-    else:
-        rule = rules.NO_PROGRAM_IN_VOLUME if volume else rules.NO_PROGRAM
-    return rule.found(
-        image=container.get("image", ""),
-        volume=volume,
+    rule = rules.NO_PYTHON if rest and rest[0].startswith(OURS) else rules.NO_PROGRAM
+    found = rule.found(
+        place=f"volume {volume}" if volume else f"the image {container.get('image', '')}",
         program=program,
         container=container["name"],
         section=BACKEND if container["name"] == BACKEND else "kubernetes",
         python="PATH" if program == USUAL else USUAL,
     )
+    return replace(found, transient=None) if volume else found  # it may be put there yet

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from deployer.config.causes import Cause
 from deployer.errors import DeployerError, KubeError
@@ -18,20 +19,23 @@ from deployer.executors.kubernetes.backend.deployment import find_backend
 from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
 from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.diagnose.admission import (
-    ADMISSION,
     DRY_RUN,
+    advise,
     build_pod,
-    examine_admission,
-    is_full,
+    explain_refusal,
 )
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.facts import Nodes
 from deployer.executors.kubernetes.diagnose.image import examine_image
-from deployer.executors.kubernetes.diagnose.needs import examine_classes, list_need_checks
-from deployer.executors.kubernetes.diagnose.placement import explain_placement, is_selected
+from deployer.executors.kubernetes.diagnose.placement import explain_nodes, is_hidden, is_selected
 from deployer.executors.kubernetes.diagnose.queue import examine_priority, examine_queue
-from deployer.executors.kubernetes.diagnose.quota import examine_quota
+from deployer.executors.kubernetes.diagnose.references import (
+    Reference,
+    describe_missing,
+    list_references,
+)
 from deployer.executors.kubernetes.diagnose.rights import (
     RUN_AGENTS,
     Role,
@@ -39,16 +43,21 @@ from deployer.executors.kubernetes.diagnose.rights import (
     describe_grant,
     examine_rights,
 )
+from deployer.executors.kubernetes.diagnose.view import HIDDEN
 from deployer.executors.kubernetes.gpu_drivers.nodes import describe_served, is_gpu_resource
+from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.findings import Finding, Severity, edit, right, unknown, warning, wrong
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, NAMESPACE, SECRET, VOLUME, Manifest
 from deployer.kube.objects import count_requests
 
 LOG = logging.getLogger(__name__)
 OLDEST = (1, 24)
 DISRUPTIONS_SINCE = (1, 26)  # a Job's podFailurePolicy; older servers drop it
 VERSION = re.compile(r"v?(\d+)\.(\d+)")
+ADMISSION = "admission"
+CODES = {SECRET: "secret", CONFIG_MAP: "config-map", CLAIM: "claim"}
+SHARED_MODES = {"ReadWriteMany", "ReadOnlyMany"}
 
 
 def list_checks(
@@ -94,36 +103,44 @@ def examine_cluster(kube: Kube, build_case: Callable[[], Case]) -> tuple[Finding
     case = build_case()
     subject = f"namespace {case.namespace}"
     namespace = Check("namespace", subject, lambda: examine_access(case)).examine()
-    checks = [
-        Check("nodes", "nodes", lambda: examine_nodes(case)),
-        Check("storage-class", "storage", lambda: examine_classes(case)),
-    ]
-    if not any(one.is_error for one in namespace):
-        checks += _list_namespace_checks(case)
-    found = (*first, *namespace, *examine_all(checks))
-    refused = {(one.code, one.subject) for one in found if one.is_error}
-    return tuple(one for one in found if one.is_error or (one.code, one.subject) not in refused)
+    if any(one.is_error for one in namespace):
+        checks = [Check("nodes", "nodes", lambda: examine_nodes(case))]
+    else:
+        checks = [*_list_namespace_checks(case)]
+    return (*first, *namespace, *examine_all(checks))
 
 
 def _list_namespace_checks(case: Case) -> Iterator[Check]:
     name, image = case.namespace, case.section.image or case.image.repository
     yield Check("rights", f"rights in {name}", lambda: examine_rights(case))
-    yield Check("quota", f"quota of {name}", lambda: examine_quota(case))
     for claim, data in list_claims(case.section).items():
         ask = partial(check_claims, case.kube, {claim: data})
         yield Check("data", f"data set {data}", ask, "its claim is there")
     yield Check("image", f"image {image}", lambda: examine_image(case))
-    yield from _list_agent_checks(case)
+    yield from list_object_checks(case)
+    # One after the other: they share a dry run.
+    yield Check("nodes", "nodes", lambda: [*examine_admission(case), *examine_nodes(case)])
     yield Check("backend", f"embedded backend in {name}", lambda: _examine_backend(case))
 
 
 def _list_agent_checks(case: Case) -> tuple[Check, ...]:
-    return (
-        Check("queue", f"queue in {case.namespace}", lambda: examine_queue(case)),
-        Check("queue-priority", "queue", lambda: examine_priority(case)),
-        *list_need_checks(case),
-        Check(ADMISSION, ADMISSION, lambda: examine_admission(case)),
-    )
+    admission = Check(ADMISSION, ADMISSION, lambda: examine_admission(case))
+    return (*list_object_checks(case), admission)
+
+
+def list_object_checks(case: Case) -> Iterator[Check]:
+    """Yield a check of the queue, and of each object that a pod needs and `up` does not create."""
+    yield Check("queue", f"queue in {case.namespace}", lambda: examine_queue(case))
+    yield Check("queue-priority", "queue", lambda: examine_priority(case))
+    references = list_references(case.pod["spec"]) if case.pod else ()
+    if nfs := [one.name for one in references if one.kind == CLAIM and one in case.own]:
+        yield Check("nfs", "nfs", lambda: [_examine_nfs(case, nfs)])
+    data = {Reference(CLAIM, name) for name in list_claims(case.section)}
+    for one in references:
+        if not one.key and one not in case.own | data:
+            keys = [other for other in references if other.key and other[:2] == one[:2]]
+            ask = partial(_examine_object, case, one, keys)
+            yield Check(CODES[one.kind], f"{one.kind.kind} {one.name}", ask)
 
 
 def examine_server(kube: Kube) -> Iterator[Finding]:
@@ -191,64 +208,122 @@ def _examine_namespace(case: Case) -> Finding:
     except KubeError as error:
         if error.status == 404:
             return judge_namespace(case, None)
-        if not is_full(error):  # a quota is of a namespace that is there, and named by admission
+        # A quota is of a namespace that is there.
+        if explain_refusal(error.message, "").code is not Cause.QUOTA:
             return unknown("namespace", subject, "may not be read")
     return right("namespace", subject, "is there")
 
 
-def examine_nodes(case: Case) -> Iterator[Finding]:
-    """Look at the nodes, and at who uses their GPUs; a tenant may not. Raises KubeError."""
+def examine_admission(case: Case) -> Iterator[Finding]:
+    """Say what the server refuses of the Job and of its pod. Raises KubeError."""
     if case.job is None:
         return
-    nodes = case.view.read_nodes(case.grows)
+    found = case.dry_run
+    for error in found.refusals:
+        told = advise(error, case.kube, case.section.host_ipc)
+        yield wrong(ADMISSION, ADMISSION, told.message, told.hint)
+    if found.waits:
+        yield unknown(ADMISSION, ADMISSION, advise(found.waits, case.kube).message)
+    elif not found.judged:
+        said = "cannot be checked without the right to create pods"
+        yield unknown(ADMISSION, ADMISSION, said)
+    elif not found.refusals:
+        yield right(ADMISSION, ADMISSION, "the server takes the agents")
+
+
+def examine_nodes(case: Case) -> Iterator[Finding]:
+    """Count the GPUs of the nodes; a tenant may not. Raises KubeError."""
+    if case.job is None:
+        return
+    nodes = case.view.read_nodes()
     if nodes is None:
         said = "may not be listed: whether one has what agents ask for is not told"
         yield unknown("nodes", "nodes", said)
         return
-    yield judge_nodes(case, read_pod(case, case.job), nodes)
-
-
-def read_pod(case: Case, job: Manifest) -> Manifest:
-    """Return the agents' pod as the server completes it: many add tolerations of GPU taints.
-
-    If the dry run is refused, the pod is assumed to tolerate them.
-    """
-    pod = build_pod(job)
-    try:
-        return case.kube.create(pod, dry_run=True)
-    except KubeError:
-        own = [{"key": name, "operator": "Exists"} for name in count_requests(pod)]
-        spec = {**pod["spec"], "tolerations": [*(pod["spec"].get("tolerations") or ()), *own]}
-        return {**pod, "spec": spec}
+    # As the server completes it: many add tolerations of GPU taints, as is assumed if it refuses.
+    pod = case.dry_run.pod or _tolerate_gpus(build_pod(case.job))
+    yield judge_nodes(case, pod, nodes)
 
 
 def judge_nodes(case: Case, pod: Manifest, nodes: Nodes) -> Finding:
-    """Say why no node takes an agent's pod, or whether there is room for all; pure."""
-    found = explain_placement(nodes, pod)
-    if found is None:
-        return _judge_free(case, pod, nodes)
-    if case.grows and found.code in (Cause.NO_SUCH_RESOURCE, Cause.SELECTOR):
-        return unknown(found.code, "nodes", f"{found.message}; one may come")
-    passing = found.transient or found.code == Cause.NODE_LOST
-    build = unknown if passing else warning
-    return build(found.code, "nodes", found.message, found.fix or "deployer drivers status")
-
-
-def _judge_free(case: Case, pod: Manifest, nodes: Nodes) -> Finding:
+    """Say what no node has for an agent's pod, or whether GPUs are free for all; pure."""
+    if found := explain_nodes(nodes, pod):
+        if case.grows:
+            return unknown(found.code, "nodes", f"{found.message}; one may come")
+        return warning(found.code, "nodes", found.message, found.fix)
     wanted = {n: c for n, c in count_requests(pod).items() if is_gpu_resource(n)}
     if not wanted:
-        return right("nodes", "nodes", "one can take the agents")
+        return right("nodes", "nodes", f"there are {len(nodes.all)}")
     name, count = next(iter(wanted.items()))
-    if by := (nodes.served or {}).get(name):
-        return unknown("nodes", "GPUs", describe_served(name, by))
-    fitting = [one for one in nodes.gpus if is_selected(one.name, one.labels, pod["spec"])]
-    found = [r for one in fitting if not one.obstacle for r in one.resources if r.name == name]
-    free, total = sum(r.free for r in found), sum(r.allocatable for r in found)
-    said = f"{free} of {total} {name} are free on {len(found)} nodes"
-    if (room := sum(r.free // count for r in found)) >= case.pods:
+    if is_hidden(nodes, pod):
+        by = (nodes.served or {}).get(name)
+        said = describe_served(name, by) if by else "not known from here: they may come by DRA"
+        return unknown("nodes", "GPUs", said)
+    fitting = [one for one in nodes.gpus if is_selected(one.labels, pod["spec"])]
+    counted = [r for one in fitting if not one.obstacle for r in one.resources if r.name == name]
+    free, total = sum(r.free for r in counted), sum(r.allocatable for r in counted)
+    said = f"{free} of {total} {name} are free on {len(counted)} nodes"
+    if (room := sum(r.free // count for r in counted)) >= case.pods:
         return right("nodes", "GPUs", said)
     waiting = f"{said}: {case.pods - room} {case.several} wait"
     return unknown(Cause.GPUS_BUSY, "GPUs", waiting, "deployer drivers status")
+
+
+def _tolerate_gpus(pod: Manifest) -> Manifest:
+    own = [{"key": name, "operator": "Exists"} for name in count_requests(pod)]
+    spec: dict[str, Any] = pod["spec"]
+    return {**pod, "spec": {**spec, "tolerations": [*(spec.get("tolerations") or ()), *own]}}
+
+
+def _examine_object(case: Case, one: Reference, keys: Sequence[Reference]) -> Iterator[Finding]:
+    """Look for an object and the keys that pods read; a missing one may be created by others."""
+    subject, found = f"{one.kind.kind} {one.name}", case.view.get(one.kind, one.name)
+    variables = {
+        other.key: env for env, other in case.section.secrets.items() if other.name == one.name
+    }
+    if found is None:
+        missing = describe_missing(one, case.where, variables)
+        fix = "deployer secret set" if one.name == WANDB_SECRET else missing.fix
+        yield warning(CODES[one.kind], subject, "is missing", fix)
+    elif found == HIDDEN:
+        yield unknown(CODES[one.kind], subject, "may not be read")
+    elif one.kind == CLAIM:
+        yield judge_claim(case, found)
+    else:
+        there = {**(found.get("data") or {}), **(found.get("binaryData") or {})}
+        lacking = [other for other in keys if other.key not in there]
+        for other in lacking:
+            missing = describe_missing(other, case.where, variables)
+            said = missing.message.removeprefix(f"{subject} ")
+            yield warning(f"{CODES[one.kind]}-key", subject, said, missing.fix)
+        if not lacking:
+            yield right(CODES[one.kind], subject, "is there")
+
+
+def judge_claim(case: Case, claim: Manifest) -> Finding:
+    """Say whether a claim is bound, and whether agents on several nodes can share it; pure."""
+    name, phase = claim["metadata"]["name"], (claim.get("status") or {}).get("phase")
+    subject, look = f"PersistentVolumeClaim {name}", f"kubectl describe pvc {name} {case.where}"
+    modes = (claim.get("spec") or {}).get("accessModes") or ()
+    if phase != "Bound":
+        return unknown("claim", subject, f"is not bound yet ({phase})", look)
+    if case.pods > 1 and not SHARED_MODES & set(modes):
+        said = f"is bound for one node ({', '.join(modes)}): agents on others wait"
+        return unknown("claim", subject, said, look)
+    return right("claim", subject, "is bound")
+
+
+def _examine_nfs(case: Case, claims: Sequence[str]) -> Finding:
+    """Say whether the claims on NFS folders are there, or can be made with their volumes."""
+    found = {name: case.view.get(CLAIM, name) for name in claims}
+    if HIDDEN in found.values():
+        return unknown("nfs", "nfs", "its claims may not be read")
+    missing = [name for name, one in found.items() if one is None]
+    if missing and not case.kube.in_namespace("").is_allowed("create", VOLUME):
+        said = "is missing, and you may not create the PersistentVolume of its `nfs:` folder"
+        subject = f"PersistentVolumeClaim {', '.join(missing)}"
+        return wrong("nfs", subject, said, INLINE_HINT)
+    return right("nfs", "nfs", "its PersistentVolumes are there, or you may create them")
 
 
 def _examine_backend(case: Case) -> Iterator[Finding]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from deployer.executors.kubernetes.diagnose.references import Reference
 from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
 from deployer.kube.objects import list_parents
-
-if TYPE_CHECKING:
-    from deployer.executors.kubernetes.diagnose.references import Reference
 
 Manifest = Mapping[str, Any]
 
@@ -25,35 +23,37 @@ class Event:
     source: str
     at: str
 
+    @property
+    def words(self) -> str:
+        """Return its reason and its message."""
+        return f"{self.reason}: {self.message.strip()}"
+
 
 @dataclass(frozen=True)
 class Nodes:
-    """All nodes, and what their GPUs are used for; `autoscaled` where others may come.
+    """All nodes, and those with GPUs.
 
-    `held` is what stays taken on each node, by resource; None where it was not looked at. `served`
-    is what comes by Dynamic Resource Allocation, by resource; None where that is not known.
+    `served` is what comes by Dynamic Resource Allocation, by resource; None where that is not
+    known. `complete` is False where not all pods on nodes may be listed.
     """
 
     all: tuple[Manifest, ...]
     gpus: tuple[NodeGpus, ...]
-    autoscaled: bool = False
-    held: Mapping[str, Mapping[str, float]] | None = None
     served: Mapping[str, str] | None = field(default_factory=dict)
+    complete: bool = True
 
 
 @dataclass(frozen=True)
 class Queue:
     """A queue of Kueue: its LocalQueue, None if there is none, and the namespace's Workloads.
 
-    Where they may not be read, `known` is false. `names` are those of the namespace's LocalQueues,
-    `priorities` those of Kueue's priority classes, None where they may not be read.
+    Where they may not be read, `known` is false. `names` are those of the namespace's LocalQueues.
     """
 
     name: str
     local_queue: Manifest | None = None
     workloads: tuple[Manifest, ...] = ()
     names: tuple[str, ...] = ()
-    priorities: frozenset[str] | None = None
     known: bool = True
 
     def find_workload(self, job: Manifest) -> Manifest | None:
@@ -66,9 +66,8 @@ class Queue:
 class Facts:
     """A Job, its newest pod if there is one, and what was looked at because it waits.
 
-    `events` are about the Job and the pod, oldest first. `claims` are those of the pod, `volumes`
-    those that the claims are bound to, both by claim name. `classes` are the StorageClasses that
-    are there, of those that claims name. `age_seconds` is the pod's.
+    `events` are about the Job, the pod and its claims, oldest first. `claims` are those of the
+    pod, by name. `age_seconds` is the pod's.
     """
 
     job: Manifest
@@ -78,8 +77,6 @@ class Facts:
     missing: frozenset[Reference] = frozenset()
     nodes: Nodes | None = None
     claims: Mapping[str, Manifest] = field(default_factory=dict)
-    volumes: Mapping[str, Manifest] = field(default_factory=dict)
-    classes: frozenset[str] = frozenset()
     queue: Queue | None = None
     age_seconds: float = 0.0
 
@@ -89,14 +86,10 @@ class Facts:
         found: Manifest = self.pod["spec"] if self.pod else self.job["spec"]["template"]["spec"]
         return found
 
-    def find_event(self, *reasons: str, about: str = "") -> Event | None:
-        """Return the newest event with one of these reasons."""
-        found = (one for one in reversed(self.events) if not about or one.about == about)
-        return next((one for one in found if one.reason in reasons), None)
-
-    def find_newest(self, about: str) -> Event | None:
-        """Return the newest event about an object."""
-        return next((one for one in reversed(self.events) if one.about == about), None)
+    def find_newest(self, about: str, *reasons: str) -> Event | None:
+        """Return the newest event about an object, with one of these reasons if any is named."""
+        found = (one for one in reversed(self.events) if one.about == about)
+        return next((one for one in found if not reasons or one.reason in reasons), None)
 
 
 def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, ...]]:

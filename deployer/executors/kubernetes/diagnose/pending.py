@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployer.config.causes import Cause
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.diagnose import rules
-from deployer.executors.kubernetes.diagnose.autoscaling import (
-    OF_PLACING,
-    WITHOUT_WARNING,
-    explain_autoscaling,
-    is_refused_for_good,
-)
-from deployer.executors.kubernetes.diagnose.claims import explain_claims
+from deployer.executors.kubernetes.diagnose.admission import explain_refusal
 from deployer.executors.kubernetes.diagnose.containers import (
     explain_containers,
     explain_missing_program,
 )
-from deployer.executors.kubernetes.diagnose.facts import Event, Facts, Nodes, read_events
-from deployer.executors.kubernetes.diagnose.placement import explain_message, explain_placement
+from deployer.executors.kubernetes.diagnose.facts import Event, Facts, read_events
+from deployer.executors.kubernetes.diagnose.placement import UNBOUND, explain_sentence, shorten
 from deployer.executors.kubernetes.diagnose.queue import (
     explain_other_cluster,
     explain_suspension,
@@ -35,17 +28,14 @@ from deployer.executors.kubernetes.diagnose.queue import (
     is_suspended,
 )
 from deployer.executors.kubernetes.diagnose.references import (
-    Reference,
     explain_missing,
     list_pull_secrets,
     list_references,
 )
-from deployer.executors.kubernetes.diagnose.refusals import explain_refusal
-from deployer.executors.kubernetes.diagnose.scheduler_message import parse_message
 from deployer.executors.kubernetes.diagnose.view import View
 from deployer.findings import Finding
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, EVENT, NODE, STORAGE_CLASS, VOLUME, Kind, Manifest
+from deployer.kube.kinds import CLAIM, EVENT, Manifest
 from deployer.kube.names import QUEUE_LABEL
 from deployer.kube.objects import ENDED_PHASES, created_at, find_condition
 from deployer.waiting import Confirmation
@@ -53,18 +43,16 @@ from deployer.waiting import Confirmation
 # Most pods have started by then: without a sign of trouble only events are read.
 LOOK_AFTER_SECONDS = 3.0
 NOT_CREATED = "FailedCreate"  # the Job controller's word for a pod that the server refuses
-# An autoscaler without a known label has looked at a pod by then: it scans every 10 s.
-PLAIN_SECONDS = 10.0
-MANAGED_SECONDS = 60.0  # as the clouds' own do
-MANAGED_LABELS = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "karpenter.sh/nodepool",
-)
-LOG = logging.getLogger(__name__)
-SCHEDULER = "default-scheduler"
 UNSEEN_SECONDS = 30.0
+SCHEDULER = "default-scheduler"
+# Events of whoever adds nodes, under whatever name each cloud runs it: the cluster autoscaler's,
+# and Karpenter's, which says `FailedScheduling` as each scheduler does.
+COMING = ("TriggeredScaleUp", "Nominated")
+NOT_COMING = ("NotTriggerScaleUp", "FailedScaleUp", "FailedScheduling")
+WITHOUT_WARNING = (*COMING, "NotTriggerScaleUp")
+# An event about a claim that is bound once its pod has a node, which waits for something else.
+WAITS_FOR_POD = ("WaitForFirstConsumer", "WaitForPodScheduled")
+LOG = logging.getLogger(__name__)
 Object = Mapping[str, Any]
 Waiting = tuple[Manifest, Manifest | None]  # a Job and its newest pod
 
@@ -87,16 +75,10 @@ class Patience:
 
 
 class PendingPods:
-    """Explains pods that wait. `grows` is True if nodes are added on demand."""
+    """Explains pods that wait."""
 
-    def __init__(
-        self,
-        kube: Kube,
-        grows: bool = False,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
-        self._grows = grows
         self._now = now
         self._view = View(kube, now)
 
@@ -134,23 +116,18 @@ class PendingPods:
             return known
         if age < LOOK_AFTER_SECONDS and not (about or _is_unscheduled(pod)):
             return known
-        # As they are now: one may just have been bound.
-        claims = self._read(CLAIM, _list_claims(pod), since) if _is_unscheduled(pod) else {}
-        classes = tuple(_list_classes(claims.values()))
-        wanted = (*list_references(pod["spec"]), *list_pull_secrets(pod["spec"]), *classes)
-        of_claims = [event for name in claims for event in events.get(name, ())]
+        wanted = (*list_references(pod["spec"]), *list_pull_secrets(pod["spec"]))
+        missing = self._view.find_missing(wanted, since)
+        if not _is_unscheduled(pod):
+            return replace(known, missing=missing)
+        claims = _list_claims(pod)
         return replace(
             known,
-            events=(*about, *of_claims),
-            missing=self._view.find_missing(wanted, since),
-            nodes=self._read_nodes(pod),
-            claims=claims,
-            volumes={
-                name: volume
-                for name, one in claims.items()
-                for volume in self._read(VOLUME, [one["spec"].get("volumeName")]).values()
-            },
-            classes=frozenset(self._read(STORAGE_CLASS, [one.name for one in classes])),
+            events=(*about, *(event for name in claims for event in events.get(name, ()))),
+            missing=missing,
+            nodes=self._view.read_nodes(),
+            # As they are now: one may just have been bound.
+            claims={name: self._view.get(CLAIM, name, since) or {} for name in claims},
         )
 
     def _read_events(self, waiting: Sequence[Waiting]) -> Mapping[str, Sequence[Event]]:
@@ -172,20 +149,6 @@ class PendingPods:
                 raise
             return []
 
-    def _read_nodes(self, pod: Manifest) -> Nodes | None:
-        """Return all nodes, or the one that a pod was given to, which may not answer."""
-        if _is_unscheduled(pod):
-            return self._view.read_nodes(self._grows)
-        node = self._read(NODE, [pod["spec"].get("nodeName")])
-        return Nodes(tuple(node.values()), ()) if node else None
-
-    def _read(
-        self, kind: Kind, names: Iterable[str | None], since: float = float("-inf")
-    ) -> dict[str, Manifest]:
-        """Return the objects that are there and may be read, by name."""
-        found = {name: self._view.get(kind, name, since) for name in names if name}
-        return {name: one for name, one in found.items() if one}
-
 
 def explain(facts: Facts) -> Finding | None:
     """Return why an agent's pod does not run; None if no obstacle is known; pure."""
@@ -197,54 +160,58 @@ def explain(facts: Facts) -> Finding | None:
     if pod is None:
         return _explain_absence(facts)
     if pod["status"].get("phase") in ENDED_PHASES:
-        return explain_missing_program(pod) or _explain_absence(facts)
+        return explain_missing_program(pod) or _explain_end(pod, facts) or _explain_absence(facts)
     if pod["status"].get("phase") not in ("Pending", None):
         return None
-    if pod["spec"].get("nodeName"):
-        events = (one for one in facts.events if one.reason not in OF_PLACING)
-        facts = replace(facts, events=tuple(events))
-        return explain_missing(facts, path) or explain_containers(facts)
-    return explain_missing(facts, path) or _explain_unscheduled(pod, facts)
+    missing = explain_missing(facts.spec, facts.missing, facts.namespace, path)
+    if not pod["spec"].get("nodeName"):
+        return missing or _explain_unscheduled(pod, facts)
+    # How it came to its node is past.
+    events = (one for one in facts.events if one.reason not in (*COMING, *NOT_COMING))
+    return missing or explain_containers(replace(facts, events=tuple(events)))
 
 
 def _explain_absence(facts: Facts) -> Finding | None:
     """Say why a Job has no pod, or not yet another one."""
     job = facts.job["metadata"]["name"]
-    if event := facts.find_event(NOT_CREATED, about=job):
+    if event := facts.find_newest(job, NOT_CREATED):
         return explain_refusal(event.message, facts.namespace)
     return _repeat(facts.find_newest(job))
 
 
+def _explain_end(pod: Object, facts: Facts) -> Finding | None:
+    """Say who ended a pod whose Job makes another one; None if it ended by itself."""
+    status, ended = pod["status"], find_condition(pod, "DisruptionTarget") or {}
+    evicted = status.get("reason") == "Evicted"
+    words = (status.get("message") if evicted else "") or ended.get("message")
+    if not words:
+        return None
+    name = pod["metadata"]["name"]
+    return rules.EVICTED.found(words=words.strip(), pod=name, namespace=facts.namespace)
+
+
 def _repeat(event: Event | None) -> Finding | None:
-    return rules.OTHER.found(words=f"{event.reason}: {event.message}") if event else None
+    return rules.OTHER.found(words=event.words) if event else None
 
 
 def _explain_unscheduled(pod: Object, facts: Facts) -> Finding | None:
     condition = find_condition(pod, "PodScheduled", "False")
     if condition is None:
         return _explain_unseen(pod, facts)
-    if condition.get("reason") == "SchedulingGated":
-        gates = ", ".join(one["name"] for one in pod["spec"].get("schedulingGates") or ())
-        return rules.GATED.found(gates=gates)
-    if node := pod["status"].get("nominatedNodeName"):
-        return rules.PREEMPTS.found(node=node)
-    refusal = parse_message(condition.get("message") or "")
-    scaling = explain_autoscaling(facts)
-    if scaling and not is_refused_for_good(scaling):
-        return scaling
-    claims = explain_claims(facts, refusal)
-    if claims and claims.code == Cause.CLAIM_ELSEWHERE:
-        claims = _wait_for_nodes(claims, facts, scaling)
-    # A node that is added may have what no node has.
-    placed = explain_placement(facts.nodes, pod) if facts.nodes else None
-    found = (
-        claims
-        or (placed and _wait_for_nodes(placed, facts, scaling))
-        or explain_message(refusal, pod, facts.nodes)
-        or scaling
-    )
-    said = f"{condition.get('reason', '')}: {condition.get('message', '')}"
-    return _note_priority(pod, found) if found else rules.OTHER.found(words=said)
+    message = condition.get("message") or ""
+    words = shorten(message)
+    scaling = _find_scaling(pod, facts)
+    if scaling and scaling.reason in COMING:
+        return _repeat(scaling)
+    said = scaling.message.strip() if scaling else ""
+    if none := rules.STOCKOUT.match(said) or rules.CLOUD_QUOTA.match(said):
+        return none
+    found = _explain_claims(facts, words) or explain_sentence(words, pod, facts.nodes)
+    if found is None:
+        found = rules.OTHER.found(words=f"{condition.get('reason', '')}: {message}")
+    if scaling is None:
+        return found
+    return replace(found, message=f"{found.message}; {scaling.source}: {said}")
 
 
 def _explain_unseen(pod: Object, facts: Facts) -> Finding | None:
@@ -253,45 +220,44 @@ def _explain_unseen(pod: Object, facts: Facts) -> Finding | None:
         return None
     if event := facts.find_newest(pod["metadata"]["name"]):
         return _repeat(event)
-    named = pod["spec"].get("schedulerName") or SCHEDULER
-    rule = rules.UNSEEN if named == SCHEDULER else rules.UNSEEN_BY
-    return rule.found(scheduler=named)
+    return rules.UNSEEN.found(scheduler=pod["spec"].get("schedulerName") or SCHEDULER)
 
 
-def _wait_for_nodes(found: Finding, facts: Facts, scaling: Finding | None) -> Finding:
-    """Return a permanent finding as unknown while another node may still be added."""
-    if facts.nodes and found.is_permanent and not is_refused_for_good(scaling):
-        patience = MANAGED_SECONDS if _is_managed(facts.nodes) else PLAIN_SECONDS
-        if facts.nodes.autoscaled or facts.age_seconds < patience:
-            return replace(found, transient=None)
-    return found
+def _find_scaling(pod: Object, facts: Facts) -> Event | None:
+    """Return the newest event of whoever adds nodes: of `FailedScheduling`, no scheduler's."""
+    for one in reversed(facts.events):
+        said = one.about == pod["metadata"]["name"] and one.reason in (*COMING, *NOT_COMING)
+        if said and one.source != SCHEDULER and not shorten(one.message):
+            return one
+    return None
 
 
-def _is_managed(nodes: Nodes) -> bool:
-    labels = (one["metadata"].get("labels") or {} for one in nodes.all)
-    return any(name in one for one in labels for name in MANAGED_LABELS)
+def _explain_claims(facts: Facts, words: str) -> Finding | None:
+    """Repeat what is said of a claim that is not bound, if the scheduler waits for one."""
+    if not UNBOUND.search(words):
+        return None
+    unbound = {n: one for n, one in facts.claims.items() if _phase_of(one) != "Bound"}
+    found = {name: _find_news(name, claim, facts) for name, claim in unbound.items()}
+    waits = [n for n, event in found.items() if event and event.reason in WAITS_FOR_POD]
+    name = next((one for one in (*found, *facts.claims) if one not in waits), "of it")
+    event = found.get(name)
+    said = event.message.strip() if event else _phase_of(facts.claims.get(name, {})) or words
+    return rules.UNBOUND.found(name=name, words=said, where=f"-n {facts.namespace}")
 
 
-def _note_priority(pod: Object, found: Finding) -> Finding:
-    """Add that a pod waits for others because its priority class never preempts."""
-    spec = pod["spec"]
-    busy = found.code in (Cause.GPUS_BUSY, Cause.NODES_FULL)
-    if not busy or not spec.get("priority") or spec.get("preemptionPolicy") != "Never":
-        return found
-    rule = rules.PRIORITY if found.transient else rules.PRIORITY_HIDDEN
-    return rule.found(reason=found.message, name=spec.get("priorityClassName"))
+def _find_news(name: str, claim: Object, facts: Facts) -> Event | None:
+    """Return the newest event about a claim: others may have had its name."""
+    event = facts.find_newest(name)
+    created = claim.get("metadata", {}).get("creationTimestamp", "")
+    return event if event and event.at >= created else None
+
+
+def _phase_of(claim: Object) -> str:
+    return str((claim.get("status") or {}).get("phase") or "")
 
 
 def _list_claims(pod: Manifest) -> list[str]:
     return [one.name for one in list_references(pod["spec"]) if one.kind == CLAIM]
-
-
-def _list_classes(claims: Iterable[Manifest]) -> Iterator[Reference]:
-    """Yield the StorageClasses that claims which are not bound name."""
-    for claim in claims:
-        name = claim["spec"].get("storageClassName")
-        if name and (claim.get("status") or {}).get("phase") == "Pending":
-            yield Reference(STORAGE_CLASS, name)
 
 
 def _is_unscheduled(pod: Manifest) -> bool:

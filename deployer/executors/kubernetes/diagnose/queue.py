@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.facts import Facts, Queue
 from deployer.executors.kubernetes.diagnose.placement import find_nearest
-from deployer.executors.kubernetes.gpu_drivers.nodes import is_gpu_resource
+from deployer.executors.kubernetes.diagnose.view import HIDDEN
 from deployer.findings import Finding, Severity, edit, right, unknown, warning
 from deployer.kube.names import DEFAULT_QUEUE, MULTI_KUEUE, QUEUE_PRIORITY_LABEL
 from deployer.kube.objects import find_condition
-from deployer.kube.quantities import read_quantity
 
 Manifest = Mapping[str, Any]
-NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
-# What a queue has not, whatever ends; of several flavors each has its words.
-LACKS = (rules.QUEUE_SMALL, rules.QUEUE_WITHOUT, rules.NO_FLAVOR)
-# All that such a message has to say where no waiting helps.
-NEVER = re.compile(
-    "|".join(
-        (
-            r"couldn't assign flavors to pod set \S+: ",
-            r"untolerated taint \{.*?\} in flavor [^\s,;]+",
-            *(re.sub(r"\?P<\w+>", "", one.pattern) for one in LACKS),
-        )
-    )
-)
-# Since 0.19 Kueue may say by the condition's reason what it is (apis/kueue/v1beta2): what passes,
-# and where no waiting helps. Its other reasons and those before 0.19 leave it to the message.
+# Since 0.19 Kueue may say by the condition's reason whether waiting helps (apis/kueue/v1beta2).
+NEVER_REASONS = ("Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota")
 PASSING_REASONS = ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady")
-NEVER_REASONS = ("ExceedsMaxQuota", "NoMatchingFlavor")
-UNCLEAR_REASONS = ("TopologyPlacementFailed", "Misconfigured", "Suspended", "AdmissionGated")
-# What else passes, by its pkg/scheduler/scheduler.go and, the last one, by its
-# pkg/controller/core/workload_controller.go (0.9 to 0.19).
-PASSING = (
-    "Pending the preemption of ",
-    "overlapping preemption targets with another workload",
-    "no longer fits after processing another workload",
-    "preemption calculations were invalidated by another workload",
-    "waiting for all admitted workloads to be in PodsReady condition",
-    "Workload is pending evaluation in the scheduling queue",
-)
+# Before, and without its feature gate, it says so in words (pkg/scheduler/flavorassigner).
+PASSING = "insufficient unused quota for "
 
 
 def is_suspended(job: Manifest) -> bool:
@@ -62,18 +38,16 @@ def explain_suspension(facts: Facts) -> Finding:
 
 def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Finding:
     """Return why a Job that is suspended waits in its queue."""
-    values = {"queue": queue.name, "namespace": namespace}
+    where = f"-n {namespace}"
     if not queue.known:
-        return rules.QUEUE_HIDDEN.found(**values)
-    priority = (job["metadata"].get("labels") or {}).get(QUEUE_PRIORITY_LABEL)
-    if closed := explain_local_queue(queue, priority, namespace, f"-n {namespace}"):
+        return rules.NOT_SEEN.found(queue=queue.name, where=where)
+    if closed := explain_local_queue(queue, namespace, where):
         return closed
-    workload = queue.find_workload(job)
-    if workload:
-        return _explain_workload(workload, queue, namespace)
-    if priority and queue.priorities is None:
-        return rules.PRIORITY_UNKNOWN.found(**values, priority=priority)
-    return explain_priority(priority, queue.priorities) or rules.NOT_SEEN.found(**values)
+    if workload := queue.find_workload(job):
+        return _explain_workload(workload, queue.name, namespace)
+    if priority := (job["metadata"].get("labels") or {}).get(QUEUE_PRIORITY_LABEL):
+        return rules.NO_PRIORITY.found(queue=queue.name, priority=priority)
+    return rules.NOT_SEEN.found(queue=queue.name, where=where)
 
 
 def is_elsewhere(job: Manifest) -> bool:
@@ -86,46 +60,24 @@ def explain_other_cluster(queue: str) -> Finding:
     return rules.MULTI_KUEUE.found(queue=queue)
 
 
-def explain_local_queue(
-    queue: Queue, priority: str | None, namespace: str, where: str
-) -> Finding | None:
+def explain_local_queue(queue: Queue, namespace: str, where: str) -> Finding | None:
     """Return why a LocalQueue admits nothing; `where` is kubectl's flags.
 
-    A stopped queue may be started again; a missing ClusterQueue is permanent. The fix leaves the
-    queue only if the namespace has no other.
+    A stopped queue may be started again; one that is missing, or whose ClusterQueue is, may not.
     """
-    there = set(queue.names)
+    values: dict[str, object] = {"queue": queue.name, "namespace": namespace, "where": where}
     if queue.local_queue is None:
-        # A priority counts in a queue alone: a file with one and no queue is refused.
-        setting = "queue: null, queue_priority: null" if priority else "queue: null"
-        if there:
-            setting = f"queue: {_choose_queue(queue.name, there)}"
-        own = f"; there is {', '.join(sorted(there))}" if there else ""
-        return rules.NO_QUEUE.found(
-            queue=queue.name, namespace=f"{namespace}{own}", setting=setting
-        )
+        nearest = find_nearest(queue.name, queue.names) or min(queue.names, default="")
+        rule = rules.OTHER_QUEUE if nearest else rules.NO_QUEUE
+        return rule.found(**values, nearest=nearest, there=", ".join(sorted(queue.names)))
     inactive = find_condition(queue.local_queue, "Active", "False")
     if inactive is None:
         return None
-    behind = (queue.local_queue.get("spec") or {}).get("clusterQueue")
     if inactive.get("reason") == "ClusterQueueDoesNotExist":
-        others = there - {queue.name}
-        rule = rules.OTHER_QUEUE if others else rules.NO_CLUSTER_QUEUE
-        nearest = _choose_queue(queue.name, others) if others else ""
-        return rule.found(queue=queue.name, behind=behind, nearest=nearest)
-    why = inactive.get("message") or "it is stopped"
-    if inactive.get("reason") == "ClusterQueueIsInactive":
-        why = f"its ClusterQueue {behind} is not active"
-    return rules.QUEUE_STOPPED.found(queue=queue.name, why=why, where=where)
-
-
-def explain_priority(name: str | None, there: Collection[str] | None) -> Finding | None:
-    """Return that a WorkloadPriorityClass is missing: Kueue makes no Workload of such a Job."""
-    if not name or there is None or name in there:
-        return None
-    own = f"; there is {', '.join(sorted(there))}" if there else ""
-    nearest = find_nearest(name, there) or "null"
-    return rules.QUEUE_PRIORITY.found(name=f"{name}{own}", nearest=nearest)
+        behind = (queue.local_queue.get("spec") or {}).get("clusterQueue")
+        return rules.NO_CLUSTER_QUEUE.found(**values, behind=behind)
+    words = inactive.get("message") or inactive.get("reason") or "it is not active"
+    return rules.QUEUE_STOPPED.found(**values, words=words)
 
 
 def examine_queue(case: Case) -> Iterator[Finding]:
@@ -146,15 +98,13 @@ def examine_queue(case: Case) -> Iterator[Finding]:
 
 def examine_priority(case: Case) -> Iterator[Finding]:
     """Look for the priority class that the Jobs name in their queue. Raises KubeError."""
-    if case.section.queue_priority and case.view.find_kueue("WorkloadPriorityClass"):
-        yield judge_priority(case.section.queue_priority, case.view.list_priorities())
+    name, kind = case.section.queue_priority, case.view.find_kueue("WorkloadPriorityClass")
+    if name and kind:
+        yield judge_priority(name, case.view.get(kind, name))
 
 
 def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
-    """Say whether the agents' queue takes them; pure.
-
-    A permanent condition of Kueue's own is an error; what we infer is a warning.
-    """
+    """Say whether the agents' queue is there and takes Jobs; pure."""
     found = {one["metadata"]["name"]: one for one in queues}
     names = tuple(sorted(found))
     name = case.section.queue or (DEFAULT_QUEUE if DEFAULT_QUEUE in found else None)
@@ -164,7 +114,7 @@ def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
             yield unknown("queue", "queue", said, edit("kubernetes", f"queue: {names[0]}"))
         return
     subject, queue = f"queue {name}", Queue(name, found.get(name), names=names)
-    closed = explain_local_queue(queue, case.section.queue_priority, case.namespace, case.where)
+    closed = explain_local_queue(queue, case.namespace, case.where)
     if closed:
         said = closed.message.removeprefix(f"{subject} ")
         severity = Severity.UNKNOWN
@@ -176,130 +126,52 @@ def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
         yield right("queue", subject, f"takes Jobs; {waiting} wait in it")
 
 
-def judge_priority(name: str, there: Collection[str] | None) -> Finding:
-    """Say whether a WorkloadPriorityClass is there; pure."""
+def judge_priority(name: str, found: Manifest | None) -> Finding:
+    """Say whether a WorkloadPriorityClass is there: Kueue leaves Jobs alone without it; pure."""
     code, subject = "queue-priority", f"WorkloadPriorityClass {name}"
-    if there is None:
+    if found is None:
+        fix = "ask an administrator: kubectl get workloadpriorityclasses"
+        return warning(code, subject, "is missing, so Kueue never sees the agents", fix)
+    if found == HIDDEN:
         return unknown(code, subject, "may not be read")
-    if found := explain_priority(name, there):
-        there_is = found.message.removeprefix(f"there is no {subject}")
-        return warning(code, subject, f"is missing{there_is}", found.fix)
     return right(code, subject, "is there")
 
 
-def _choose_queue(name: str, there: Collection[str]) -> str:
-    """Return the LocalQueue to use instead of another: the most similar, or else any."""
-    return find_nearest(name, there) or min(there)
-
-
-def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Finding:
-    values = {
+def _explain_workload(workload: Manifest, queue: str, namespace: str) -> Finding:
+    """Repeat the newest that Kueue says of a Job."""
+    values: dict[str, object] = {
         "workload": workload["metadata"]["name"],
-        "queue": queue.name,
+        "queue": queue,
         "namespace": namespace,
     }
-    if workload["spec"].get("active") is False:
-        return rules.GIVEN_UP.found(**values)
     status = workload.get("status") or {}
     if status.get("clusterName") or status.get("nominatedClusterNames"):
-        return explain_other_cluster(queue.name)
-    waiting = find_condition(workload, "QuotaReserved", "False") or {}
-    message, reason = waiting.get("message") or "", waiting.get("reason")
-    passing = reason in PASSING_REASONS
-    if reason in NEVER_REASONS:
-        never = rules.match_first(LACKS, message, queue=queue.name, fix=_advise(message))
-        return never or rules.NEVER_ADMITTED.found(**values, words=message)
-    if reason not in (*PASSING_REASONS, *UNCLEAR_REASONS):
-        passing = _is_passing(message, workload)
-        if not passing and (never := _explain_never(message, queue.name)):
-            return never
+        return explain_other_cluster(queue)
+    evicted = find_condition(workload, "Evicted") or {}
+    if workload["spec"].get("active") is False:
+        return rules.DEACTIVATED.found(**values, words=evicted.get("message") or "it is inactive")
     if find_condition(workload, "QuotaReserved"):
-        checks = [
-            one["name"]
-            for one in status.get("admissionChecks") or ()
-            if one.get("state") != "Ready"
-        ]
-        rule = rules.ADMISSION_CHECKS if checks else rules.QUEUE_HAS_ROOM
-        return rule.found(**values, checks=", ".join(checks))
-    if not passing:
-        return rules.NOT_ADMITTED.found(**values, words=message)
-    number, count = _find_place(workload, queue)
-    more = filter(None, (_say_eviction(workload), _say_need(message)))
-    said = "".join(f"; {one}" for one in more)
-    return rules.PLACE.found(queue=queue.name, number=number, count=count, more=said)
+        checks = [_say_check(one) for one in status.get("admissionChecks") or ()]
+        words = "; ".join(filter(None, checks)) or "it has room for it, and its pod comes"
+        return rules.WAITS.found(**values, words=words)
+    waiting = find_condition(workload, "QuotaReserved", "False") or {}
+    words, reason = waiting.get("message") or "", waiting.get("reason")
+    if reason in NEVER_REASONS:
+        return rules.NEVER_ADMITTED.found(**values, words=words)
+    passing = reason in PASSING_REASONS or PASSING in words
+    if evicted:  # it is queued again, and Kueue repeats why until it has looked at it
+        heard = dict.fromkeys(filter(None, (evicted.get("message"), words)))
+        said = f"{evicted.get('reason')}: {'; '.join(heard)}"
+        found = rules.REQUEUED.found(**values, words=said)
+        return found if passing or len(heard) == 1 else replace(found, transient=None)
+    if not words:
+        return rules.NOT_SEEN.found(**values, where=f"-n {namespace}")
+    return (rules.WAITS if passing else rules.NOT_ADMITTED).found(**values, words=words)
 
 
-def _is_passing(message: str, workload: Manifest) -> bool:
-    """Return True if what keeps a Workload waiting is known to be transient."""
-    # A flavor that has too little of one resource in all is of no use with more of another.
-    needed = {(resource, flavor) for resource, flavor, _ in NEEDED.findall(message)}
-    found = re.findall(rules.QUEUE_SMALL.pattern, message)
-    small = {(resource, flavor) for resource, flavor, _ in found} - needed
-    fitting = {flavor for _, flavor in needed} - {flavor for _, flavor in small}
-    if not message or fitting or any(one in message for one in PASSING):
-        return True
-    # Once a Workload is evicted, Kueue repeats there why (pkg/controller/jobframework).
-    evicted = find_condition(workload, "Evicted") or {}
-    return bool(_say_eviction(workload)) and message == evicted.get("message")
-
-
-def _explain_never(message: str, queue: str) -> Finding | None:
-    """Return what is permanent: the queue lacks what the Job asks for, or has too little of it.
-
-    None if Kueue says something else of another flavor, which may still admit the Job.
-    """
-    if NEVER.sub("", message).strip(" ,;"):
-        return None
-    return rules.match_first(LACKS, message, queue=queue, fix=_advise(message))
-
-
-def _advise(message: str) -> str:
-    small = re.search(rules.QUEUE_SMALL.pattern, message)
-    return _advise_amount(small["resource"], small["most"]) if small else ""
-
-
-def _advise_amount(resource: str, most: str) -> str:
-    """Return the fix that asks for no more of a resource than a queue has."""
-    if resource in ("cpu", "memory"):
-        return edit("kubernetes", f'{resource}: "{most}"')
-    if is_gpu_resource(resource) and not read_quantity(most):
-        return f"{edit('kubernetes', 'gpu: 0')}, where a CPU will do"
-    if is_gpu_resource(resource):
-        return edit("kubernetes", f"gpu: {{count: {most}}}")
-    return f"ask for at most {most} {resource}"
-
-
-def _find_place(workload: Manifest, queue: Queue) -> tuple[int, int]:
-    """Return a Workload's place among those that wait in its queue, and how many these are."""
-    others = [one for one in queue.workloads if one is not workload and _waits(one, queue.name)]
-    return 1 + sum(_order(one) < _order(workload) for one in others), 1 + len(others)
-
-
-def _waits(workload: Manifest, name: str) -> bool:
-    spec = workload["spec"]
-    if spec.get("queueName") != name or spec.get("active") is False:
-        return False
-    return not any(find_condition(workload, kind) for kind in ("QuotaReserved", "Finished"))
-
-
-def _order(workload: Manifest) -> tuple[int, str, str]:
-    """Order as Kueue does: by priority, then by when it was queued."""
-    metadata = workload["metadata"]
-    evicted = find_condition(workload, "Evicted") or {}
-    since = evicted.get("lastTransitionTime") or metadata.get("creationTimestamp") or ""
-    return -int(workload["spec"].get("priority") or 0), str(since), metadata["name"]
-
-
-def _say_eviction(workload: Manifest) -> str:
-    evicted = find_condition(workload, "Evicted") or {}
-    if evicted.get("reason") == "Preempted":
-        return "it gave way to one of higher priority"
-    if evicted.get("reason") == "PodsReadyTimeout":
-        again = ((workload.get("status") or {}).get("requeueState") or {}).get("requeueAt")
-        return "its pod did not start in time" + (f", next try at {again}" if again else "")
-    return ""
-
-
-def _say_need(message: str) -> str:
-    found = NEEDED.search(message)
-    return f"{found[3]} more {found[1]} needed" if found else ""
+def _say_check(check: Manifest) -> str:
+    """Say what an admission check waits for; empty of one that is over."""
+    if check.get("state") == "Ready":
+        return ""
+    message = check.get("message") or str(check.get("state"))
+    return f"{check['name']}: {message}"

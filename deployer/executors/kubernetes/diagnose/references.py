@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.findings import Finding
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Kind
 from deployer.kube.names import sweep_id
-
-if TYPE_CHECKING:
-    from deployer.executors.kubernetes.diagnose.facts import Facts
 
 Manifest = Mapping[str, Any]
 MISSING = {SECRET: rules.SECRET, CONFIG_MAP: rules.CONFIG_MAP, CLAIM: rules.CLAIM}
@@ -50,18 +47,23 @@ def list_pull_secrets(spec: Manifest) -> tuple[Reference, ...]:
     return tuple(Reference(SECRET, one["name"]) for one in spec.get("imagePullSecrets") or ())
 
 
-def explain_missing(facts: Facts, path: str) -> Finding | None:
-    """Name what a pod of a sweep's agent cannot start without and is not there."""
-    gone = [one for one in list_references(facts.spec) if one in facts.missing]
+def explain_missing(
+    spec: Manifest, missing: Collection[Reference], namespace: str, path: str
+) -> Finding | None:
+    """Name what a pod of a sweep's agent cannot start without and is not there.
+
+    If all of it is made with agents, the sweep's path is the finding's subject.
+    """
+    gone = [one for one in list_references(spec) if one in missing]
     if not gone:
         return None
     said = "; ".join(one.sentence() for one in gone)
     # First those that the user has to create.
     first = next((one for one in gone if not _is_made(one, path)), None)
     if first is None:
-        return rules.MADE.found(objects=said, path=path)
-    known = _list_variables(facts.spec, first)
-    return replace(describe_missing(first, f"-n {facts.namespace}", known), message=said)
+        return replace(rules.MADE.found(objects=said, path=path), subject=path)
+    known = _list_variables(spec, first)
+    return replace(describe_missing(first, f"-n {namespace}", known), message=said)
 
 
 def describe_missing(

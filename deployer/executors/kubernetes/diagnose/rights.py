@@ -21,7 +21,6 @@ from deployer.kube.kinds import (
     JOB,
     NETWORK_POLICY,
     POD,
-    QUOTA,
     SECRET,
     SERVICE,
     STATEFUL_SET,
@@ -124,7 +123,6 @@ WITHOUT: dict[Right, str] = {
     (SECRET, "", "delete"): "Secrets with agents' keys stay behind",
     (EVENT, "", "list"): "why an agent does not start is not said",
     (CLAIM, "", "get"): "claims that are missing show only once agents wait",
-    (QUOTA, "", "list"): "whether the quota has room is not said",
 }
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from deployer.errors import KubeError
@@ -17,9 +16,8 @@ from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue
 from deployer.executors.kubernetes.diagnose.references import Reference
 from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
 from deployer.kube.client import Kube
-from deployer.kube.kinds import JOB, SECRET, Kind, Manifest
-from deployer.kube.names import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
-from deployer.kube.objects import sum_requests
+from deployer.kube.kinds import SECRET, Kind, Manifest
+from deployer.kube.names import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL
 
 LIFE_SECONDS = 4.0
 REFUSED_SECONDS = 60.0
@@ -70,11 +68,11 @@ class View:
         found = (one for one in references if self._is_missing(one))
         return frozenset(one for one in found if self._is_missing(one, since))
 
-    def read_nodes(self, grows: bool) -> Nodes | None:
-        """Return all nodes, if they may be listed; `grows` is True if others may be added."""
+    def read_nodes(self) -> Nodes | None:
+        """Return all nodes, if they may be listed."""
         found: Nodes | None
         found = self._remember("nodes", self._survey, None, share=SURVEY_SHARE)
-        return replace(found, autoscaled=grows) if found else None
+        return found
 
     def find_queue(self, job: Manifest) -> Queue | None:
         """Return the queue of a Job; None for one that is in none."""
@@ -87,14 +85,7 @@ class View:
         workloads = self.list_all(self.find_kueue("Workload"))
         if queues is None or workloads is None:
             return Queue(name, known=False)
-        classes = self.list_priorities() if labels.get(QUEUE_PRIORITY_LABEL) else None
-        return Queue(name, found.get(name), tuple(workloads), tuple(found), classes)
-
-    def list_priorities(self) -> frozenset[str] | None:
-        """Return the names of Kueue's priority classes, None where they may not be read."""
-        classes = self.list_all(self.find_kueue("WorkloadPriorityClass"))
-        names = (str(one["metadata"]["name"]) for one in classes or ())
-        return None if classes is None else frozenset(names)
+        return Queue(name, found.get(name), tuple(workloads), tuple(found))
 
     def _is_missing(self, one: Reference, since: float = EVER) -> bool:
         found = self.get(one.kind, one.name, since)
@@ -105,9 +96,8 @@ class View:
         return one.key not in {**(found.get("data") or {}), **(found.get("binaryData") or {})}
 
     def _survey(self) -> Nodes:
-        found, served = survey_nodes(self.kube), list_served(self.kube)
-        held = count_held(found.pods) if found.gpus and found.complete else None
-        return Nodes(found.nodes, found.gpus, held=held, served=served)
+        found = survey_nodes(self.kube)
+        return Nodes(found.nodes, found.gpus, list_served(self.kube), found.complete)
 
     def _get(self, kind: Kind, name: str) -> Manifest | None:
         found = self.kube.get(kind, name)
@@ -140,15 +130,3 @@ class View:
             self._asked_at[key] = began
             self._old_at[key] = max(began + LIFE_SECONDS, ended + share * (ended - began))
             return self._known[key]
-
-
-def count_held(pods: Iterable[Manifest]) -> dict[str, Counter[str]]:
-    """Return the CPUs and memory on each node of pods that stay, as those of Jobs do not; pure."""
-    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for pod in pods:
-        owners = pod["metadata"].get("ownerReferences") or ()
-        if any(one.get("kind") != JOB.kind for one in owners):
-            for resource in ("cpu", "memory"):
-                amount = sum_requests(pod, resource)
-                held[pod["spec"]["nodeName"]][resource] += amount  # type: ignore[assignment]
-    return held

@@ -148,15 +148,13 @@ class NodeGpus:
 
 @dataclass(frozen=True)
 class Survey:
-    """The nodes of a cluster, those with GPUs, and the pods that hold something on any node.
+    """The nodes of a cluster, and those with GPUs.
 
-    Pods are not listed if no node has GPUs. `complete` is False if those of other namespaces may
-    not be listed.
+    `complete` is False if the pods of other namespaces, which may use them, may not be listed.
     """
 
     nodes: tuple[Manifest, ...]
     gpus: tuple[NodeGpus, ...] = ()
-    pods: tuple[Manifest, ...] = ()
     complete: bool = True
 
 
@@ -173,7 +171,7 @@ def survey_nodes(kube: Kube) -> Survey:
     if not any(map(has_gpus, nodes)):
         return Survey(nodes)
     pods, complete = _list_pods(kube)
-    return Survey(nodes, summarise_nodes(nodes, pods), tuple(pods), complete)
+    return Survey(nodes, summarise_nodes(nodes, pods), complete)
 
 
 def list_served(kube: Kube) -> dict[str, str] | None:
