@@ -96,7 +96,7 @@ def test_an_agent_in_json_says_why_it_waits() -> None:
     pending = MISSING
     found = agent_to_plain(Agent("a", "e/p/s", "starting", 0.0, pending=pending))["pending"]
     assert found == {
-        "cause": "secret-missing",
+        "cause": "object-missing",
         "sentence": "Secret x is missing",
         "passes": "never",
         "remedy": "",

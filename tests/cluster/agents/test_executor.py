@@ -12,7 +12,7 @@ import yaml
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
-from deployer.kube.kinds import POD, QUOTA
+from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
 from deployer.model import Ending
@@ -192,16 +192,15 @@ def test_what_a_quota_of_jobs_lets_start_is_watched_to_the_end(bed: Bed, namespa
     (bed.folder / "deployer.yaml").write_text(yaml.safe_dump(config))
 
     def is_counted() -> bool:
-        [quota] = bed.kube.list_objects(QUOTA)
-        return "count/jobs.batch" in (quota.get("status") or {}).get("hard", {})
+        look = ("get", "resourcequota", "tenant", "-n", namespace, "-o", "jsonpath={.status.hard}")
+        return "count/jobs.batch" in bed.cluster.kubectl(*look)
 
     bed.wait_for(is_counted, "the quota's controller")
     kubeconfig = bed.cluster.folder.path / f"tenant-{namespace}.kubeconfig"
     shell = enter_shell(bed.folder, kubeconfig, bed.server, forked=True)
     ran = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--plain")
-    assert (
-        f"quota tenant of namespace {namespace} is used up: 1 of 1 count/jobs.batch" in ran.stderr
-    )
+    full = "is used up: count/jobs.batch: 1 asked for, 1 of 1 used"
+    assert f"quota tenant of namespace {namespace} {full}" in ran.stderr
     assert "-a1 started: " in ran.stderr or "-a2 started: " in ran.stderr
     assert "2/2" in ran.stdout
     shell.deployer("down")

@@ -225,8 +225,8 @@ def test_a_run_whose_pod_does_not_come_back_in_time_goes_on_later(bed: Bed) -> N
     bed.cluster.kubectl("label", "node", node, f"{label}-")
     [pod] = bed.kube.list_objects(POD, build_selector(str(path)))
     bed.kube.delete(POD, pod["metadata"]["name"])
-    late = "Kueue has evicted it: PodsReadyTimeout: "
-    bed.wait_for(lambda: late in str(list_reasons(bed, path)), late)
+    look = ("get", "workloads", "-n", bed.namespace, "-o", "yaml")
+    bed.wait_for(lambda: "requeueState" in bed.cluster.kubectl(*look), "its eviction")
     bed.cluster.kubectl("label", "node", node, f"{label}=yes")
     bed.wait_for(lambda: bed.results(path).coverage.finished == 1, "the run")
     [run] = list_runs(bed.server.client, path)

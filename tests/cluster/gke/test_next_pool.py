@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.gke.executor import NO_NODE, GkeExecutor
+from deployer.config.causes import Cause
+from deployer.executors.gke.executor import GkeExecutor
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
@@ -46,7 +47,7 @@ def test_a_pool_that_cannot_be_added_is_waited_for(
 
     def is_sold_out() -> bool:
         [agent] = executor.list_agents(PATH)
-        return agent.pending is not None and agent.pending.code in NO_NODE
+        return agent.pending is not None and agent.pending.code is Cause.STOCKOUT
 
     wait_for(is_sold_out, "an agent without a node")
     cloud.fail("CreateNodePool", permission("container.clusters.update"), times=math.inf)

@@ -66,17 +66,14 @@ def explain_sentence(words: str, pod: Manifest, nodes: Nodes | None) -> Finding 
     lacking = LACKS.findall(words)
     gpus = any(map(is_gpu_resource, lacking)) or NO_DEVICE.search(words)
     labels, tainted = OTHER_LABELS.search(words), TAINTED.search(words)
-    if nodes and (gpus or labels or tainted):
-        if hint := explain_nodes(nodes, pod):
-            return replace(hint, message=f"{words}; {hint.message}")
-        if gpus:
-            counted = not NO_DEVICE.search(words) and not is_hidden(nodes, pod)
-            return (rules.GPUS_TAKEN if counted else rules.GPUS_BUSY).found(words=words)
-    elif gpus:
-        return rules.GPUS_BUSY.found(words=words)
-    elif labels and _are_all(words, OTHER_LABELS, TAINTED):
+    if nodes and (gpus or labels or tainted) and (hint := explain_nodes(nodes, pod)):
+        return replace(hint, message=f"{words}; {hint.message}")
+    if gpus:
+        counted = nodes and not NO_DEVICE.search(words) and not is_hidden(nodes, pod)
+        return (rules.GPUS_TAKEN if counted else rules.GPUS_BUSY).found(words=words)
+    if labels and _are_all(words, OTHER_LABELS, TAINTED):
         return rules.SELECTOR.found(words=words)
-    elif tainted and _are_all(words, TAINTED):
+    if tainted and _are_all(words, TAINTED):
         rule = rules.TAINT_SAID if tainted["key"] else rules.TAINT_UNNAMED
         return rule.found(words=words, key=tainted["key"])
     return rules.OTHER.found(words=words)
