@@ -63,7 +63,8 @@ def test_agents_have_what_they_need_and_no_more() -> None:
     asked = {name_right(*right) for right in (*RUN_AGENTS.rights, *WITHOUT)}
     read = ("get", "list")  # by the user, as a fix says, and by us
     queues = {(KUEUE, kind, verb) for kind in ("localqueues", "workloads") for verb in read}
-    assert load_grants("agents") == asked | volumes | queues
+    looked_at = {("", "resourcequotas", "list")}
+    assert load_grants("agents") == asked | volumes | queues | looked_at
 
 
 def test_what_goes_on_without_a_right_is_said_of_each() -> None:

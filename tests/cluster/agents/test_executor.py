@@ -128,9 +128,8 @@ def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
     greedy = bed.with_section(gpu=5)
     with pytest.raises(KubeError) as caught:
         greedy.start(path, 1)
-    said = "quota tenant allows 4 requests.nvidia.com/gpu, and a pod asks for 5"
-    assert said in caught.value.message
-    assert caught.value.hint == "kubernetes: {gpu: {count: 4}} in deployer.yaml"
+    assert "requests.nvidia.com/gpu: 5 asked for, 0 of 4 used" in caught.value.message
+    assert "edit resourcequota tenant" in caught.value.hint
     assert bed.list_left() == []
 
 
@@ -169,7 +168,8 @@ def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
 
     def look() -> bool:
         said = " ".join(agent.reason for agent in bed.executor.list_agents(str(path)))
-        return f"quota tenant of namespace {bed.namespace} is used up: 1 of 1 pods" in said
+        full = "is used up: pods: 1 asked for, 1 of 1 used"
+        return f"quota tenant of namespace {bed.namespace} {full}" in said
 
     bed.wait_for(look, "the quota's words")
     end_agents(bed.executor, str(path))

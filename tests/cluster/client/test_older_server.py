@@ -73,4 +73,4 @@ def test_quota_is_said_before_anything_is_made(cluster: Cluster, namespace: str)
     container["resources"]["limits"]["nvidia.com/gpu"] = "5"
     with pytest.raises(KubeError) as caught:
         check_admission(kube, job)
-    assert "quota tenant allows 4 requests.nvidia.com/gpu, and a pod asks" in caught.value.message
+    assert "requests.nvidia.com/gpu: 5 asked for, 0 of 4 used" in caught.value.message
