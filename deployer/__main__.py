@@ -14,7 +14,7 @@ from io import TextIOWrapper
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from deployer.agent.host.unwritable import FULL, is_unwritable
+from deployer.agent.host.status import FULL, is_unwritable
 from deployer.errors import DeployerError, ExitCode
 from deployer.waiting import COMMAND
 
@@ -24,13 +24,13 @@ JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, or what errors.py says; 130 after Ctrl-C."""
-    from deployer.cli.output import narrow
+    from deployer.cli.output import render
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=narrow.NAME)  # a narrow encoding costs a sign, not a failure
+            stream.reconfigure(errors=render.NAME)  # a narrow encoding costs a sign, not a failure
     gc.set_threshold(YOUNG_OBJECTS)
     logging.getLogger().addHandler(logging.NullHandler())  # clients' own words; ours are errors
     sys.exit(run(words))

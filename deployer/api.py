@@ -39,21 +39,16 @@ from deployer.analysis.ranking import rank_by
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
-from deployer.launch import control, pipeline
-from deployer.launch import server as launch_server
-from deployer.launch.agents import planning
-from deployer.launch.agents.agent_environment import choose_pace
-from deployer.launch.agents.logs import read_agent_logs, read_run_log
-from deployer.launch.agents.scaling import list_shown
-from deployer.launch.checks.check import check_program_here
-from deployer.launch.checks.script import check_script_first
-from deployer.launch.code import settle_code
-from deployer.launch.environment import read_project
-from deployer.launch.remains import describe_file, describe_owners, telling_remains
-from deployer.launch.request import Request
+from deployer.launch import control, pipeline, planning, resolution
+from deployer.launch.check import check_program_here
+from deployer.launch.logs import read_agent_logs, read_run_log
+from deployer.launch.pipeline import Launch, settle_code
+from deployer.launch.planning import choose_pace
+from deployer.launch.provision import describe_file, describe_owners, telling_remains
+from deployer.launch.request import Request, Session, read_project
 from deployer.launch.resolution import settle_all, settle_executor
-from deployer.launch.session import Session
-from deployer.launch.starting import Launch
+from deployer.launch.scaling import list_shown
+from deployer.launch.script import check_script_first
 from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
@@ -163,7 +158,7 @@ def connect(wandb: str | None = None) -> Server:
 
     Raises ConfigError, BackendError or WandbError.
     """
-    return launch_server.connect(_read(wandb=wandb))
+    return resolution.connect(_read(wandb=wandb))
 
 
 def create_sweep(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from deployer.findings import Finding
+from deployer.errors import Finding
 
 ENDED_SWEEP_STATES = ("FINISHED", "CANCELED")
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from deployer.config.deployer_yaml import FILE_NAME
-from deployer.config.document.yaml_document import parse_document
-from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.data import DataSet
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.metrics import MetricsConfig
-from deployer.config.settings import Settings, check_settings
+from deployer.config.data import DataSet
+from deployer.config.document import FILE_NAME, parse_document
+from deployer.config.kubernetes import ClusterConfig
+from deployer.config.settings import BackendConfig, MetricsConfig, Settings, check_settings
 
 
 def parse_cluster(section: object) -> ClusterConfig:

@@ -5,12 +5,10 @@ import signal
 import sys
 
 from .exit_codes import FAILED
-from .host.child_task import run_task
-from .host.signals import WATCHED_SIGNALS
+from .host.processes import WATCHED_SIGNALS, run_task
 from .host.status import hold_lock
-from .runs.interruption import clear_leftovers
-from .server.client import Server
-from .server.questions import GOODBYE_SECONDS, say_goodbye
+from .runs.delivery import clear_leftovers
+from .server.client import GOODBYE_SECONDS, Server, say_goodbye
 from .settings import KEY_VARIABLE, Settings, parse_settings
 from .supervisor import Supervisor
 

@@ -1,12 +1,15 @@
 """How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
 
+from __future__ import annotations
+
+import contextlib
 import os
 import sys
 import uuid
 from typing import Dict, List, Mapping
 
 from .addresses import address_for
-from .metrics.spec import add_metric
+from .metrics.lines import add_metric
 from .network import build_reach
 from .settings import (
     AGENTS_FOLDER_VARIABLE,
@@ -162,3 +165,31 @@ def agent_environment(
         NAME_VARIABLE: settings.name,
         FOLDER_VARIABLE: settings.folder,
     }
+
+
+CPU_LIMIT = "/sys/fs/cgroup/cpu.max"  # of a pod's own control group, version 2
+GPU_SHARE = 0.9  # the rest is what each process takes outside of any pool
+
+
+def divide(cpus: int, agents: int, on_gpu: int) -> Dict[str, str]:
+    """Return the variables that keep one of `agents` to its share, where nobody set them.
+
+    `on_gpu` of them have its GPU. Threads, since each library would start one for each CPU; and
+    memory of the GPU, of which JAX and TensorFlow would take nearly all at once.
+    """
+    threads = str(max(1, cpus // agents))
+    return {
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GPU_SHARE / on_gpu:.3f}",
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    }
+
+
+def count_cpus(limit_path: str = CPU_LIMIT) -> int:
+    """Return how many CPUs this process may use: of the machine, and of its control group."""
+    count = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError, ValueError), open(limit_path, encoding="utf-8") as file:
+        quota, period = file.read().split()
+        count = min(count, max(1, int(quota) // int(period)))  # `max` without a limit
+    return count

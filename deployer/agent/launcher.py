@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from .environment import isolated_command, wrapper_command
 from .host.processes import AGENT_NAME, name_process
-from .host.unwritable import find_obstacle
+from .host.status import find_obstacle
 from .settings import (
     CHECKPOINTS_VARIABLE,
     FOLDER_VARIABLE,

@@ -1,23 +1,231 @@
-"""What a pod adds to its supervisors: their Python on PATH, the project's code, draining.
+"""What a pod runs: one supervisor, or several side by side.
 
 A process in a pod cannot be sent a signal, but annotations of the pod appear in a file.
 """
+
+from __future__ import annotations
 
 import contextlib
 import glob
 import io
 import os
+import select
 import shutil
 import signal
 import sys
 import threading
 import time
-from typing import Mapping, MutableMapping
+from typing import Callable, Dict, List, Mapping, MutableMapping, Optional
 
 from .__main__ import main as supervise
-from .host.signals import DRAIN_SIGNAL, WATCHED_SIGNALS
-from .pack import NAMES_VARIABLE, Member, build_environment, run_pack
-from .settings import AGENTS_FOLDER_VARIABLE
+from .environment import count_cpus, divide
+from .exit_codes import FAILED, FINISHED, GAVE_UP, MISCONFIGURED, STOPPED
+from .host.processes import DRAIN_SIGNAL, STOP_SIGNALS, WATCHED_SIGNALS, reap, send_signal
+from .settings import (
+    AGENTS_FOLDER_VARIABLE,
+    KEY_FILE_VARIABLE,
+    KEY_VARIABLE,
+    LAST_WORDS_VARIABLE,
+    NAME_VARIABLE,
+)
+
+NAMES_VARIABLE = "DEPLOYER_AGENTS"  # of all agents of the pod, with blanks between them
+RESTARTS = 6  # as many as a Job's backoffLimit
+BACKOFF_SECONDS = 10.0  # after the first restart, which is at once; doubled with each
+FINAL_CODES = (FINISHED, GAVE_UP, MISCONFIGURED, STOPPED)
+# What a Job does with them: start the pod again, give it up, count it.
+GRAVEST_FIRST = (STOPPED, MISCONFIGURED, GAVE_UP)
+MESSAGE_BYTES = 4096  # what a kubelet reads of a termination log
+CHUNK_BYTES = 1 << 16
+TICK_SECONDS = 0.2
+
+
+class Member:
+    """One agent of a pack, its supervisor's process and what that prints; `number` is from 1."""
+
+    def __init__(self, number: int, name: str, folder: str) -> None:
+        self.number = number
+        self.name = name
+        self.folder = folder
+        self.process = 0
+        self.pipe = -1
+        self.exit_code: Optional[int] = None
+        self.restarts = 0
+        self.starts_at = 0.0
+        self._rest = b""
+
+    @property
+    def last_words_path(self) -> str:
+        """Where its supervisor writes why it has ended."""
+        return os.path.join(self.folder, "last-words")
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it has ended for good."""
+        return self.exit_code is not None
+
+    def pass_on(self) -> bool:
+        """Print what the supervisor has printed, each line with the agent's name before it.
+
+        Returns whether there was anything.
+        """
+        try:
+            chunk = os.read(self.pipe, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        if not chunk or len(self._rest) > CHUNK_BYTES:
+            lines, self._rest = [*lines, *filter(None, [self._rest])], b""
+        text = b"".join(b"[%s] %s\n" % (self.name.encode(), line) for line in lines)
+        with contextlib.suppress(OSError):  # nobody may be reading any more
+            os.write(1, text)
+        return bool(chunk)
+
+    def close(self) -> None:
+        """Print the rest; what a supervisor that was killed has left may keep the pipe open."""
+        while self.pass_on():
+            pass
+        os.close(self.pipe)
+        self.process, self.pipe = 0, -1
+
+    def say_end(self) -> str:
+        """Return its supervisor's last words, or what is known without any."""
+        with contextlib.suppress(OSError), open(self.last_words_path, encoding="utf-8") as file:
+            words = file.read().strip()
+            if words:
+                return f"{self.name}: {words}"
+        return f"{self.name}: ended with exit code {self.exit_code}: its supervisor was killed"
+
+
+class Pack:
+    """The agents of one pod, each with its folder in `folder`.
+
+    `supervise` runs one of them in a process of its own.
+    """
+
+    def __init__(self, names: List[str], folder: str, supervise: Callable[[Member], int]) -> None:
+        self.members = [
+            Member(number, name, os.path.join(folder, name)) for number, name in enumerate(names, 1)
+        ]
+        self._supervise = supervise
+        self._stopping = False
+
+    def run(self) -> int:
+        """Run all agents until the last has ended; return the gravest of their exit codes."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
+        while not all(member.ended for member in self.members):
+            self._start_missing()
+            self._read_output()
+            self._pass_on_signal()
+            self._note_ends()
+        return choose_gravest([member.exit_code or 0 for member in self.members])
+
+    def _start_missing(self) -> None:
+        for member in self.members:
+            waits = not member.ended and not member.process
+            if waits and self._stopping:
+                member.exit_code = STOPPED
+            elif waits and time.monotonic() >= member.starts_at:
+                self._start(member)
+
+    def _start(self, member: Member) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(member.last_words_path)
+        reader, writer = os.pipe()
+        process = os.fork()
+        if process:
+            os.close(writer)
+            os.set_blocking(reader, False)
+            member.process, member.pipe = process, reader
+            return
+        code = FAILED
+        try:
+            for one in (1, 2):
+                os.dup2(writer, one)
+            os.closerange(3, writer + 1)
+            code = self._supervise(member)
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else FAILED
+        except BaseException as error:
+            sys.stderr.write(f"deployer: the supervisor failed: {error!r}\n")
+        finally:
+            os._exit(code)
+
+    def _read_output(self) -> None:
+        pipes = {member.pipe: member for member in self.members if member.process}
+        for pipe in select.select(list(pipes), [], [], TICK_SECONDS)[0]:
+            pipes[pipe].pass_on()
+
+    def _pass_on_signal(self) -> None:
+        signalled = signal.sigtimedwait(WATCHED_SIGNALS - {signal.SIGCHLD}, 0)
+        number = signalled.si_signo if signalled else 0
+        self._stopping = self._stopping or number in STOP_SIGNALS
+        if number in STOP_SIGNALS or number == DRAIN_SIGNAL:
+            for member in self.members:
+                if member.process:
+                    send_signal(member.process, number)
+
+    def _note_ends(self) -> None:
+        ended = reap()
+        for member in self.members:
+            if member.process in ended:
+                status = ended[member.process]
+                member.close()
+                self._judge(member, status if status >= 0 else 128 - status)
+
+    def _judge(self, member: Member, code: int) -> None:
+        """Note an agent's end, or have it started again as a Job would."""
+        if self._stopping or code in FINAL_CODES or member.restarts >= RESTARTS:
+            member.exit_code = code
+            return
+        delay = BACKOFF_SECONDS * 2 ** (member.restarts - 1) if member.restarts else 0.0
+        member.starts_at = time.monotonic() + delay
+        member.restarts += 1
+
+
+def run_pack(names: List[str], folder: str, supervise: Callable[[Member], int]) -> int:
+    """Run the agents of a pod, which share its CPUs and its GPU; return the pod's exit code."""
+    words_path = os.environ.get(LAST_WORDS_VARIABLE, "")
+    for variable, value in divide(count_cpus(), len(names), len(names)).items():
+        os.environ.setdefault(variable, value)
+    pack = Pack(names, folder, supervise)
+    code = pack.run()
+    if words_path:
+        with contextlib.suppress(OSError), open(words_path, "wb") as file:
+            file.write(join_ends([member.say_end() for member in pack.members]))
+    return code
+
+
+def join_ends(ends: List[str]) -> bytes:
+    """Return a line for each agent's end, all of them as long as a kubelet reads."""
+    longest = MESSAGE_BYTES // len(ends) - 1
+    lines = (" ".join(end.split()).encode()[:longest] for end in ends)
+    return b"".join(line + b"\n" for line in lines)
+
+
+def choose_gravest(codes: List[int]) -> int:
+    """Return the exit code by which a Job does what its agents need.
+
+    0 if all have finished. One that was told to stop has work left, which no failure of another
+    may end.
+    """
+    grave = [code for code in GRAVEST_FIRST if code in codes]
+    return grave[0] if grave else next((code for code in codes if code), FINISHED)
+
+
+def build_environment(member: Member, environment: Mapping[str, str]) -> Dict[str, str]:
+    """Return the variables in which an agent differs from its pod: name, key, last words."""
+    key_file = f"{environment.get(KEY_FILE_VARIABLE, '')}-{member.number}"
+    key = ""
+    with contextlib.suppress(OSError), open(key_file, encoding="utf-8") as file:
+        key = file.read().strip()
+    return {
+        NAME_VARIABLE: member.name,
+        KEY_FILE_VARIABLE: key_file,
+        KEY_VARIABLE: key,
+        LAST_WORDS_VARIABLE: member.last_words_path,
+    }
+
 
 ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
 CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"

@@ -8,28 +8,33 @@ from typing import Callable, Dict, Optional
 
 from .environment import agent_environment, find_missing
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
-from .host.child_task import run_task
 from .host.core_health import CoreWatch
 from .host.death_record import INTERRUPTED as ASKED
 from .host.death_record import DeathRecord, judge_predecessor
-from .host.processes import become_subreaper, list_descendants, list_own, send_signal
-from .host.signals import DRAINED, TICK_SECONDS, Signals
-from .host.status import StatusFile, leave_last_words
-from .host.unwritable import find_obstacle
-from .runs.agent_log import LogReader, newest_run
-from .runs.delivery import Task
-from .runs.interruption import (
+from .host.processes import (
+    DRAINED,
+    TICK_SECONDS,
+    Signals,
+    become_subreaper,
+    list_descendants,
+    list_own,
+    run_task,
+    send_signal,
+)
+from .host.status import StatusFile, find_obstacle, leave_last_words
+from .runs.delivery import (
     SERVER_SECONDS,
+    Task,
     build_task,
     clear_leftovers,
     end_runs,
+    end_unstarted,
+    is_settled,
     settle_leftovers,
 )
-from .runs.last_run import end_unstarted, is_settled
+from .runs.local_runs import LogReader, newest_run
 from .runs.run_ends import RunEnds
-from .server.client import Server
-from .server.keys import Keys
-from .server.questions import GOODBYE_SECONDS, Questions, say_goodbye
+from .server.client import GOODBYE_SECONDS, Keys, Questions, Server, say_goodbye
 from .settings import Settings
 from .wandb_install import ensure_wandb
 from .warm.parent import FIRST_START, WarmParent

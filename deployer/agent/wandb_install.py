@@ -16,7 +16,7 @@ import sys
 from typing import Callable, Iterator, List, MutableMapping, Optional
 
 from .exit_codes import MISCONFIGURED, Ending
-from .host.signals import WATCHED_SIGNALS, Signals
+from .host.processes import WATCHED_SIGNALS, Signals
 
 PIN = "wandb==0.31.0"  # as in uv.lock
 INSTALL_VARIABLE = "DEPLOYER_INSTALL_WANDB"  # `1` if it shall be installed

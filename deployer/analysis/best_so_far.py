@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from deployer.sweeps.metrics import rank_key
-from deployer.sweeps.results import Row
+from deployer.sweeps.results import Row, rank_key
 
 
 @dataclass(frozen=True)

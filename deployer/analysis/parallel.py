@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Continuous
+from deployer.sweeps.parameters.forms import Continuous, distinct
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.parameters.values import distinct
 from deployer.sweeps.results import Row
 
 # Values that are not drawn, and lie over more than this factor, are spread by their logarithm.

@@ -11,10 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 from deployer.analysis.moments import deviation, mean
-from deployer.sweeps.configurations import configuration_key
+from deployer.sweeps.configuration_list import configuration_key
 from deployer.sweeps.equal_curves import FEWEST_VALUES, Curve, find_equal_curves
-from deployer.sweeps.metrics import rank_key
-from deployer.sweeps.results import Results, Row
+from deployer.sweeps.results import Results, Row, rank_key
 
 # The number of a set in a list tells no more than a seed.
 SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state", "job_id")

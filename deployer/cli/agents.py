@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from deployer.cli.logs import logs
-from deployer.cli.output.agent_views import show_agents, show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, warn
-from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
+from deployer.cli.output.status import show_agents, show_ended
+from deployer.cli.running.watch import say_what_begins_later, wait_until_started
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.options import (
@@ -25,11 +25,13 @@ from deployer.cli.shell.options import (
     ReplicasOption,
     SweepArgument,
 )
-from deployer.config.deployer_yaml import MOST_REPLICAS
+from deployer.config.document import MOST_REPLICAS
 from deployer.errors import AgentError, ConfigError, WandbError, collect_refusals
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.scaling import (
+from deployer.launch.pipeline import Launch, add_agents, drain_surplus
+from deployer.launch.provision import describe_elsewhere, describe_others_here, describe_owners
+from deployer.launch.scaling import (
     check_drainable,
     check_reached,
     drain_agents,
@@ -37,11 +39,8 @@ from deployer.launch.agents.scaling import (
     find_named,
     list_shown,
     scale_down,
+    tell_who_lasts,
 )
-from deployer.launch.agents.stop_notice import tell_who_lasts
-from deployer.launch.pipeline import add_agents
-from deployer.launch.remains import describe_elsewhere, describe_others_here, describe_owners
-from deployer.launch.starting import Launch, drain_surplus
 from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
 from deployer.text import format_count

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.output.live import follow_copy
-from deployer.cli.output.render import say
-from deployer.cli.output.table import Table
-from deployer.cli.shell.call import SERVER, App, Call
-from deployer.cli.shell.confirmation import check_can_ask, confirm
+from deployer.cli.output.render import Table, say
+from deployer.cli.shell.call import SERVER, App, Call, check_can_ask, confirm
 from deployer.errors import ConfigError, collect_refusals
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
-    from deployer.launch.data.data_sets import Transfer
+    from deployer.launch.data_sets import Transfer
 
 app = App("The data sets that runs read, as `data:` in deployer.yaml names them.")
 
@@ -50,7 +48,7 @@ def put(
     Skips equal files, continues an interrupted copy, and deletes nothing. If a file there has
     other content, copies nothing unless you add --overwrite.
     """
-    from deployer.launch.data import data_sets
+    from deployer.launch import data_sets
 
     project = call.read()
     data = data_sets.find_data(project, name)
@@ -78,7 +76,7 @@ def get(
     Skips equal files. If a file there has other content, copies nothing unless you add
     --overwrite.
     """
-    from deployer.launch.data import data_sets
+    from deployer.launch import data_sets
 
     if to is not None and ("://" in to or not to.strip()):
         said = "is not a folder" if to.strip() else "is empty"
@@ -98,7 +96,7 @@ def preload(call: Call, name: NameArgument = None) -> None:
     Copies from an object store to this machine, or with --on kubernetes into the cluster. Unpacks
     a data set that is one archive.
     """
-    from deployer.launch.data import data_sets
+    from deployer.launch import data_sets
 
     project = call.read()
     named = [data_sets.find_data(project, name)] if name else data_sets.find_elsewhere(project)
@@ -115,7 +113,7 @@ def preload(call: Call, name: NameArgument = None) -> None:
 @app.command("list", without=SERVER)
 def list_(call: Call) -> None:
     """List data sets and the files that runs see; exits with 1 if one cannot be read."""
-    from deployer.launch.data import data_sets
+    from deployer.launch import data_sets
 
     with collect_refusals() as refusals:
         found = list(data_sets.list_places(call.read(), refusals))
@@ -139,16 +137,16 @@ def delete(
     ] = False,
 ) -> None:
     """Delete the copy of a data set that runs read, permanently if it is the only copy."""
-    from deployer.launch.data import data_deletion, data_sets
+    from deployer.launch import data_sets
 
     project = call.read()
     data = data_sets.find_data(project, name)
-    data_deletion.check_deletable(project, data, kept)
+    data_sets.check_deletable(project, data, kept)
     check_can_ask(call.yes)
-    what = data_deletion.describe_deletion(project, data, kept)
+    what = data_sets.describe_deletion(project, data, kept)
     wanted = call.yes or confirm(f"delete {what}?")
     if wanted:
-        data_deletion.delete(project, data, kept)
+        data_sets.delete(project, data, kept)
         say(f"deleted {what}")
     else:
         say("nothing was deleted")

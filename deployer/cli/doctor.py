@@ -13,10 +13,9 @@ import typer
 from deployer.cli.output.render import emit, warn
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import NoCheckOption, OneRunOption, ReplicasOption, RunCapOption
-from deployer.errors import ExitCode
-from deployer.findings import Finding, Severity
-from deployer.launch.checks.doctor import diagnose
-from deployer.launch.code import settle_code
+from deployer.errors import ExitCode, Finding, Severity
+from deployer.launch.doctor import diagnose
+from deployer.launch.pipeline import settle_code
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.waiting import COMMAND

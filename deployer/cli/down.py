@@ -14,11 +14,10 @@ import typer
 
 from deployer.cli.agents import end_sweep, naming_repeat
 from deployer.cli.backend.removal import end_backend, list_own_claims
-from deployer.cli.output.agent_views import show_ended
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
-from deployer.cli.shell.call import App, Call
-from deployer.cli.shell.confirmation import check_held
+from deployer.cli.output.status import show_ended
+from deployer.cli.shell.call import App, Call, check_held
 from deployer.cli.shell.options import SweepArgument
 from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Project
@@ -32,13 +31,16 @@ from deployer.errors import (
 )
 from deployer.executors.base import Executor, HostsBackend, ProvidesCluster, Removal
 from deployer.executors.registry import find_executor, list_names
-from deployer.launch.agents.scaling import Ended, end_willing_agents
-from deployer.launch.agents.stop_notice import tell_who_lasts
-from deployer.launch.provision import take_down_cluster
-from deployer.launch.remains import describe_bill, describe_owners, telling_remains
+from deployer.launch.provision import (
+    describe_bill,
+    describe_owners,
+    take_down_cluster,
+    telling_remains,
+)
 from deployer.launch.resolution import go_where_agents_are
+from deployer.launch.scaling import Ended, end_willing_agents, tell_who_lasts
 from deployer.model import SweepPath
-from deployer.outputs.kept_here import delete_here, measure_here
+from deployer.outputs.stores import delete_here, measure_here
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_bytes, format_count
 

@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import ask, say
-from deployer.cli.shell.call import FORMAT, App, Call
-from deployer.cli.shell.confirmation import can_ask
-from deployer.config.deployer_yaml import FILE_NAME
+from deployer.cli.shell.call import FORMAT, App, Call, can_ask
+from deployer.config.document import FILE_NAME
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.launch.draft import NotDrafted, draft_for_script, find_start
+from deployer.launch.script import NotDrafted, draft_for_script, find_start
 from deployer.scripts.sweep_draft import SETTINGS
 from deployer.sweeps.sweep_file import dump_config
 from deployer.text import format_count

@@ -11,7 +11,7 @@ from deployer.cli.shell.call import Call
 from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.options import SweepArgument
 from deployer.errors import ConfigError
-from deployer.launch.agents.logs import read_agent_logs, read_run_log
+from deployer.launch.logs import read_agent_logs, read_run_log
 from deployer.text import strip_colours
 
 

@@ -17,17 +17,14 @@ from deployer.cli.shell.options import (
     RunCapOption,
 )
 from deployer.executors.base import Executor, find_backend_url
-from deployer.executors.deadline import find_end
-from deployer.executors.plan import build_plan
+from deployer.executors.plan import build_plan, find_end
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.agent_environment import build_environment, choose_pace
-from deployer.launch.agents.one_run_per_job import count_agents
-from deployer.launch.agents.planning import build_draft, choose_bound
-from deployer.launch.checks.check import check_program_here
-from deployer.launch.checks.runs import describe_runs
-from deployer.launch.checks.script import check_script_first
-from deployer.launch.code import settle_code
+from deployer.launch.check import check_program_here, describe_runs
+from deployer.launch.pipeline import settle_code
+from deployer.launch.planning import build_draft, build_environment, choose_bound, choose_pace
 from deployer.launch.request import Request
+from deployer.launch.scaling import count_agents
+from deployer.launch.script import check_script_first
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_bytes
 

@@ -1,4 +1,4 @@
-"""Find the server and the key as the W&B SDK does.
+"""The server and the key, as the W&B SDK finds them, and who owns what we make.
 
 Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, netrc, settings files. Reads files only; one
 that is broken is a `problem`, as the SDK warns of it and goes on.
@@ -7,7 +7,11 @@ that is broken is a `problem`, as the SDK warns of it and goes on.
 from __future__ import annotations
 
 import configparser
+import hashlib
 import netrc
+import os
+import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +19,7 @@ from pathlib import Path
 
 from deployer.agent.addresses import CLOUD_URL, is_same, list_key_hosts
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
+from deployer.config import paths
 from deployer.errors import ConfigError
 
 NETRC = "each entry is: machine HOST login user password KEY; wandb login writes one"
@@ -179,3 +184,47 @@ def _load_settings(path: Path, problems: list[ConfigError]) -> dict[str, str]:
 def _refuse_file(path: Path, error: OSError, hint: str) -> ConfigError:
     said = f"cannot be read: {(error.strerror or str(error)).lower()}"
     return ConfigError(str(path), said, hint)
+
+
+ID_LENGTH = 16  # hexadecimal characters: valid in labels of Kubernetes and of Google's cloud
+
+
+@dataclass(frozen=True)
+class Owner:
+    """`id` is the value of the owner label; `name` is for people."""
+
+    id: str
+    name: str = field(compare=False)
+
+
+# Stands in plans for the owner, which only a server knows.
+UNKNOWN_OWNER = Owner("OWNER", "OWNER")
+
+
+# As EKS names the session of a role that nobody has named: botocore-session-1764374400.
+NAMELESS_SESSION = re.compile(r"^(arn:aws[\w-]*:sts::\d+:assumed-role/[^/]+)/.*\d$")
+
+
+def drop_session(user: str) -> str:
+    """Return a server's name for a user without what is another one tomorrow."""
+    return NAMELESS_SESSION.sub(r"\1", user)
+
+
+def build_owner(name: str) -> Owner:
+    """Return the owner of this name: a server's name for the user, or what `--owner` says."""
+    return Owner(hashlib.sha256(name.encode()).hexdigest()[:ID_LENGTH], name)
+
+
+def load_random_owner() -> Owner:
+    """Return this state folder's own owner, made once, for servers that do not name their users."""
+    path = paths.home() / "owner"
+    if not path.exists():
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        partial.write_text(secrets.token_hex(ID_LENGTH // 2), encoding="utf-8")
+        try:
+            os.link(partial, path)  # keeps the one of a command that was faster
+        except FileExistsError:
+            pass
+        finally:
+            partial.unlink()
+    return Owner(found := path.read_text(encoding="utf-8").strip(), f"state folder {found[:6]}")

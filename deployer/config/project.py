@@ -18,26 +18,62 @@ from urllib.parse import urlsplit
 
 from deployer.agent.addresses import CLOUD_URL, is_same, normalise
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
-from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
-from deployer.config.deployer_yaml import (
+from deployer.config.document import (
     FILE_NAME,
+    Document,
     find_too_many,
+    parse_document,
     place_of_flag,
     place_of_key,
     read_document,
 )
-from deployer.config.document.yaml_document import Document, parse_document
-from deployer.config.project_name import derive_project
 from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from deployer.config.sections.backend import BackendConfig
-    from deployer.config.sections.data import DataSet
-    from deployer.config.sections.image import ImageConfig
-    from deployer.config.sections.kubernetes import ClusterConfig
-    from deployer.config.sections.metrics import MetricsConfig
-    from deployer.config.settings import LocalConfig, Settings
+    from deployer.config.data import DataSet
+    from deployer.config.image import ImageConfig
+    from deployer.config.kubernetes import ClusterConfig
+    from deployer.config.settings import BackendConfig, LocalConfig, MetricsConfig, Settings
+
+
+def derive_project(program: str | None, folder: Path) -> str:
+    """Name a project after the git repository and the program's folder in it, as W&B does.
+
+    Source: `auto_project_name` in wandb/util.py.
+    """
+    root = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), None)
+    if root is None:
+        return "uncategorized"
+    place = (folder / program).resolve().parent if program else root
+    if not place.is_relative_to(root):
+        return root.name
+    inside = "_".join(place.relative_to(root).parts)
+    return f"{root.name}-{inside}" if inside else root.name
+
+
+# By which W&B's SDK knows the commit where it finds no repository.
+COMMIT_VARIABLE = "WANDB_GIT_COMMIT"
+REPOSITORY_VARIABLE = "WANDB_GIT_REMOTE_URL"
+
+
+@dataclass(frozen=True)
+class Code:
+    """Runs on this machine work in `folder`, and pods in an archive of its files.
+
+    Of code from git, `commit` is the whole one, and `repository` its address without credentials.
+    """
+
+    folder: Path
+    commit: str = ""
+    repository: str = ""
+
+    @property
+    def variables(self) -> tuple[tuple[str, str], ...]:
+        """Return the environment that tells runs their commit."""
+        named = {COMMIT_VARIABLE: self.commit, REPOSITORY_VARIABLE: self.repository}
+        return tuple((name, value) for name, value in named.items() if value)
+
 
 LOG = logging.getLogger(__name__)
 

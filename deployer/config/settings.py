@@ -1,30 +1,152 @@
-"""deployer.yaml as one frozen class; pure.
+"""The settings of deployer.yaml that have no file of their own, and its JSON schema.
 
 A setting is a name with its type and default, and its description below, which the editors' schema
 and docs/reference.md have from here.
 """
 
+from __future__ import annotations
+
+import ast
+import inspect
+import json
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+import textwrap
+from collections.abc import Collection, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
+    BeforeValidator,
     Field,
     PlainValidator,
+    TypeAdapter,
+    model_validator,
 )
 from pydantic.dataclasses import dataclass
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DataclassSchema
 
-from deployer.config.check import HINTS, read
-from deployer.config.deployer_yaml import MOST_REPLICAS
-from deployer.config.document.yaml_document import Document, Path
-from deployer.config.field_types import STRICT, Text, refuse, section
-from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.data import DataSets
-from deployer.config.sections.image import ImageConfig
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.metrics import MetricsConfig
+from deployer.config.check import HINTS, STRICT, Text, Value, make_tuple, read, refuse, section
+from deployer.config.data import DataSets
+from deployer.config.document import FILE_NAME, MOST_REPLICAS, Document, KeyPath
+from deployer.config.image import ImageConfig
+from deployer.config.kubernetes import (
+    ClusterConfig,
+    Image,
+    LabelKey,
+    LabelValue,
+    LongName,
+    ObjectName,
+    Quantity,
+    Toleration,
+)
 from deployer.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class BackendConfig:
+    """Which image the backend runs in, what it gets, and its disk."""
+
+    image: Image | None = None
+    """An image with Python 3.11 or newer; default: the agents' image."""
+
+    python: Text | None = None
+    """The Python interpreter in the image; default: the agents'."""
+
+    size: Quantity | None = None
+    """The size of a new disk for its data."""
+
+    storage_class: LongName | None = None
+    """The StorageClass of its disk; default: the cluster's."""
+
+    cpu: Quantity | None = None
+    """CPU cores: both the request and the limit."""
+
+    memory: Quantity | None = None
+    """Memory: both the request and the limit."""
+
+    env: Mapping[str, Value] = Field(default_factory=dict)
+    """Environment variables of the backend."""
+
+    queue: ObjectName | None = None
+    """Its LocalQueue of Kueue, if the site requires one for each workload."""
+
+    node_selector: Mapping[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Labels that its node must have."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of nodes that it tolerates."""
+
+
+ALL = "all"
+EXAMPLE = r"'loss: (?P<loss>\S+)'"
+OPTIONS = ("names", "step", "pattern")
+
+
+def _check_pattern(value: str) -> str:
+    try:
+        compiled = re.compile(value)
+    except re.error as error:
+        hint = f"a regular expression as Python's re has it, such as {EXAMPLE}"
+        refuse(f"is not a regular expression: {error}", hint)
+    if not compiled.groupindex:
+        hint = f"name each group after its metric: {EXAMPLE}"
+        refuse("has no named group", hint)
+    return value
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MetricsConfig:
+    """Where a script's metrics are read; left out: the script logs them with wandb."""
+
+    source: Annotated[Literal["stdout"] | None, Field(alias="from")] = None
+    """`stdout`: what the script prints, to stderr as well."""
+
+    names: Annotated[
+        tuple[Text, ...], BeforeValidator(make_tuple, json_schema_input_type=str | list[str])
+    ] = ()
+    """The names of metrics, or `all`. Default: the sweep's metric, or all if it has none; with
+    `pattern`, its groups.
+    """
+
+    step: Text | None = None
+    """The name whose value is the step, such as epoch. Default: rows count in order."""
+
+    pattern: Annotated[Text, AfterValidator(_check_pattern)] | None = None
+    """A regular expression with a named group for each metric, or with the groups `name` and
+    `value`. Default: name=value pairs and JSON objects.
+    """
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        given = [name for name in OPTIONS if getattr(self, name)]
+        if given and self.source is None:
+            refuse(f"{given[0]} needs `from`, which is missing", "add `from: stdout`")
+        return self
+
+    @property
+    def wanted(self) -> tuple[str, ...] | None:
+        """Return the names that count, () for the sweep's metric, None for all."""
+        if self.names == (ALL,):
+            return None
+        groups = re.compile(self.pattern).groupindex if self.pattern else ()
+        if self.names or {"name", "value"} <= set(groups):
+            return self.names
+        return tuple(name for name in groups if name != self.step)
+
+    @property
+    def variable(self) -> str:
+        """Return what agents are told (agent/metrics/lines.py), empty without the section."""
+        if self.source is None:
+            return ""
+        told = {"step": self.step, "pattern": self.pattern}
+        found: dict[str, Any] = {key: value for key, value in told.items() if value}
+        if self.wanted != ():
+            found["names"] = self.wanted
+        return json.dumps(found)
 
 
 def _read_warm(value: Any) -> Any:
@@ -133,7 +255,7 @@ def check_settings(document: Document, value: Any = None) -> Settings:
 
 
 def read_settings(
-    document: Document, value: Mapping[Any, Any], within: Path = ()
+    document: Document, value: Mapping[Any, Any], within: KeyPath = ()
 ) -> tuple[Settings | None, list[ConfigError]]:
     """Read settings, also those inside another file, or say what keeps them from being read."""
     known = {*Settings.__dataclass_fields__, "True"}
@@ -146,3 +268,59 @@ def read_settings(
         empty.append("on")
     kept = {key: one for key, one in said.items() if key not in empty}
     return read(Settings, document, kept, within, problems)
+
+
+PATH = Path(__file__).with_name("deployer.schema.json")
+NULL = {"type": "null"}
+
+
+class _Described(GenerateJsonSchema):
+    """Describes each key by the text below it, in the order of the class.
+
+    Pydantic's own `use_attribute_docstrings` would read the sources whenever a command reads the
+    file.
+    """
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        found = super().dataclass_schema(schema)
+        described = _list_descriptions(schema["cls"])
+        properties = {}
+        for name, field in schema["cls"].__pydantic_fields__.items():
+            key = field.alias or name
+            properties[key] = {**found["properties"][key], "description": described[name]}
+        return {**found, "properties": properties}
+
+
+def build_schema(executors: Collection[str]) -> dict[str, Any]:
+    """Return the schema, made from the classes that read the file; `on:` has `executors`."""
+    schema = TypeAdapter(Settings).json_schema(schema_generator=_Described)
+    for one in schema["properties"].values():
+        # What deployer.yaml says nothing of is left out: an empty key is refused.
+        choices = one.get("anyOf", ())
+        if NULL in choices:
+            choices.remove(NULL)
+            del one["default"]
+        if len(choices) == 1:
+            one.update(one.pop("anyOf")[0])
+    schema["properties"]["on"]["enum"] = list(executors)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": FILE_NAME}
+
+
+def format_schema(executors: Collection[str]) -> str:
+    """Return the schema as text, as it is in deployer.schema.json."""
+    return json.dumps(build_schema(executors), indent=2) + "\n"
+
+
+def _list_descriptions(kind: type) -> dict[str, str]:
+    """Return the text below each field of a class."""
+    [written] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(written, ast.ClassDef)
+    found = {}
+    for field, below in pairwise(written.body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+    return found

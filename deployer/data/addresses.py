@@ -18,6 +18,6 @@ def open_address(
         from deployer.data.gcs_store import GcsStore
 
         return GcsStore(url, endpoint_url, credentials)
-    from deployer.data.object_store import ObjectStore
+    from deployer.data.s3_store import ObjectStore
 
     return ObjectStore(url, endpoint_url, credentials)

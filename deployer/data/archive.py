@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from deployer.data.tree import check_path, is_own
+from deployer.data.store import check_path, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from deployer.data.store import Store
-from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.data.store import PARTIAL_FOLDER, Entry, Store, check_path, is_own
 from deployer.errors import DataError
 
 CHUNK_BYTES = 1 << 20

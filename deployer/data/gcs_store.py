@@ -10,8 +10,15 @@ from threading import Lock
 from typing import Any
 
 from deployer.data.object_failures import telling
-from deployer.data.store import Store
-from deployer.data.tree import CHECKSUM, COPY_MARK, PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.data.store import (
+    CHECKSUM,
+    COPY_MARK,
+    PARTIAL_FOLDER,
+    Entry,
+    Store,
+    check_path,
+    is_own,
+)
 from deployer.errors import DataError
 from deployer.installation import install_command
 from deployer.waiting import TIMEOUTS_SECONDS

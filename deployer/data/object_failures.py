@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deployer.errors import DataError
-from deployer.transience import is_passing
-from deployer.waiting import waiting_for
+from deployer.waiting import is_passing, waiting_for
 
 WRONG_KEY = "the access key is not known there"
 AGAIN = "type the command again: it goes on where it stopped"

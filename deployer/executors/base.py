@@ -1,4 +1,4 @@
-"""The interface of what `--on` names: where agents run. `up`, `agents` and `watch` know no other.
+"""The interface of what `--on` names, and the checks that each of them lists.
 
 A new one is a subclass of `Executor` and a line in the registry. What only some can do is in
 classes of its own, which they inherit instead: `HostsBackend`, `KeepsData`, `ProvidesCluster`,
@@ -9,20 +9,76 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.config.project import Project
-from deployer.errors import ConfigError
-from deployer.executors.checks import Check, examine_all
-from deployer.findings import Finding
+from deployer.errors import (
+    FORBIDDEN,
+    ConfigError,
+    DeployerError,
+    Finding,
+    right,
+    unknown,
+    warning,
+    wrong,
+)
 from deployer.model import Agent, AgentPlan, Plan, Wanted
+from deployer.text import format_seconds
 
 if TYPE_CHECKING:
-    from deployer.config.sections.data import DataSet
+    from deployer.config.data import DataSet
     from deployer.data.store import Store
     from deployer.kube.client import Kube
+
+
+THREADS = 12  # questions under way at a time
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something to find out: `ask` returns findings, or raises what keeps agents from starting.
+
+    The doctor's finding of such an error has this `code` and `subject`; if nothing was found, it
+    says `fine`.
+    """
+
+    code: str
+    subject: str
+    ask: Callable[[], Iterable[Finding] | None]
+    fine: str = ""
+
+    def examine(self) -> tuple[Finding, ...]:
+        """Return what was found."""
+        try:
+            found = tuple(self.ask() or ())
+        except DeployerError as error:
+            return tuple(self._judge(one) for one in error.findings if one.is_error)
+        if not found and self.fine:
+            return (right(self.code, self.subject, self.fine),)
+        return found
+
+    def _judge(self, found: Finding) -> Finding:
+        """Turn an error's finding into this check's; a missing right makes it unknown."""
+        build = unknown if found.code == FORBIDDEN else wrong
+        return build(self.code, self.subject, found.text, found.fix)
+
+
+def run_checks(checks: Iterable[Check]) -> None:
+    """Ask one after another; raises what the first one says that refuses anything."""
+    for check in checks:
+        tuple(check.ask() or ())
+
+
+def examine_all(checks: Sequence[Check]) -> tuple[Finding, ...]:
+    """Ask concurrently; return what was found in the order of the checks."""
+    if not checks:
+        return ()
+    with ThreadPoolExecutor(max_workers=min(THREADS, len(checks))) as pool:
+        return tuple(one for found in pool.map(Check.examine, checks) for one in found)
+
 
 EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
 
@@ -415,3 +471,17 @@ def find_backend_url(executor: Executor) -> str:
 def list_gpus(executor: Executor) -> Sequence[str]:
     """Return the GPUs that a plan deals out; none where a scheduler does it."""
     return executor.list_gpus() if isinstance(executor, SharesGpus) else ()
+
+
+# A server writes its time in whole seconds. Tokens and signed addresses bear a few minutes, and
+# the ages of pods and runs are told by both clocks.
+MOST_SKEW_SECONDS = 60.0
+
+
+def judge_clock(subject: str, ahead_seconds: float) -> Finding:
+    """Say whether a server's clock, so many seconds ahead of ours, is near enough."""
+    if abs(ahead_seconds) <= MOST_SKEW_SECONDS:
+        return right("clock", subject, "its clock is this machine's")
+    way = "ahead of" if ahead_seconds > 0 else "behind"
+    said = f"its clock is {format_seconds(abs(ahead_seconds))} {way} this machine's"
+    return warning("clock", subject, said, "sudo timedatectl set-ntp true")

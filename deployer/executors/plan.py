@@ -1,4 +1,4 @@
-"""The plan: what `apply` will do, computed before anything is changed; pure."""
+"""The plan: what `apply` will do, and when agents leave; pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, count, islice
 
-from deployer.model import AgentPlan, Plan
+from deployer.agent.settings import DEADLINE_VARIABLE
+from deployer.model import Agent, AgentPlan, Plan
 
 
 def build_plan(
@@ -60,3 +61,27 @@ def _number(name: str) -> int:
     """Return the number at the end of an agent's name; 0 for a name that is not ours."""
     end = name.rpartition("-a")[2]
     return int(end) if end.isdigit() else 0
+
+
+JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
+
+
+def find_end(max_seconds: float | None, now: float) -> float | None:
+    """Return when agents that start now leave, in seconds since the epoch; None for never."""
+    return None if max_seconds is None else now + max_seconds
+
+
+def count_job_seconds(deadline: float | None, now: float) -> float | None:
+    """Return how long from now a Job may last, a little more than its agent; None for ever."""
+    return None if deadline is None else deadline - now + JOB_PATIENCE_SECONDS
+
+
+def find_deadline(agents: Sequence[Agent]) -> float | None:
+    """Return when the last of a sweep's agents leaves, in seconds since the epoch.
+
+    None if one of the living never does. Once none lives, the youngest tells; `agents` are oldest
+    first.
+    """
+    asked = [agent for agent in agents if agent.alive] or agents[-1:]
+    told = [agent.environment.get(DEADLINE_VARIABLE) for agent in asked]
+    return max((float(one) for one in told if one), default=None) if all(told) else None

@@ -1,7 +1,8 @@
-"""docker, podman and buildah: which of them works, and the arguments of each."""
+"""docker, podman and buildah: which of them works, with arguments and folders of each."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
@@ -9,12 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.config.sections.image import BUILDERS
+from deployer.config.image import BUILDERS
 from deployer.errors import ImageError
 from deployer.images.failures import build_tool_failure
 from deployer.waiting import read_until_silent, run_program, waiting_for
@@ -210,3 +213,41 @@ def _probe(name: str, environment: Mapping[str, str]) -> str:
         return ""
     said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
     return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"
+
+
+PREFIX = "deployer-scratch-"
+UNFINISHED = "deployer-new-"  # without a lock yet, so nobody may take it for abandoned
+LOCK = ".lock"
+
+
+@contextmanager
+def open_scratch() -> Iterator[Path]:
+    """Give an empty folder that its owner alone can read, and remove it again."""
+    remove_abandoned()
+    made = Path(tempfile.mkdtemp(prefix=UNFINISHED))  # mode 0700
+    lock = os.open(made / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = made.rename(made.with_name(made.name.replace(UNFINISHED, PREFIX)))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+    finally:
+        os.close(lock)
+
+
+def remove_abandoned() -> None:
+    """Remove the folders of commands that are no more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            lock = os.open(folder / LOCK, os.O_RDWR)
+        except OSError:  # somebody else's, or going
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue  # its command lives
+        finally:
+            os.close(lock)

@@ -1,16 +1,121 @@
-"""What code agents run with `code: git`: the commit that is checked out, in its own checkout."""
+"""Which code agents run, and git on this machine."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from deployer.config import paths
-from deployer.config.code import Code
-from deployer.config.deployer_yaml import FILE_NAME
-from deployer.errors import ConfigError
-from deployer.images.git import ensure_checkout, find_commit, find_root, get_remote, try_git
-from deployer.kube.names import build_hash, build_name
+from deployer.config.document import FILE_NAME
+from deployer.config.project import Code
+from deployer.config.redaction import CREDENTIALS
+from deployer.errors import ConfigError, DeployerError
+from deployer.kube.objects import build_hash, build_name
+from deployer.waiting import run_program
+
+# A repository that a hook or a shell has chosen is not the one that is meant.
+NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+GIT_SECONDS = 20.0  # without output, of a command that only reads here
+PROGRESS = "--progress"  # of commands that may take long: else they print nothing
+PROGRESS_SECONDS = 45.0
+
+
+def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
+    """Run git in a folder and return what it printed; raises DeployerError in git's own words."""
+    done = try_git(folder, environment, *words)
+    if done.returncode:
+        command = next(word for word in words if word[0] != "-" and "=" not in word)
+        said = f"git {command} in {folder}: {_find_reason(done)}"
+        raise DeployerError(said, f"cd {folder} && git status")
+    return done.stdout
+
+
+def try_git(
+    folder: Path, environment: Mapping[str, str], *words: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder, whatever comes of it.
+
+    Raises ConfigError where there is no git; DeployerError if it prints nothing for too long.
+    """
+    kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
+    silent_seconds = PROGRESS_SECONDS if PROGRESS in words else GIT_SECONDS
+    command = f"git {next(word for word in words if word[0] != '-' and '=' not in word)}"
+    try:
+        return run_program(
+            ["git", *words],
+            silent_seconds,
+            f"`{command}` in {folder}",
+            cwd=folder,
+            env={**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+        )
+    except FileNotFoundError as error:
+        raise ConfigError("git", "is not on PATH", "install it: apt-get install git") from error
+    except subprocess.TimeoutExpired as error:
+        said = f"{command} in {folder} printed nothing for {silent_seconds:.0f} s and was ended"
+        raise DeployerError(said, f"cd {folder} && git status") from error
+
+
+def find_root(folder: Path, environment: Mapping[str, str]) -> Path | None:
+    """Return the top folder of the repository in which a folder is; None outside of one."""
+    done = try_git(folder, environment, "rev-parse", "--show-toplevel")
+    return Path(os.fsdecode(done.stdout.rstrip(b"\n"))) if done.returncode == 0 else None
+
+
+def find_commit(folder: Path, environment: Mapping[str, str], revision: str) -> str | None:
+    """Return the commit of a revision that is in a repository; None if it is not."""
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    done = try_git(folder, environment, *words)
+    return done.stdout.decode().strip() if done.returncode == 0 else None
+
+
+def get_remote(folder: Path, environment: Mapping[str, str]) -> str:
+    """Return the address of `origin` without credentials; empty if there is none."""
+    done = try_git(folder, environment, "config", "--get", "remote.origin.url")
+    return CREDENTIALS.sub("", done.stdout.decode(errors="replace").strip())
+
+
+def ensure_checkout(
+    repository: Path,
+    commit: str,
+    target: Path,
+    origin: str,
+    environment: Mapping[str, str],
+) -> None:
+    """Create a checkout of a commit that is in a local repository, or restore an existing one.
+
+    It is complete or missing, even while two commands create it.
+    """
+    if target.is_dir() and find_root(target, environment) == target.resolve():
+        if try_git(target, environment, "diff", "--quiet", "HEAD", "--").returncode:
+            # A run has written to a file of the commit.
+            run_git(target, environment, "checkout", PROGRESS, "--force", "HEAD", "--", ".")
+        return
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = Path(tempfile.mkdtemp(prefix=".", dir=target.parent))
+    try:
+        words = ("--local", "--no-checkout", "--", str(repository), str(draft))
+        run_git(target.parent, environment, "clone", PROGRESS, *words)
+        run_git(draft, environment, "remote", "set-url", "origin", origin)
+        run_git(draft, environment, "checkout", PROGRESS, "--detach", commit)
+        if not target.is_dir():
+            draft.rename(target)
+    except OSError as error:
+        if not target.is_dir():  # else another command was faster
+            raise DeployerError(f"{target}: {error.strerror}", "export DEPLOYER_HOME=…") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _find_reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return git's own words without credentials: the first that say what failed."""
+    lines = CREDENTIALS.sub("", done.stderr.decode(errors="replace")).strip().splitlines()
+    said = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (said or lines[-1:] or [f"exit code {done.returncode}"])[0]
+
 
 SHORT = 12  # letters of a commit in names
 

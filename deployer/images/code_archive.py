@@ -1,4 +1,4 @@
-"""What a pod unpacks: supervisor and data loader as zip files, the project's code as an archive.
+"""What a pod unpacks: supervisor, loader, the project's code, the backend with its packages.
 
 They are the same bytes for the same content. Needs nothing but the standard library:
 `python3 -m deployer.images.code_archive supervisor k8s/agent.zip` writes one for use without us.
@@ -14,10 +14,13 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES
+from importlib.util import find_spec
 from pathlib import Path
 
 from deployer.errors import ConfigError, DeployerError
-from deployer.images.git import GIT_SECONDS
+from deployer.images.code import GIT_SECONDS
 from deployer.waiting import run_program
 
 # A ConfigMap holds 1 MiB; some is left for its other fields.
@@ -51,7 +54,7 @@ def build_supervisor_zip() -> bytes:
 
 def build_loader_zip() -> bytes:
     """Return the data loader as a zip file that any Python from 3.8 on runs."""
-    return _build_zip("loader.serve")
+    return _build_zip("loader.handler")
 
 
 def _build_zip(module: str) -> bytes:
@@ -212,3 +215,46 @@ def main(words: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
+
+OURS = (
+    *("__init__.py", "errors.py", "installation.py", "model.py", "text.py", "waiting.py"),
+    *("analysis", "backend", "page", "sweeps", "wandb_api"),
+)
+PACKAGES = (
+    *("anyio", "click", "graphql", "h11", "prometheus_client"),
+    *("starlette", "typing_extensions", "uvicorn", "yaml"),
+)
+# They fit one Python on one architecture; a package that has them does without.
+COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
+
+
+@cache
+def build_backend_archive() -> bytes:
+    """Return the sources as tar.gz, from the packages that this process uses itself."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, path in sorted(_list_files()):
+            member, content = tarfile.TarInfo(name), path.read_bytes()
+            member.size, member.mtime = len(content), TIME
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), compresslevel=6, mtime=0)
+
+
+def _list_files() -> Iterator[tuple[str, Path]]:
+    ours = Path(__file__).parents[1]
+    yield from (
+        (f"deployer/{name}", path) for top in OURS for name, path in _walk_package(ours, top)
+    )
+    for package in PACKAGES:
+        spec = find_spec(package)
+        assert spec
+        assert spec.origin
+        origin = Path(spec.origin)
+        top = origin.parent if spec.submodule_search_locations else origin
+        yield from _walk_package(top.parent, top.name)
+
+
+def _walk_package(folder: Path, top: str) -> Iterator[tuple[str, Path]]:
+    for path in (folder / top, *(folder / top).rglob("*")):
+        if path.is_file() and not path.name.endswith(COMPILED):
+            yield path.relative_to(folder).as_posix(), path

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import requests
 
-from deployer.config.sections.image_reference import Repository
+from deployer.config.image_reference import Repository
 from deployer.errors import ImageError
-from deployer.transience import is_passing
+from deployer.waiting import is_passing
 
 LINE_LETTERS = 300
 TAIL_LINES = 8

@@ -1,4 +1,4 @@
-"""Build, push and find an image; doing any of it twice changes nothing."""
+"""Build, push and find an image, and whether its PyTorch has kernels for a GPU."""
 
 from __future__ import annotations
 
@@ -11,22 +11,99 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from deployer.config.deployer_yaml import FILE_NAME
-from deployer.config.sections.image import ImageConfig
-from deployer.config.sections.image_reference import (
+from deployer.config.document import FILE_NAME
+from deployer.config.image import ImageConfig
+from deployer.config.image_reference import (
     Repository,
     parse_repository,
 )
 from deployer.errors import ConfigError, ImageError
-from deployer.images.architectures import predict_labels
-from deployer.images.builders import Build, Builder, Login, choose_builder
+from deployer.images.builders import (
+    Build,
+    Builder,
+    Login,
+    choose_builder,
+    open_scratch,
+    remove_abandoned,
+)
+from deployer.images.code import GIT_SECONDS
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
-from deployer.images.git import GIT_SECONDS
-from deployer.images.registry import Manifest, Registry
-from deployer.images.registry_credentials import find_credentials, write_auth_file
-from deployer.images.scratch import open_scratch, remove_abandoned
+from deployer.images.registry import Manifest, Registry, find_credentials, write_auth_file
 from deployer.text import format_bytes
 from deployer.waiting import run_program
+
+ARCHITECTURES_LABEL = "dev.deployer.cuda-architectures"
+VARIANT_LABEL = "dev.deployer.variant"
+OLDER = "image: {variant: cuda12} in deployer.yaml"
+# https://developer.nvidia.com/cuda-gpus; major and minor number. Others are not compared.
+CAPABILITIES = {
+    "K80": (3, 7),
+    "M60": (5, 2),
+    "P100": (6, 0),
+    "P4": (6, 1),
+    "P40": (6, 1),
+    "V100S?": (7, 0),
+    "T4": (7, 5),
+    "A100": (8, 0),
+    "A30": (8, 0),
+    "A10G?": (8, 6),
+    "A40": (8, 6),
+    "A16": (8, 6),
+    "L4": (8, 9),
+    "L40S?": (8, 9),
+    "G?H100": (9, 0),
+    "G?H200": (9, 0),
+    "G?B200": (10, 0),
+}
+_LABEL = re.compile(rf'\b({re.escape(ARCHITECTURES_LABEL)}[.\w]*)="([^"]*)"')
+_DEFAULT = re.compile(r"^ARG VARIANT=(\w+)", re.MULTILINE)
+_ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])[af]?")
+
+
+def explain_mismatch(architectures: str, gpu: str) -> str:
+    """Return a sentence if the image's PyTorch cannot run on the GPU; empty if unknown or fine.
+
+    `architectures` is the label's value; `gpu` is the GPU's name in Google's, NVIDIA's or a node
+    label's spelling: nvidia-tesla-v100, Tesla V100-SXM2-16GB, Tesla-V100-SXM2-16GB.
+    """
+    capability = find_capability(gpu)
+    found = [(k, (int(a), int(b))) for k, a, b in _ARCHITECTURE.findall(architectures)]
+    if capability is None or not found:
+        return ""
+    for kind, built in found:
+        same = built[0] == capability[0] or kind == "compute"  # which the driver compiles
+        if same and built <= capability:
+            return ""
+    return (
+        f"the image's PyTorch has no kernels for {gpu} (sm_{capability[0]}{capability[1]}): "
+        f"it has {architectures}"
+    )
+
+
+def find_capability(gpu: str) -> tuple[int, int] | None:
+    """Return a GPU's compute capability; None if it is not in the table."""
+    for name, capability in CAPABILITIES.items():
+        if re.search(rf"(?<![A-Z0-9]){name}(?![A-Z0-9])", gpu.upper()):
+            return capability
+    return None
+
+
+def read_architectures(labels: Mapping[str, str]) -> str:
+    """Return the architectures of an image; empty if its labels say nothing.
+
+    An image with variants has a label for each, and one that names its own.
+    """
+    variant = labels.get(VARIANT_LABEL, "")
+    return labels.get(ARCHITECTURES_LABEL) or labels.get(f"{ARCHITECTURES_LABEL}.{variant}", "")
+
+
+def predict_labels(dockerfile: str, arguments: Mapping[str, str]) -> dict[str, str]:
+    """Return those of these labels that an image of a Dockerfile will have."""
+    default = _DEFAULT.search(dockerfile)
+    variant = arguments.get("VARIANT") or (default[1] if default else "")
+    found = dict(_LABEL.findall(dockerfile))
+    return {**found, VARIANT_LABEL: variant}
+
 
 LOG = logging.getLogger(__name__)
 

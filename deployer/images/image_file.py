@@ -1,20 +1,170 @@
-"""An image in a file: written where there is a tool, pushed from where there is none."""
+"""An image in a file: written, read and pushed, in OCI's layout or docker's older one."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-from collections.abc import Mapping
+import tarfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import IO, Any
 
-from deployer.config.sections.image import ImageConfig
-from deployer.config.sections.image_reference import split_reference
-from deployer.errors import ConfigError
+from deployer.config.image import ImageConfig
+from deployer.config.image_reference import split_reference
+from deployer.errors import ConfigError, ImageError
 from deployer.images.image import build_image, open_registry
-from deployer.images.image_archive import Archive, read_archive
 from deployer.images.registry import Registry
 from deployer.text import format_bytes
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+CONFIG = "application/vnd.oci.image.config.v1+json"
+LAYER = "application/vnd.oci.image.layer.v1.tar"
+NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+HINT = "deployer image save FILE writes one; so do docker save, podman save and buildah push"
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A layer or the configuration, and the member of the archive that holds it."""
+
+    digest: str
+    size_bytes: int
+    member: str
+
+
+@dataclass(frozen=True)
+class Archive:
+    """One image in a file; `reference` is the name it was saved under, empty if it has none."""
+
+    path: Path
+    reference: str
+    digest: str
+    kind: str
+    manifest: bytes
+    blobs: tuple[Blob, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the bytes of its layers and configuration."""
+        return sum(blob.size_bytes for blob in self.blobs)
+
+    @contextmanager
+    def open_blob(self, blob: Blob) -> Iterator[IO[bytes]]:
+        """Give a blob's content."""
+        with _open(self.path) as tar:
+            content = tar.extractfile(blob.member)
+            assert content is not None
+            yield content
+
+
+def read_archive(path: Path) -> Archive:
+    """Read what image is in a file. Raises ImageError if it is none, or some of it is missing."""
+    try:
+        with _open(path) as tar:
+            members = {entry.name.removeprefix("./"): entry for entry in tar if entry.isreg()}
+            if "index.json" in members:
+                return _read_layout(path, tar, members)
+            if "manifest.json" in members:
+                return _read_docker(path, tar, members)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ImageError(f"{path}: a part of the image is missing: {error}", HINT) from error
+    raise ImageError(f"{path} is a tar file without an image", HINT)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with tarfile.open(path) as tar:
+            yield tar
+    except (tarfile.TarError, EOFError) as error:
+        said = str(error).partition(":\n")[0]
+        raise ImageError(f"{path} is no archive of an image: {said}", HINT) from error
+    except OSError as error:
+        if error.strerror is None:  # gzip's own: not a whole file
+            raise ImageError(f"{path} is damaged: {error}", HINT) from error
+        raise ImageError(f"{path}: {error.strerror.lower()}", HINT) from error
+
+
+Members = dict[str, tarfile.TarInfo]
+
+
+def _read_layout(path: Path, tar: tarfile.TarFile, members: Members) -> Archive:
+    described = json.loads(_read(tar, members, "index.json"))["manifests"][0]
+    notes = described.get("annotations", {})
+    names = [notes[name] for name in NAMES if ":" in notes.get(name, "")]
+    manifest = _read(tar, members, _blob_name(described["digest"]))
+    while "manifests" in json.loads(manifest):  # an index of one image and what attests it
+        described = _choose(json.loads(manifest)["manifests"])
+        manifest = _read(tar, members, _blob_name(described["digest"]))
+    content = json.loads(manifest)
+    parts = [*content["layers"], content["config"]]
+    blobs = tuple(
+        Blob(part["digest"], part["size"], members[_blob_name(part["digest"])].name)
+        for part in parts
+    )
+    kind = content.get("mediaType") or described.get("mediaType") or MANIFEST
+    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    if digest != described["digest"]:
+        raise ImageError(f"{path} is damaged: its manifest is not {described['digest']}", HINT)
+    return Archive(path, names[0] if names else "", digest, kind, manifest, _unique(blobs))
+
+
+def _choose(manifests: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the image itself; attestations are for a platform called unknown."""
+    return next(one for one in manifests if one.get("platform", {}).get("os") != "unknown")
+
+
+def _read_docker(path: Path, tar: tarfile.TarFile, members: Members) -> Archive:
+    """Read docker's older kind: it has no manifest as registries know it, so one is made."""
+    described = json.loads(_read(tar, members, "manifest.json"))[0]
+    config = _hash(tar, members[described["Config"]])
+    layers = [_hash(tar, members[name]) for name in described["Layers"]]
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _describe(config, CONFIG),
+            "layers": [_describe(layer, LAYER) for layer in layers],
+        }
+    ).encode()
+    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    name = next(iter(described.get("RepoTags") or ()), "")
+    return Archive(path, name, digest, MANIFEST, manifest, _unique((*layers, config)))
+
+
+def _describe(blob: Blob, kind: str) -> dict[str, Any]:
+    return {"mediaType": kind, "digest": blob.digest, "size": blob.size_bytes}
+
+
+def _hash(tar: tarfile.TarFile, member: tarfile.TarInfo) -> Blob:
+    content = tar.extractfile(member)
+    assert content is not None
+    with content:
+        digest = hashlib.sha256()
+        while piece := content.read(1 << 20):
+            digest.update(piece)
+    return Blob(f"sha256:{digest.hexdigest()}", member.size, member.name)
+
+
+def _read(tar: tarfile.TarFile, members: Members, name: str) -> bytes:
+    content = tar.extractfile(members[name])
+    assert content is not None
+    with content:
+        return content.read()
+
+
+def _blob_name(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _unique(blobs: tuple[Blob, ...]) -> tuple[Blob, ...]:
+    """Return each blob once: an image may have the same layer twice."""
+    return tuple({blob.digest: blob for blob in blobs}.values())
+
 
 LOG = logging.getLogger(__name__)
 

@@ -1,36 +1,66 @@
-"""One cluster and one namespace: read, apply, create, patch and delete objects as plain dicts."""
+"""One cluster and one namespace: objects as plain dicts, many at a time; which cluster it is."""
 
 from __future__ import annotations
 
+import gc
+import json
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes import dynamic
 from kubernetes.client.exceptions import ApiException
 
-from deployer.config.owner import Owner, build_owner, drop_session, load_random_owner
+from deployer.config.credentials import Owner, build_owner, drop_session, load_random_owner
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access, open_websocket
-from deployer.kube.answers import parse_answer, read_ahead_seconds
-from deployer.kube.failures import NOT_FOUND, Attempt, build_missing_kind
-from deployer.kube.kinds import (
+from deployer.kube.failures import NOT_FOUND, Attempt, Resender, build_missing_kind
+from deployer.kube.objects import (
     ACCESS_REVIEW,
+    CONFIG_MAP,
+    NAMESPACE,
     POD,
     RULES_REVIEW,
     SELF_REVIEW,
     Kind,
     Manifest,
     kind_of,
+    read_owner,
+    stamp_owner,
 )
-from deployer.kube.names import read_owner, stamp_owner
-from deployer.kube.resending import Resender
-from deployer.transience import NO_ANSWER
-from deployer.waiting import COMMAND, TIMEOUTS_SECONDS
+from deployer.waiting import COMMAND, NO_ANSWER, TIMEOUTS_SECONDS
+
+
+def parse_answer(data: bytes) -> Manifest:
+    """Parse an answer, without who set which field: half of every object, and nothing for us.
+
+    The collector pauses, since it would walk through a thousand pods over and over.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        content = json.loads(data)
+        if not isinstance(content, dict):
+            raise ValueError("the answer is not an object")
+        for item in content.get("items") or ():
+            item["metadata"].pop("managedFields", None)
+        return content
+    finally:
+        if collects:
+            gc.enable()
+
+
+def read_ahead_seconds(answer: Any, known: float) -> float:
+    """Return how far the server's clock is ahead of ours; `known` if it does not say."""
+    said = getattr(answer, "headers", {}).get("Date")
+    return parsedate_to_datetime(said).timestamp() - time.time() if said else known
+
 
 FIELD_MANAGER = "deployer"
 COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
@@ -273,7 +303,7 @@ class Kube:
         return status.get("resourceRules") or [], not status.get("incomplete")
 
     def open_log(self, pod: str, query: Mapping[str, str]) -> Any:
-        """Return a pod's log as an open HTTP response, to be read by `deployer.kube.logs`."""
+        """Return a pod's log as an open HTTP response, to be read by `agents/logs.py`."""
         path = f"{POD.path(self.namespace, pod)}/log"
         attempt = self.attempt("read the log of", POD._replace(plural="pods/log"), pod)
         return self._resender.send(
@@ -390,3 +420,45 @@ def _begin(kind: Kind) -> Manifest:
 
 def _build_query(dry_run: bool = False) -> dict[str, str | None]:
     return {"fieldManager": FIELD_MANAGER, "dryRun": "All" if dry_run else None}
+
+
+SYSTEM = "kube-system"
+ROOT_CA = "kube-root-ca.crt"  # Kubernetes puts one into each namespace
+
+
+def identify_cluster(kube: Kube) -> str:
+    """Return the uid of the namespace kube-system, else of the caller's ConfigMap with the root CA.
+
+    Who may read neither gets a hash of the server's address and CA. Raises KubeError.
+    """
+    found = _read(kube, SYSTEM) or _read(kube, ROOT_CA)
+    return str(found["metadata"]["uid"]) if found else kube.fingerprint
+
+
+def _read(kube: Kube, name: str) -> Manifest | None:
+    try:
+        return kube.get(NAMESPACE if name == SYSTEM else CONFIG_MAP, name)
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        return None
+
+
+T = TypeVar("T")
+THREADS = 16  # as many connections as the client keeps
+
+
+def do_all(act: Callable[[T], None], items: Sequence[T]) -> None:
+    """Call `act` for each item; the first failure is raised once no call is under way any more."""
+    if len(items) <= 1:
+        for item in items:
+            act(item)
+        return
+    with ThreadPoolExecutor(max_workers=min(THREADS, len(items))) as pool:
+        calls = [pool.submit(act, item) for item in items]
+        try:
+            for call in calls:
+                call.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise

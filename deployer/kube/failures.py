@@ -1,20 +1,23 @@
-"""Translates every failure of a call to Kubernetes to a `KubeError` with a hint."""
+"""Failures of calls to Kubernetes: as a `KubeError` with a hint, and which are sent again."""
 
 from __future__ import annotations
 
 import json
+import re
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from kubernetes.client.exceptions import ApiException, OpenApiException
 from kubernetes.config.config_exception import ConfigException
 from urllib3 import exceptions as http
+from urllib3.exceptions import ReadTimeoutError
 
 from deployer.errors import KubeError
-from deployer.kube.kinds import Kind
-from deployer.transience import NO_ANSWER
+from deployer.kube.objects import Kind
+from deployer.waiting import BUSY_STATUSES, COMMAND, NO_ANSWER, double_wait, retry, waiting_for
 
 AGAIN = "type the command again"
 HEALTH = "kubectl get --raw /readyz{context}"
@@ -191,3 +194,60 @@ def _read_retry_after(error: ApiException) -> float | None:
         return max(0.0, float((error.headers or {}).get("Retry-After", "")))
     except ValueError:
         return None
+
+
+T = TypeVar("T")
+
+LONGEST_WAIT_SECONDS = 30.0
+FORBIDDEN_SECONDS = 60.0
+FORBIDDEN_PAUSE_SECONDS = 2.0
+# How a server says that its rules refuse a user; a quota or a policy has other words.
+REFUSED_BY_RULES = re.compile(r'\bUser ".*" cannot ')
+
+
+class Resender:
+    """Sends requests of one client, again where that is safe and may help.
+
+    A server that comes up refuses everybody until it has read its rules. So what was allowed before
+    and is forbidden now is tried again for a minute. `sleep` waits.
+    """
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self._sleep = sleep
+        self._allowed: set[tuple[str, str]] = set()
+
+    def send(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
+        """Send a request; raises KubeError once sending it again is of no use."""
+        right = (attempt.verb, attempt.kind.plural)
+
+        def ask() -> T:
+            try:
+                with waiting_for(attempt.place):
+                    return send()
+            except CATCHABLE as error:
+                raise translate_error(error, attempt) from error
+
+        def may_pass(failure: KubeError) -> bool:
+            if COMMAND.gives_up or isinstance(failure.__cause__, ReadTimeoutError):
+                return False
+            return failure.passing if repeatable else failure.status in BUSY_STATUSES
+
+        left = FORBIDDEN_SECONDS
+        while True:
+            try:
+                answer = retry(ask, KubeError, may_pass, self._sleep, _wait_seconds)
+            except KubeError as failure:
+                lacks_right = failure.forbidden and REFUSED_BY_RULES.search(failure.message)
+                if not lacks_right or right not in self._allowed or left <= 0:
+                    raise
+                self._sleep(FORBIDDEN_PAUSE_SECONDS)
+                left -= FORBIDDEN_PAUSE_SECONDS
+            else:
+                self._allowed.add(right)
+                return answer
+
+
+def _wait_seconds(failure: KubeError, tries: int) -> float:
+    """Return how long to wait: as long as the server asks, else a little longer each time."""
+    asked = failure.retry_after_seconds
+    return double_wait(failure, tries) if asked is None else min(LONGEST_WAIT_SECONDS, asked)

@@ -19,8 +19,7 @@ import websocket
 from deployer.errors import KubeError
 from deployer.kube.client import Kube
 from deployer.kube.failures import CATCHABLE
-from deployer.kube.kinds import POD
-from deployer.kube.objects import find_condition
+from deployer.kube.objects import POD, find_condition
 
 DATA = 0
 PORT_BYTES = 2  # each channel begins with the pod's port

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from deployer.config.project import LOCAL
 from deployer.errors import AgentError, CloudError, DeployerError, WandbError
 from deployer.executors.registry import find_executor, list_names
-from deployer.launch.remains import Place, describe_owners
-from deployer.launch.session import Session
+from deployer.launch.provision import Place, describe_owners
+from deployer.launch.request import Session
 from deployer.model import ENDED_SWEEP_STATES, SweepPath
-from deployer.outputs.kept_here import delete_here, measure_here
+from deployer.outputs.stores import delete_here, measure_here
 from deployer.sweeps.records import Records
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.operations import (

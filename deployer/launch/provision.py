@@ -1,13 +1,17 @@
-"""What is made for a sweep and costs money, and how it is taken down again."""
+"""What is made for a sweep and costs money, how it is taken down, and what of it still exists."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from shlex import quote
 
+from deployer.config.project import Project
 from deployer.errors import (
     BackendError,
     CloudError,
@@ -16,15 +20,170 @@ from deployer.errors import (
     KubeError,
     SweepFailed,
 )
-from deployer.executors.base import Executor, HostsBackend, ProvidesCluster, Removal, Saved
-from deployer.launch.agents.scaling import end_agents
-from deployer.launch.agents.stop_notice import tell_who_lasts
-from deployer.launch.remains import describe_bill
-from deployer.launch.session import Session
+from deployer.executors.base import (
+    Belongings,
+    Executor,
+    HostsBackend,
+    ProvidesCluster,
+    Removal,
+    Saved,
+    get_usd_per_hour,
+)
+from deployer.executors.registry import find_executor, list_names
+from deployer.launch.request import Session
+from deployer.launch.scaling import end_agents, tell_who_lasts
 from deployer.model import SweepPath
 from deployer.sweeps.records import Records, SweepRecord
+from deployer.text import format_count, format_seconds, format_usd
 
 LOG = logging.getLogger(__name__)
+
+Place = tuple[str, str, str]  # as records have it
+Describe = Callable[[BaseException], Iterable[str]]
+
+
+@contextmanager
+def telling_remains(describe: Describe) -> Iterator[None]:
+    """If the work inside fails or is interrupted, say what still exists."""
+    try:
+        yield
+    except BaseException as failure:
+        for line in dict.fromkeys(describe(failure)):
+            LOG.info(line)
+        raise
+
+
+def describe_file(project: Project, file: Path, failure: BaseException) -> Iterator[str]:
+    """Yield what exists of all sweeps of a file: live agents, and the clusters they ran in.
+
+    After a ConfigError, which comes before anything is contacted, only this machine is asked.
+    """
+    records = Records.load().made_from(file)
+    if isinstance(failure, ConfigError):
+        records = tuple(one for one in records if _runs_here(project, one.on))
+    yield from describe_agents(project, list_places(records), failure)
+    places = {record.on for record in records}
+    if not isinstance(failure, ConfigError):
+        places.add(project.on)
+    for on in sorted(places & {*list_names()}):
+        yield from describe_bill(find_executor(project, on), failure)
+
+
+def _runs_here(project: Project, on: str) -> bool:
+    return on in list_names() and find_executor(project, on).runs_here
+
+
+def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, Place]]:
+    """Return each sweep's path and where its agents were started last."""
+    return [(record.sweep_path, record.place) for record in records if record.sweep_path]
+
+
+def describe_agents(
+    project: Project,
+    sweeps: Iterable[tuple[str, Place]],
+    failure: BaseException | None = None,
+    role: str = "",
+) -> Iterator[str]:
+    """Yield a line for each sweep with live agents; `sweeps` are paths with their places.
+
+    Each place is asked once. `role` follows a sweep's path. What cannot be listed is said.
+    """
+    paths: dict[Place, list[str]] = {}
+    for path, place in dict.fromkeys(sweeps):
+        if place[0] in list_names():
+            paths.setdefault(place, []).append(path)
+    for (on, context, namespace), known in paths.items():
+        try:
+            there = project.with_cluster(context, namespace) if namespace else project
+            executor = find_executor(there, on)
+            agents = executor.list_agents(known[0] if len(known) == 1 else None)
+            counts = Counter(agent.sweep_path for agent in agents if agent.alive)
+            for path in (path for path in known if counts[path]):
+                yield _describe(project, executor, path, on, counts[path], role)
+        except DeployerError as error:
+            gone = isinstance(error, CloudError) and error.reason == "NOT_FOUND"
+            if not gone:
+                yield _say_unchecked(f"agents still run on {on}", error, failure)
+
+
+def describe_others(session: Session, file: Path) -> Iterator[str]:
+    """Yield a line for each other sweep of a file that has live agents."""
+    places = list_places(Records.load().made_from(file))
+    others = [one for one in places if one[0] != session.sweep_path]
+    yield from describe_agents(session.project, others, role=f", another sweep of {file.name},")
+
+
+def describe_others_here(project: Project, path: str) -> Iterator[str]:
+    """Yield a line for each other sweep of the project folder that has live agents."""
+    others = [one for one in list_places(Records.load().made_in(project.folder)) if one[0] != path]
+    yield from describe_agents(project, others, role=", another sweep of this folder,")
+
+
+def describe_owners(
+    others: Iterable[Belongings], now: float, on: str = "kubernetes"
+) -> Iterator[str]:
+    """Yield a sentence for each other owner, with the command that shows what they have.
+
+    Not one that ends it: a line that can be pasted would be.
+    """
+    for one in others:
+        age = format_seconds(now - one.created_at)
+        agents = format_count(one.agents, "agent")
+        what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
+        where = f" in namespace {one.namespace}" if one.namespace else ""
+        named = ", ".join(one.sweeps)
+        whose, hint = "not yours", f"see them: {_build_look(one, on)}"
+        if one.by_session:
+            whose = "yours in an earlier session"
+            look = f"deployer agents list --all --on {on} --owner {quote(one.owner)}"
+            hint = f"any command acts for that session with its --owner: {look}"
+        yield f"{whose}: {what} of {one.owner}{where}, up to {age} old: {named} ({hint})"
+
+
+def _build_look(belongings: Belongings, on: str) -> str:
+    """Return the command that shows what another owner has, whatever the current folder."""
+    return "; ".join(f"deployer agents list {path} --on {on}" for path in belongings.sweeps)
+
+
+def describe_elsewhere(executor: Executor, path: str) -> Iterator[str]:
+    """Yield the command that shows a sweep's agents where they were started last, if not here."""
+    for record in Records.load().of(path):
+        if record.on in list_names() and record.is_elsewhere(executor.name, executor.address):
+            look = f"deployer agents list {path}{record.place_options}"
+            yield f"agents of {path} were started elsewhere before; see them: {look}"
+
+
+def describe_bill(executor: Executor, failure: BaseException | None = None) -> Iterator[str]:
+    """Yield what exists of a cluster that is paid for, or that it was not checked."""
+    if isinstance(executor, ProvidesCluster):
+        yield from describe_cloud(executor.describe_bill, failure)
+
+
+def describe_cloud(
+    describe: Callable[[], Iterable[str]], failure: BaseException | None
+) -> Iterator[str]:
+    """Yield the lines of `describe`, or that the cloud was not checked."""
+    try:
+        yield from describe()
+    except DeployerError as error:
+        yield _say_unchecked("a cluster made by deployer still exists", error, failure)
+
+
+def _say_unchecked(what: str, error: DeployerError, failure: BaseException | None) -> str:
+    """Leave out the reason where it is the `failure`, which is printed next."""
+    reason = "" if error.message == str(failure) else f": {error.message}"
+    return f"not checked whether {what}{reason}"
+
+
+def _describe(
+    project: Project, executor: Executor, path: str, on: str, count: int, role: str
+) -> str:
+    usd = get_usd_per_hour(executor, path)
+    price = f", {format_usd(usd)} an hour with their cluster" if usd is not None else ""
+    runs = "runs" if count == 1 else "run"
+    option = f" --on {on}" if project.explicit_on and project.on != on else ""
+    who = f"{format_count(count, 'agent')} of {path}"
+    return f"{who}{role} still {runs}{price}: deployer down {path}{option}"
 
 
 @contextmanager

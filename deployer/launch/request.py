@@ -1,13 +1,19 @@
-"""What one `up` is asked for, beyond what the project says."""
+"""What a command is asked for: its project, the environment it was typed in, its sweep."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deployer.config.project import Flags, Project, load_project
+from deployer.executors.base import Executor
+from deployer.executors.registry import list_names
+from deployer.model import SweepPath
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import SweepFile
+from deployer.wandb_api.server import Server
 
 
 @dataclass(frozen=True)
@@ -45,3 +51,31 @@ class Request:
         """Return the configuration of that sweep, with the command that the user typed."""
         config = self.looked_at.config
         return {**config, "command": list(self.words)} if self.words else config
+
+
+@dataclass(frozen=True)
+class Session:
+    """A sweep, its server, and where its agents run, as the project has it."""
+
+    project: Project
+    executor: Executor
+    server: Server
+    path: SweepPath
+
+    @property
+    def sweep_path(self) -> str:
+        """Return ENTITY/PROJECT/SWEEP_ID."""
+        return str(self.path)
+
+
+def read_environment() -> dict[str, str]:
+    """Return this process's environment as it is now."""
+    return dict(os.environ)
+
+
+def read_project(flags: Flags, folder: Path | None = None) -> Project:
+    """Read flags, environment and deployer.yaml once; `folder` is the current one if left out.
+
+    Raises ConfigError with every complaint about the file.
+    """
+    return load_project(flags, read_environment(), (folder or Path.cwd()).absolute(), list_names())

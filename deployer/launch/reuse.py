@@ -8,13 +8,11 @@ from dataclasses import replace
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
-from deployer.images.code import SHORT
-from deployer.images.git import find_commit
+from deployer.images.code import SHORT, find_commit
 from deployer.launch.request import Request
 from deployer.launch.resolution import choose_sweep, open_sweep
 from deployer.model import Run
-from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.reuse import plan_reuse
+from deployer.sweeps.rerun import get_whole_snapshot, plan_reuse
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
 
 LOG = logging.getLogger(__name__)

@@ -1,19 +1,23 @@
-"""The loader's requests: one path for each, the file's name in the query, JSON or bytes back.
+"""The HTTP server of the loader: its requests, its own end.
 
 What takes long (a checksum, an archive) begins its answer with spaces, so that nobody in between
 takes the connection for dead; the status is then in the JSON.
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import json
+import os
+import signal
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Optional
 from urllib.parse import parse_qs, urlsplit
 
-from .refusal import Refusal, refuse_error
-from .tree import BLOCK_BYTES, Tree
+from .tree import BLOCK_BYTES, Refusal, Tree, refuse_error
 
 ADDRESS = "127.0.0.1"  # of the pod: reached through a port-forward alone
 SILENCE_SECONDS = 120.0  # of a client in the middle of a request
@@ -255,3 +259,28 @@ class Handler(BaseHTTPRequestHandler):
 
 def _describe(refusal: Refusal) -> Dict[str, Any]:
     return {"status": refusal.status, "code": refusal.code, "message": refusal.message}
+
+
+ROOT_VARIABLE = "LOADER_ROOT"
+PORT_VARIABLE = "LOADER_PORT"
+TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
+
+
+def main() -> int:
+    """Serve; returns what was wrong with the environment as an exit code."""
+    # Process 1 of a container ignores what it has no handler for.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    root = os.environ.get(ROOT_VARIABLE, "")
+    try:
+        os.makedirs(root, exist_ok=True)
+    except OSError as error:
+        sys.stderr.write(f"ended with exit code 78: {root}: {error.strerror}\n")
+        return 78
+    if not os.access(root, os.R_OK | os.X_OK):
+        sys.stderr.write(f"ended with exit code 78: user {os.getuid()} may not read {root!r}\n")
+        return 78
+    tree = Tree(root)
+    port = int(os.environ[PORT_VARIABLE])
+    with LoaderServer(tree, os.environ[TOKEN_HASH_VARIABLE], port) as server:
+        server.serve_forever()
+    return 0

@@ -1,23 +1,27 @@
-"""Where a sweep's runs may have left their outputs, and what of one run is there."""
+"""The outputs of a sweep's runs: where they may be, which are meant, and copying them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deployer.config.project import Project
-from deployer.data.store import Store
+from deployer.data.copy import Progress, copy
+from deployer.data.store import Entry, Store
+from deployer.errors import ConfigError, SweepFailed
 from deployer.executors.base import KeepsData
 from deployer.executors.registry import find_executor
-from deployer.model import SweepPath
-from deployer.outputs.artifact_store import ArtifactStore, SavedFiles
-from deployer.outputs.kept_here import open_run_here
-from deployer.outputs.run_store import RunStore
-from deployer.outputs.shared_volume import SharedVolume
+from deployer.model import Run, SweepPath
+from deployer.outputs.stores import ArtifactStore, RunStore, SavedFiles, SharedVolume, open_run_here
 from deployer.sweeps.rerun import list_family
+from deployer.sweeps.results import Results, is_done
 from deployer.wandb_api.artifacts import RunArtifact, list_artifacts
 from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
 # Below a run's own outputs, since an artifact may have files of the same names.
@@ -88,3 +92,115 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
 
 def _name_folder(artifact: RunArtifact) -> str:
     return f"{ARTIFACTS_FOLDER}/{artifact.name}/"
+
+
+LONGEST_NAME = 100
+# Letters and digits of any language, and marks that mean nothing to a shell or a file system.
+ODD = re.compile(r"[^\w.=+,@-]+")
+
+
+def choose_runs(snapshot: Snapshot, best: Results | None, names: Sequence[str]) -> tuple[Run, ...]:
+    """Return the best run, or those named by id or title, or all that have finished.
+
+    Raises ConfigError for what is no run, SweepFailed where there is none to choose.
+    """
+    path = snapshot.sweep.path
+    if best:
+        winner = best.best
+        if winner is None:
+            raise SweepFailed(f"{path} has no best run yet", f"deployer results {path}")
+        return tuple(run for run in snapshot.runs if run.run_id == winner.run_id)
+    if names:
+        found = {run.run_id: run for run in (_find(snapshot, name) for name in names)}
+        return tuple(found.values())
+    done = tuple(run for run in snapshot.runs if is_done(snapshot.sweep, run.state))
+    if not done:
+        raise SweepFailed(f"{path}: no run has finished yet", f"deployer watch {path}")
+    return done
+
+
+def _find(snapshot: Snapshot, name: str) -> Run:
+    path = snapshot.sweep.path
+    by_id = [run for run in snapshot.runs if run.run_id == name]
+    found = by_id or [run for run in snapshot.runs if run.title == name]
+    if not found:
+        hint = "the best one: --best" if name == "best" else f"deployer results {path} -o json"
+        raise ConfigError("RUN", f"run '{name}' not found in {path}", hint)
+    if len(found) > 1:
+        ids = ", ".join(run.run_id for run in found)
+        raise ConfigError("RUN", f"{len(found)} runs are called '{name}'", f"name one of: {ids}")
+    return found[0]
+
+
+def name_runs(runs: Sequence[Run]) -> Mapping[str, str]:
+    """Return how each run of a sweep is shown, by run id: its title; with its id if others have it.
+
+    One without a title has its id alone.
+    """
+    counts = Counter(run.title for run in runs)
+    return {
+        run.run_id: run.title if counts[run.title] == 1 else f"{run.title} ({run.run_id})".strip()
+        for run in runs
+    } | {run.run_id: run.run_id for run in runs if not run.title}
+
+
+def is_run(snapshot: Snapshot, name: str) -> bool:
+    """Tell whether a word is the id or the title of a run."""
+    return any(name in (run.run_id, run.title) for run in snapshot.runs)
+
+
+def name_folders(runs: Sequence[Run]) -> Mapping[str, str]:
+    """Return a folder's name for each run of a sweep, by run id: its title, made safe.
+
+    Those whose titles come out alike, also where a file system ignores case, end with their ids.
+    """
+    plain = {run.run_id: _make_safe(run.title) or _make_safe(run.run_id) for run in runs}
+    counts = Counter(name.casefold() for name in plain.values())
+    return {
+        run_id: name if counts[name.casefold()] == 1 else f"{name}-{_make_safe(run_id)}"
+        for run_id, name in plain.items()
+    }
+
+
+def _make_safe(text: str) -> str:
+    return ODD.sub("_", text)[:LONGEST_NAME].strip("._-")
+
+
+NOT_KEPT = "deployer_outputs_not_kept"  # agent/prologue/deployer_outputs.py
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What was copied of a run; `equal_files` were there already. `entries` have checksums."""
+
+    files: int
+    size_bytes: int
+    equal_files: int
+    entries: tuple[Entry, ...]
+
+
+def find_loss(run: Run) -> str:
+    """Return why a run that has ended could not keep its outputs; empty if it could."""
+    return str(run.summary.get(NOT_KEPT) or "")
+
+
+def gather(source: Store, target: Store, progress: Progress, overwrite: bool) -> Gathered:
+    """Copy all of a run to its folder; raises DataError, also for files that would be lost.
+
+    A copy that was broken off goes on where it was.
+    """
+    copied = copy(source, target, progress, overwrite=overwrite)
+    # Of an artifact that a trainer has logged only MD5 is known before it is here.
+    entries = (one if one.sha256 else _read_checksum(target, one) for one in copied.entries)
+    return Gathered(copied.files, copied.size_bytes, copied.equal_files, tuple(entries))
+
+
+def _read_checksum(target: Store, entry: Entry) -> Entry:
+    """Return an entry with the checksum of what is in the target, reading it if need be."""
+    known = target.checksum(entry.path)
+    if known is None:
+        digest = hashlib.sha256()
+        for chunk in target.read(entry.path):
+            digest.update(chunk)
+        known = digest.hexdigest()
+    return replace(entry, sha256=known)

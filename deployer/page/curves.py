@@ -1,14 +1,16 @@
-"""Curves of what runs logged, thinned to what a screen can show; pure."""
+"""Curves of what runs logged, thinned to what a screen shows, or as CSV; pure."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 from deployer.page.strict_json import name_float
-from deployer.sweeps.metrics import metric_value
+from deployer.sweeps.results import metric_value
 
 POINTS_PER_CURVE = 200
 STRETCHES = POINTS_PER_CURVE // 2 - 1
@@ -140,3 +142,25 @@ def _pick(stretch: list[Point]) -> list[Point]:
     finite = [(point.value, at) for at, point in enumerate(stretch) if point.value is not None]
     places = {min(finite)[1], max(finite)[1]} if finite else {0}
     return [stretch[at] for at in sorted(places)]
+
+
+W_AND_B = ("_step", "_runtime", "_timestamp")
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # by a spreadsheet, if a text begins so
+
+
+def write_history(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return a line for each row and a column for each number that was logged, by dotted names.
+
+    W&B's own step, seconds since the start and time (epoch seconds) come first, if they are there.
+    """
+    logged = [(row, dict(list_logged(row))) for row in rows]
+    first = [name for name in W_AND_B if any(name in row for row, _ in logged)]
+    names = sorted({name for _, numbers in logged for name in numbers})
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*first, *(f"'{n}" if n.startswith(COMPUTED) else n for n in names)])
+    for row, numbers in logged:
+        if numbers:
+            cells = [row.get(name) for name in first] + [numbers.get(name) for name in names]
+            writer.writerow(cells)
+    return text.getvalue()

@@ -1,24 +1,136 @@
-"""The document of a sweep: its head for lists, and all of its page; pure."""
+"""The documents of sweeps and their lists: head, table, agents, importance; pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from deployer.analysis.best_so_far import find_end, list_best_so_far
 from deployer.analysis.forecast import forecast_end
+from deployer.analysis.importance import Importance, build_importance
 from deployer.analysis.parallel import Axis, build_axes
+from deployer.errors import DeployerError
 from deployer.model import Run, Sweep
-from deployer.page.agents import AgentNow, Doing, describe_agents
-from deployer.page.cells import Cells, join_rows, list_numbers, pick
-from deployer.page.strict_json import Encoded
+from deployer.page.run_document import flatten_summary
+from deployer.page.strict_json import Encoded, encode_value
 from deployer.sweeps.command_line import describe_run
 from deployer.sweeps.doubts import list_doubts
-from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.results import ACTIVE_STATES, Results, Row, is_healed
+from deployer.sweeps.results import ACTIVE_STATES, WRITTEN, Results, Row, is_healed, rank_key
+
+
+@dataclass
+class _Known:
+    info: Run
+    numbers: Mapping[str, float]
+    columns: tuple[Sequence[str], Sequence[str]] | None = None
+    text: bytes = b""
+
+
+class Cells:
+    """The numbers of runs' summaries, and their encoded parameters and metrics, by the run's id."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def numbers(self, run: Run) -> Mapping[str, float]:
+        """Return the numbers that a run logged last."""
+        known = self._known.get(run.run_id)
+        if known is None or known.info is not run:
+            known = self._known[run.run_id] = _Known(run, list_numbers(run.summary))
+        return known.numbers
+
+    def encode(
+        self,
+        head: Sequence[Any],
+        parameters: Mapping[str, Any],
+        columns: Sequence[str],
+        metrics: Sequence[str],
+    ) -> bytes:
+        """Return the array of a run, whose id is first in `head`, behind its `numbers`."""
+        known = self._known[head[0]]
+        if known.columns != (columns, metrics):
+            known.columns = (columns, metrics)
+            cells = [pick(parameters, columns), pick(known.numbers, metrics)]
+            known.text = encode_value(cells)[1:-1]
+        return encode_value(head)[:-1] + b"," + known.text + b"]"
+
+
+def join_rows(rows: Sequence[bytes]) -> Encoded:
+    """Return encoded arrays as one array."""
+    return Encoded(b"[" + b",".join(rows) + b"]")
+
+
+def pick(values: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """Return the values of some names in their order, None for what is missing."""
+    return [values.get(name) for name in names]
+
+
+def list_numbers(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Return a summary's numbers by dotted names; NaN is one, which SDKs send as text."""
+    nested = any(isinstance(value, Mapping) for value in summary.values())
+    flat = flatten_summary(summary) if nested else summary
+    return {
+        name: number
+        for name, value in flat.items()
+        if (number := _number(value)) is not None and name[:1] != "_"
+    }
+
+
+def _number(value: Any) -> float | None:
+    kind = type(value)
+    if kind is float or kind is int:  # never a bool
+        return value  # type: ignore[no-any-return]
+    return WRITTEN.get(value) if kind is str else None
+
+
+class Doing(StrEnum):
+    """What an agent does now."""
+
+    WORKING = "working"
+    WAITING = "waiting"
+    SILENT = "silent"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class AgentNow:
+    """An agent: its machine (a pod's name in a cluster), GPUs in words, its run and node if any.
+
+    `finished` counts the runs that it has finished; times are epoch seconds.
+    """
+
+    name: str
+    host: str
+    doing: Doing
+    run_id: str | None
+    finished: int
+    heartbeat_at: float | None
+    gpus: str = ""
+    node: str = ""
+
+
+def describe_agents(agents: Sequence[AgentNow]) -> list[dict[str, Any]]:
+    """Return them as JSON, those that work first."""
+    order = list(Doing)
+    ordered = sorted(agents, key=lambda agent: order.index(agent.doing))
+    return [
+        {
+            "name": agent.name,
+            "host": agent.host,
+            "doing": agent.doing,
+            "run": agent.run_id,
+            "finished": agent.finished,
+            "heartbeat_at": agent.heartbeat_at,
+            "gpus": agent.gpus,
+            "node": agent.node,
+        }
+        for agent in ordered
+    ]
+
 
 # A run as an array in this order: names are not repeated ten thousand times.
 RUN_FIELDS = (
@@ -235,3 +347,78 @@ def choose_curves(results: Results) -> list[str]:
     ranked = sorted(results.rows, key=lambda row: rank_key(row.value, results.goal))
     rest = [row.run_id for row in ranked if row.run_id not in active]
     return rest[: CURVES_SHOWN - len(active)] + active
+
+
+Head = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ProjectHead:
+    """A project with its newest sweeps, as `describe_head` returns them, and its counts."""
+
+    name: str
+    sweep_count: int
+    run_count: int
+    sweeps: Sequence[Head]
+
+
+def build_home_document(entity: str, projects: Sequence[ProjectHead]) -> dict[str, Any]:
+    """Return the page of all projects, those with the newest sweeps first."""
+    ordered = sorted(projects, key=_newest, reverse=True)
+    return {
+        "kind": "home",
+        "entity": entity,
+        "projects": [{**vars(project), "sweeps": list(project.sweeps)} for project in ordered],
+        "active": any(_running(project.sweeps) for project in projects),
+    }
+
+
+def build_project_document(
+    entity: str,
+    project: str,
+    sweeps: Sequence[Head],
+    runs: Sequence[dict[str, Any]],
+    artifacts: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """Return the page of a project: its sweeps, newest runs and artifacts."""
+    return {
+        "kind": "project",
+        "entity": entity,
+        "project": project,
+        "sweeps": list(sweeps),
+        "runs": list(runs),
+        "artifacts": list(artifacts),
+        "active": _running(sweeps),
+    }
+
+
+def _newest(project: ProjectHead) -> float:
+    return max((sweep["created_at"] or 0.0 for sweep in project.sweeps), default=0.0)
+
+
+def _running(sweeps: Sequence[Head]) -> bool:
+    return any(sweep["progress"]["running"] for sweep in sweeps)
+
+
+def build_importance_document(results: Results) -> dict[str, Any]:
+    """Return how much each parameter matters; `missing` says why it is not known."""
+    if results.metric is None:
+        return {"missing": "the sweep has no metric"}
+    try:
+        return _describe(build_importance(results.rows, results.metric))
+    except DeployerError as error:
+        return {"missing": f"{error.message}: {error.hint}"}
+
+
+def _describe(found: Importance) -> dict[str, Any]:
+    return {
+        "metric": found.metric,
+        "sentence": found.sentence(),
+        "runs": found.runs,
+        "stopped_early": found.stopped_early,
+        "left_out": found.left_out,
+        "parameters": [
+            {"name": one.name, "importance": one.importance, "correlation": one.correlation}
+            for one in found.parameters
+        ],
+    }

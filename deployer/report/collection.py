@@ -1,29 +1,114 @@
-"""What a report needs of a sweep, read from any W&B server in a bounded number of requests."""
+"""What a report needs of a sweep, in a bounded number of requests, without secret values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.analysis.repeats import note_curves
-from deployer.config.redaction import find_hidden, redact_text
-from deployer.model import Run, SweepPath
+from deployer.config.redaction import find_hidden, redact, redact_text
+from deployer.model import Run, Sweep, SweepPath
 from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
-from deployer.page.importance import build_importance_document
-from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
-from deployer.report.agents import list_agents
-from deployer.report.redaction import redact_results, redact_run, redact_sweep
-from deployer.sweeps.endings import find_last_words
+from deployer.page.run_document import describe_gpus
+from deployer.page.sweep_document import (
+    AgentNow,
+    Doing,
+    SweepSource,
+    build_importance_document,
+    build_sweep_document,
+    choose_curves,
+)
 from deployer.sweeps.equal_curves import read_tied_curves
-from deployer.sweeps.histories import read_dropped
-from deployer.sweeps.metrics import metric_value
+from deployer.sweeps.recount import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.results import Results, Row, build_results, is_stopped_early
+from deployer.sweeps.results import (
+    ACTIVE_STATES,
+    Results,
+    Row,
+    build_results,
+    find_last_words,
+    is_stopped_early,
+    metric_value,
+)
 from deployer.wandb_api.history import get_sampled_rows
-from deployer.wandb_api.model import Snapshot
+from deployer.wandb_api.model import AgentInfo, Snapshot
 from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
+
+DOING = {"FINISHED": Doing.ENDED, "KILLED": Doing.ENDED, "CRASHED": Doing.SILENT}
+
+
+def list_agents(snapshot: Snapshot) -> list[AgentNow]:
+    """Return the agents; a server that keeps no attempts does not tell which runs were whose."""
+    by_start = _by_start(snapshot.runs)
+    owners = {run.run_id: _find_owner(snapshot.agents, run) for run in by_start}
+    newest = {owners[run.run_id]: run for run in by_start}
+    finished = Counter(owners[run.run_id] for run in by_start if run.state == "finished")
+    active = {owners[run.run_id]: run.run_id for run in by_start if run.state in ACTIVE_STATES}
+    return [
+        _describe(one, newest.get(one.agent_id), active.get(one.agent_id), finished[one.agent_id])
+        for one in snapshot.agents
+    ]
+
+
+def _find_owner(agents: Sequence[AgentInfo], run: Run) -> str:
+    """Return the id of a run's last agent: of all with its name, the first heard of since then."""
+    begun = int(run.attempts[-1].assigned_at or 0) if run.attempts else 0  # heartbeats are rounded
+    named = sorted((a.heartbeat_at or 0.0, a.agent_id) for a in agents if a.name == find_agent(run))
+    since = [agent_id for heartbeat_at, agent_id in named if heartbeat_at >= begun]
+    return since[0] if since else named[-1][1] if named else ""
+
+
+def find_agent(run: Run) -> str:
+    """Return the name of the agent that has or had a run last; empty if it is not known."""
+    return run.attempts[-1].agent if run.attempts else ""
+
+
+def _by_start(runs: Iterable[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: run.created_at or 0.0)
+
+
+def _describe(agent: AgentInfo, newest: Run | None, active: str | None, finished: int) -> AgentNow:
+    doing = DOING.get(agent.state, Doing.WORKING if active else Doing.WAITING)
+    return AgentNow(
+        name=agent.name,
+        host=agent.host,
+        doing=doing,
+        run_id=active if doing is Doing.WORKING else None,
+        finished=finished,
+        heartbeat_at=agent.heartbeat_at,
+        gpus=describe_gpus(newest.environment) if newest else "",
+    )
+
+
+def redact_sweep(sweep: Sweep) -> Sweep:
+    """Return a sweep whose config names no secret."""
+    return replace(sweep, config=redact(sweep.config))
+
+
+def redact_run(run: Run) -> Run:
+    """Return a run whose config names no secret."""
+    return replace(run, config=redact(run.config))
+
+
+def redact_results(results: Results) -> Results:
+    """Return results whose rows name no secret.
+
+    They are counted before: two configurations that differ in a secret alone are still two.
+    """
+    return replace(
+        results,
+        rows=tuple(_redact_row(row) for row in results.rows),
+        best=_redact_row(results.best) if results.best else None,
+        failures=tuple(_redact_row(row) for row in results.failures),
+    )
+
+
+def _redact_row(row: Row) -> Row:
+    return replace(row, parameters=redact(row.parameters), summary=redact(row.summary))
+
 
 # More than are shown of a curve, since what a server draws at random is not evenly spread.
 SAMPLES = 5 * POINTS_PER_CURVE

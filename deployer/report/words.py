@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.sweeps.endings import describe_attempt
-from deployer.sweeps.results import Results, Row
+from deployer.sweeps.results import Results, Row, describe_attempt
 from deployer.text import format_count
 
 GOOD_CAUSES = ("finished", "delivered", "stopped")

@@ -1,4 +1,4 @@
-"""Whether a sweep's script takes the commands that an agent would start, and logs its metric."""
+"""Whether a sweep's script takes the commands of an agent and logs its metric, or why not told."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from deployer.config.redaction import is_secret_name
-from deployer.scripts.agent_commands import list_unset, render_commands
-from deployer.scripts.corners import MOST_VALUES, list_corners, list_drawn
-from deployer.scripts.flags import Flag, parse_flag
-from deployer.scripts.log_calls import Logged, check_metric, find_logged
+from deployer.scripts.commands import (
+    MOST_VALUES,
+    list_corners,
+    list_drawn,
+    list_unset,
+    render_commands,
+)
 from deployer.scripts.missing_modules import list_remedies
 from deployer.scripts.rehearsal.process import (
     OWN_FOLDERS,
@@ -29,13 +32,21 @@ from deployer.scripts.rehearsal.verdict import RAISED, Case, Complaint, find_fla
 from deployer.scripts.script_text import (
     OFFLINE,
     OTHER_PROJECT,
+    Logged,
+    check_metric,
     find_entry,
     find_line,
+    find_logged,
     list_project_modules,
     reads_config,
 )
-from deployer.scripts.unseen import Unseen
+from deployer.scripts.sweep_draft import Flag, parse_flag
 from deployer.sweeps.problem import Problem, doubt
+
+
+class Unseen(Exception):
+    """It cannot be told which script runs, or what it says of its flags."""
+
 
 ONLINE = "remove it: a run that is not online never reaches its sweep"
 OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"

@@ -12,7 +12,7 @@ from deployer.sweeps.program import ASSIGNMENT, NO_PROGRAM, list_scripts
 from deployer.sweeps.sweep_file import SweepFile, dump_config, parse_sweep
 
 PLACE = "deployer run"  # in place of a sweep file's name
-PARAMETER = "deployer_run"  # W&B has no sweep without one
+RUN_PARAMETER = "deployer_run"  # W&B has no sweep without one
 TITLE_CHARACTERS = 80
 
 # Runs in the user's image: standard library only, Python 3.8 or newer. It starts the command as its
@@ -88,5 +88,5 @@ def build_command_config(words: Sequence[str]) -> dict[str, Any]:
         **({"program": scripts[0]} if scripts else {}),
         "method": "grid",
         "command": ["${env}", "${interpreter}", "-c", START, escaped],
-        "parameters": {PARAMETER: {"value": line}},
+        "parameters": {RUN_PARAMETER: {"value": line}},
     }

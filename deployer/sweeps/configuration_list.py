@@ -1,4 +1,4 @@
-"""An explicit list of configurations as a W&B sweep; pure.
+"""Configurations: an explicit list as a W&B sweep, and those of runs; pure.
 
 W&B has no such sweep, but a grid may have one parameter whose values are mappings. A small program
 in `command:` spreads the mapping into the flags that the trainer knows.
@@ -7,8 +7,10 @@ in `command:` spreads the mapping into the flags that the trainer knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
+
+from deployer.sweeps.parameters.forms import value_key
 
 PARAMETER = "configuration"
 # In a configuration's mapping: its number in the list, which the run gets in its environment.
@@ -130,3 +132,65 @@ def list_values(form: Any) -> list[Mapping[str, Any]]:
     values = form.get("values") if isinstance(form, Mapping) else None
     good = isinstance(values, list) and all(isinstance(value, Mapping) for value in values)
     return list(values) if good and values else []
+
+
+PLAIN = (float, int, str)
+
+
+def list_parameters(sweep_config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a sweep's parameters, nested ones joined by dots (`optimizer.lr`)."""
+    parameters = sweep_config.get("parameters")
+    return tuple(_names(parameters, "")) if isinstance(parameters, Mapping) else ()
+
+
+def flatten_configuration(run_config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the values of the sweep's parameters in one run.
+
+    A value that is a mapping itself is spread too, so that an explicit list of configurations
+    (one parameter whose values are mappings) reads like any other sweep.
+    """
+    flat: dict[str, Any] = {}
+    for name in names:
+        found, value = _look_up(run_config, name)
+        if found and isinstance(value, PLAIN):  # nearly always, and there are thousands of runs
+            flat[name] = value
+        elif found:
+            flat.update(_spread(name, value))
+    return flat
+
+
+def configuration_key(flat: Mapping[str, Any]) -> Hashable:
+    """Return a key that is equal for equal configurations; `value_key` says when values are."""
+    return frozenset((name, value_key(value)) for name, value in flat.items())
+
+
+def _names(parameters: Mapping[str, Any], prefix: str) -> list[str]:
+    names: list[str] = []
+    for key, form in parameters.items():
+        inner = form.get("parameters") if isinstance(form, Mapping) else None
+        if isinstance(inner, Mapping):
+            names += _names(inner, f"{prefix}{key}.")
+        else:
+            names.append(f"{prefix}{key}")
+    return names
+
+
+def _look_up(config: Mapping[str, Any], name: str) -> tuple[bool, Any]:
+    """Find a dotted name: as it stands (names may hold dots), else level by level."""
+    if name in config:
+        return True, config[name]
+    head, dot, rest = name.partition(".")
+    inner = config.get(head)
+    if dot and isinstance(inner, Mapping):
+        return _look_up(inner, rest)
+    return False, None
+
+
+def _spread(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {name: value}
+    flat: dict[str, Any] = {}
+    # By name: the SDK keeps no order of a mapping's keys.
+    for key, inner in sorted(value.items(), key=lambda item: str(item[0])):
+        flat.update(_spread(f"{name}.{key}", inner))
+    return flat

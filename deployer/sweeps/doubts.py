@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from deployer.sweeps.metrics import find_value, metric_value
-from deployer.sweeps.results import Results
+from deployer.sweeps.results import Results, find_value, metric_value
 from deployer.text import format_count
 from deployer.wandb_api.model import parse_json
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from deployer.model import SweepPath
-from deployer.sweeps.parameters.values import value_key
+from deployer.sweeps.parameters.forms import value_key
 from deployer.sweeps.results import Results, Row
 from deployer.wandb_api.history import get_sampled_rows
 from deployer.wandb_api.server import Server

@@ -1,4 +1,4 @@
-"""Recount a sweep's runs from the server's raw history; the evaluation is pure.
+"""A sweep's raw histories, read from the server, and a recount of its runs.
 
 A step is doubled if two rows have it. Steps are missing where the gap between two rows is wider
 than the run's usual stride, or where the server or the run's summary says that there was more. A
@@ -8,15 +8,19 @@ the same place is its habit, not a loss.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 
-from deployer.model import Run
-from deployer.sweeps.results import is_done
-from deployer.wandb_api.history import History, get_history
+from deployer.model import Run, SweepPath
+from deployer.sweeps.doubts import note_dropped
+from deployer.sweeps.results import EARLIER, Results, is_done, metric_value
+from deployer.wandb_api.history import History, get_history, get_logged, get_sampled_rows
 from deployer.wandb_api.model import Snapshot
+from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
 # Which two rows a gap lies between; the first one is None before the first row.
@@ -108,3 +112,40 @@ def _describe(gap: Gap) -> str:
     if before is None:
         return f"before step {after}" if after is not None else "every step"
     return f"between steps {before} and {after}" if after is not None else f"after step {before}"
+
+
+LOG = logging.getLogger(__name__)
+
+RUNS_AT_ONCE = 1000  # between two words of how far it is
+MOST_APART = 20  # one request
+
+
+def get_metric_histories(
+    server: Server, snapshot: Snapshot, metric: str
+) -> dict[str, tuple[float, ...]]:
+    """Return the values of a metric that each run has logged, by run id, in order.
+
+    Runs that have logged nothing are left out. Raises WandbError.
+    """
+    runs = [run for run in snapshot.runs if run.summary]
+    found: dict[str, tuple[float, ...]] = {}
+    for start in range(0, len(runs), RUNS_AT_ONCE):
+        if len(runs) > RUNS_AT_ONCE:
+            LOG.info(f"reading histories: {start} of {len(runs)} runs")
+        part = runs[start : start + RUNS_AT_ONCE]
+        logged = get_logged(server.client, snapshot.sweep.path, part, metric)
+        for run_id, values in logged.items():
+            numbers = (metric_value({metric: value}, metric) for value in values)
+            found[run_id] = tuple(number for number in numbers if number is not None)
+    return found
+
+
+def read_dropped(server: Server, results: Results) -> Results:
+    """Add why runs lack the metric: dropped rows, or a second `wandb.init`, if the server knows."""
+    path = SweepPath(*results.sweep_path.split("/"))
+    missing = [row for row in results.rows if row.state == "finished" and row.value is None]
+    apart = [name for row in missing if results.unlogged for name in row.apart][:MOST_APART]
+    held = get_sampled_rows(server.client, path, dict.fromkeys(apart, (str(results.metric),)), 1)
+    if found := next((name for name, rows in held.items() if rows), ""):
+        return replace(results, dropped=f"{EARLIER} (see {found})")
+    return note_dropped(results, partial(get_log_tail, server.client, path))

@@ -1,4 +1,4 @@
-"""The results of a sweep: ranking, coverage, failures; pure.
+"""The results of a sweep: metric, ranking, coverage, failures, ends of attempts; pure.
 
 Finished counts configurations: of a grid each once, of random and bayes each run, since there the
 method itself may draw a configuration twice. An early-stopped run has finished.
@@ -7,18 +7,190 @@ method itself may draw a configuration twice. An early-stopped run has finished.
 from __future__ import annotations
 
 import math
+import re
+import signal
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from deployer.model import Attempt, Run, Sweep
 from deployer.sweeps.command_line import describe_run
-from deployer.sweeps.configuration_list import find_list_parameter
-from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
-from deployer.sweeps.endings import OWN_FAILURES, describe_ending
-from deployer.sweeps.metrics import list_logged, metric_value, rank_key
+from deployer.sweeps.configuration_list import (
+    configuration_key,
+    find_list_parameter,
+    flatten_configuration,
+    list_parameters,
+)
 from deployer.text import LONGEST_SECONDS, format_count
+
+WORDS = {
+    "finished": "finished",
+    "delivered": "all rows delivered",
+    "stopped": "stopped",
+    "interrupted": "interrupted",
+    "own failure": "crashed",
+    "usage error": "rejected its command line",
+    "no run": "ended without wandb.init",
+    "offline": "its script ran wandb offline",
+    "other project": "its script sent the run to a project other than the sweep's",
+    "own sweep": "its script creates its own sweep",
+    "missing program": "its program was not found or cannot be executed",
+    "authentication error": "its script had no valid API key",
+    "never started": "ended before wandb.init",
+    "no server": "wandb.init reached no server",
+    "signal": "killed",
+    "OOM": "killed because memory ran out",
+    "node": "lost with its agent or its machine",
+    "lost reply": "sent again, because its agent had not received it",
+}
+# What would fail again in the same way, so that the server does not retry it, and what fixes it.
+FIXES = {
+    "usage error": "let the script accept the flags that the sweep file sends",
+    "no run": "the script exited with 0 without wandb.init: call it in each run, or let deployer "
+    "read the output with `metrics: {from: stdout}` in deployer.yaml",
+    "offline": 'let the script run wandb online: remove WANDB_MODE and mode="offline"',
+    "other project": "remove WANDB_PROJECT, WANDB_ENTITY and id= from the script's wandb settings",
+    "own sweep": 'eval "$(deployer backend env)", then start the script: it has its own agents',
+    "missing program": "correct program: or command: in the sweep file, or install the program",
+    "authentication error": "remove the API key from the script: its agent has one",
+}
+# What a user does beside; the last is retried all the same.
+REMEDIES = {
+    **FIXES,
+    "OOM": "give each agent more memory: kubernetes: {memory: …} in deployer.yaml; on one machine, "
+    "start fewer",
+}
+# How attempts end that fail by themselves: what is then tried again is no heal.
+OWN_FAILURES = ("own failure", "never started", *FIXES)
+# By these, a process decides on its exit code itself; after others it is only somebody's word.
+OWN_EXIT_CODE = ("delivered", *OWN_FAILURES)
+NOTED = ("delivered", "never started", "no server", "OOM", *FIXES)
+
+
+# What deployer's agent and wandb print around a run's own words; an error of wandb is one of them.
+NOISE = re.compile(
+    r"[\d-]{10} [\d:]{8} - deployer - |(\x1b\[[\d;]*m)*wandb(\x1b\[[\d;]*m)*:(?!.*\bERROR\b)"
+)
+
+
+@lru_cache(maxsize=256)
+def describe_attempt(cause: str, exit_code: int | None) -> str:
+    """Say how an attempt ended, with its exit code or the signal that killed it."""
+    said = WORDS.get(cause, cause)
+    if cause == "own failure" and exit_code == 0:
+        said = "left during its run"
+    if cause == "delivered" and exit_code is None:
+        return f"{said}, exit unknown"
+    code = f"exit code {exit_code}" if cause in OWN_EXIT_CODE and exit_code is not None else ""
+    how = name_signal(exit_code) or code
+    between = ", then " if cause == "delivered" else ": "
+    return f"{said}{between}{how}" if how else said
+
+
+def keep_own_lines(lines: Sequence[str], limit: int) -> tuple[str, ...]:
+    """Return the last lines that a run printed itself; the last ones if there are only others."""
+    own = [line for line in lines if not NOISE.match(line)]
+    return tuple((own if any(line.strip() for line in own) else lines)[-limit:])
+
+
+def find_last_words(lines: Sequence[str]) -> str:
+    """Return the last line that a run printed itself; empty if there is none."""
+    own = (line.strip() for line in reversed(lines) if not NOISE.match(line))
+    return next(filter(None, own), "")
+
+
+def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) -> str:
+    """Say what a run's state does not: what it waits for and why, or how it ended; else nothing."""
+    last = attempts[-1] if attempts else None
+    if last is None or last.cause is None:
+        return ""
+    said = describe_attempt(last.cause, last.exit_code)
+    if state == "preempted":
+        waits = "was not retried" if sweep_ended else "waits for its next attempt"
+        return f"{waits} ({said})"
+    if last.cause == "signal" and state == "failed":
+        again = sum(attempt.cause == "signal" for attempt in attempts) > 1
+        return f"{said}, repeatedly without progress" if again else said
+    return said if last.cause in NOTED else ""
+
+
+def name_signal(exit_code: int | None) -> str:
+    """Return the name of the signal that a shell's exit code stands for, if any."""
+    try:
+        return signal.Signals((exit_code or 0) - 128).name
+    except ValueError:
+        return ""
+
+
+# How the SDK writes numbers that JSON does not have.
+WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") -> float | None:
+    """Return a metric from a summary, None if it is missing; it may be nan or infinite.
+
+    `name` may lead inside by dots (`val.loss`). `define_metric(summary=…)` makes the value a
+    mapping such as {"min": v}: taken is the aggregate that fits `goal`, then best, then last.
+    """
+    return _as_number(find_value(summary, name), goal)
+
+
+def rank_key(value: float | None, goal: str = "minimize") -> tuple[int, float]:
+    """Return a key that sorts the best value first and values that are not finite last."""
+    if value is None or not math.isfinite(value):
+        return (1, 0.0)
+    return (0, -value if goal == "maximize" else value)
+
+
+def list_logged(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names in a summary that could be a metric: numbers that the script logged."""
+    names = (str(name) for name in summary if not str(name).startswith("_"))
+    return tuple(name for name in names if metric_value(summary, name) is not None)
+
+
+def find_value(summary: Any, name: str) -> Any:
+    """Return what was logged under a name that may lead inside by dots; None if nothing was."""
+    if not isinstance(summary, Mapping):
+        return None
+    if name in summary:
+        return summary[name]
+    for cut in (i for i, letter in enumerate(name) if letter == "."):
+        found = find_value(summary.get(name[:cut]), name[cut + 1 :])
+        if found is not None:
+            return found
+    return None
+
+
+def _as_number(value: Any, goal: str) -> float | None:
+    if isinstance(value, Mapping):
+        fitting = "max" if goal == "maximize" else "min"
+        order = [fitting, "best", "last", "mean", *value]
+        return next((_as_number(value[k], goal) for k in order if k in value), None)
+    if isinstance(value, str):
+        return WRITTEN.get(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # an integer that no float can hold
+        return math.inf if value > 0 else -math.inf
+
+
+def metric_name(config: Mapping[str, Any]) -> str | None:
+    """Return the name of the metric to optimise, None if there is none."""
+    metric = config.get("metric")
+    name = metric.get("name") if isinstance(metric, Mapping) else None
+    return str(name) if name else None
+
+
+def metric_goal(config: Mapping[str, Any]) -> str:
+    """Return `maximize` or, as W&B for anything else, `minimize`."""
+    metric = config.get("metric")
+    goal = metric.get("goal") if isinstance(metric, Mapping) else None
+    return "maximize" if goal == "maximize" else "minimize"
+
 
 ACTIVE_STATES = ("running", "pending", "preempting")
 # Will be handed out again, on W&B's servers too.

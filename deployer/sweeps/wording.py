@@ -10,7 +10,7 @@ from deployer.config.redaction import redact
 from deployer.sweeps.results import Row
 from deployer.text import format_parameter
 
-MOST_NAMED = 20  # parameters; nobody reads a line, or looks through columns, of more
+MOST_PARAMETERS = 20  # parameters; nobody reads a line, or looks through columns, of more
 
 
 def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
@@ -22,8 +22,8 @@ def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
     shown = redact(row.parameters)
     varying = list_varying([one.parameters for one in among]) if among else shown
     names = [name for name in shown if name in varying]
-    more = max(0, len(names) - MOST_NAMED)
-    named = [f"{name}={word_value(shown[name])}" for name in names[:MOST_NAMED]]
+    more = max(0, len(names) - MOST_PARAMETERS)
+    named = [f"{name}={word_value(shown[name])}" for name in names[:MOST_PARAMETERS]]
     return ", ".join(named + [f"and {more} more"] * bool(more)) or "no parameters"
 
 

@@ -23,8 +23,14 @@ from deployer.agent.server.identity import get_access_token
 from deployer.agent.server.transport import build_context, read_wait
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.errors import ConfigError, WandbError
-from deployer.transience import BUSY_STATUSES, NO_ANSWER, PASSING_STATUSES
-from deployer.waiting import COMMAND, TIMEOUTS_SECONDS, waiting_for
+from deployer.waiting import (
+    BUSY_STATUSES,
+    COMMAND,
+    NO_ANSWER,
+    PASSING_STATUSES,
+    TIMEOUTS_SECONDS,
+    waiting_for,
+)
 
 CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS = TIMEOUTS_SECONDS
 NEAR_READ_TIMEOUT_SECONDS = 15.0  # a server on this machine that takes longer hangs

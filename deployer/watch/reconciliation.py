@@ -21,19 +21,22 @@ from deployer.errors import (
 from deployer.executors.base import Executor
 from deployer.model import Agent, Plan, SweepPath, Wanted
 from deployer.sweeps.doubts import list_metric_doubts
-from deployer.sweeps.histories import read_dropped
-from deployer.transience import NO_ANSWER
+from deployer.sweeps.recount import read_dropped
+from deployer.waiting import NO_ANSWER
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
-from deployer.watch.bad_nodes import AttemptKey, find_bad_nodes, locate_attempts
-from deployer.watch.pending_timeout import PendingTimeout, list_waiting
-from deployer.watch.restarts import (
+from deployer.watch.rules import (
     FRUITLESS_STARTS,
     HANDING_OUT,
+    AttemptKey,
+    PendingTimeout,
     agents_to_replace,
     choose_surplus,
+    find_bad_nodes,
     find_lack,
     list_unheard,
+    list_waiting,
+    locate_attempts,
     takes_runs,
 )
 from deployer.watch.status import Status, get_status

@@ -8,8 +8,7 @@ from deployer.config.redaction import find_hidden, redact_text
 from deployer.errors import AgentError, WandbError
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
-from deployer.sweeps.endings import keep_own_lines
-from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, Row
+from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, Row, keep_own_lines
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_log_page, get_log_tail, list_runs
 from deployer.wandb_api.server import Server

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,15 +11,90 @@ from functools import cached_property
 from deployer.analysis.forecast import forecast_end
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.executors.base import Executor
-from deployer.executors.deadline import find_deadline
+from deployer.executors.plan import find_deadline
 from deployer.model import Agent, Run, Sweep, SweepPath
-from deployer.sweeps.results import Results, Row, build_results
-from deployer.sweeps.reuse import count_reused
+from deployer.sweeps.configuration_list import (
+    configuration_key,
+    flatten_configuration,
+    list_parameters,
+)
+from deployer.sweeps.rerun import count_reused
+from deployer.sweeps.results import ACTIVE_STATES, Coverage, Results, Row, build_results, is_done
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, Snapshot
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
-from deployer.watch.agent_runs import join_runs, note_unheard
-from deployer.watch.duplicates import find_duplicates, is_overshooting
+
+# An agent asks the server within seconds; its Job, from which we count, may wait for its image.
+UNHEARD_SECONDS = 30.0
+UNHEARD = "still importing; see: deployer agents logs"
+
+
+def join_runs(agents: Sequence[Agent], runs: Sequence[Run]) -> tuple[Agent, ...]:
+    """Give living agents the active run whose open attempt is theirs.
+
+    An executor that knows its agents' runs is believed. Servers that keep no attempts tell nothing.
+    """
+    open_attempts = {
+        run.attempts[-1].agent: run.run_id
+        for run in runs
+        if run.state in ACTIVE_STATES and run.attempts and run.attempts[-1].cause is None
+    }
+    return tuple(
+        replace(agent, run_id=agent.run_id or open_attempts.get(agent.name))
+        if agent.alive
+        else agent
+        for agent in agents
+    )
+
+
+def note_unheard(agents: Sequence[Agent], heard: bool, now: float) -> tuple[Agent, ...]:
+    """Say of agents that run for a while that the server has not heard of any agent yet.
+
+    `heard` tells whether it has; `now` is in seconds since the epoch.
+    """
+    return tuple(
+        replace(agent, reason=UNHEARD)
+        if not (heard or agent.run_id or agent.reason)
+        and agent.state == "running"
+        and now - agent.started_at > UNHEARD_SECONDS
+        else agent
+        for agent in agents
+    )
+
+
+def is_overshooting(sweep: Sweep, coverage: Coverage) -> bool:
+    """Tell whether a sweep goes on although every expected configuration is finished."""
+    return (
+        not sweep.ended and coverage.expected is not None and coverage.finished >= coverage.expected
+    )
+
+
+def find_duplicates(sweep: Sweep, runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return active runs of a grid whose configuration is finished, or runs in an older run.
+
+    A run that has not told its configuration yet is left alone.
+    """
+    if sweep.method != "grid":
+        return ()
+    names = list_parameters(sweep.config)
+    taken = set()
+    duplicates = []
+    # What is finished counts first, then who came first; servers list runs in order of creation,
+    # which decides within one second.
+    by_age = sorted(
+        runs, key=lambda run: (not is_done(sweep, run.state), run.created_at or math.inf)
+    )
+    for run in by_age:
+        flat = flatten_configuration(run.config, names)
+        active = run.state in ACTIVE_STATES
+        if len(flat) < len(names) or not (active or is_done(sweep, run.state)):
+            continue
+        key = configuration_key(flat)
+        if active and key in taken:
+            duplicates.append(run)
+        taken.add(key)
+    return tuple(duplicates)
+
 
 POLL_SECONDS = 2.0
 # Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,

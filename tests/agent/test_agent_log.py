@@ -6,9 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from deployer.agent.runs.agent_log import LONGEST_LINE_BYTES, LogReader, newest_run
+from deployer.agent.runs.local_runs import LONGEST_LINE_BYTES, LogReader, newest_run
 from deployer.executors.local.agent_folder import AgentFolder, Spec
-from deployer.executors.local.logs import follow_lines
+from deployer.executors.local.executor import follow_lines
 
 
 def test_lines_come_once_they_are_complete_and_what_was_there_before_is_not_read(

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.host.death_record import DeathRecord, judge_predecessor
-from deployer.agent.host.oom_kills import count_memory_kills
+from deployer.agent.host.death_record import DeathRecord, count_memory_kills, judge_predecessor
 
 # Files as the kernel writes them: control groups of version 2 and 1, in a container and outside.
 FIRST = {

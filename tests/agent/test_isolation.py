@@ -13,8 +13,8 @@ from deployer.agent.prologue import deployer_folder
 from deployer.agent.prologue.deployer_shared import SHARED
 from deployer.agent.settings import ISOLATE_VARIABLE, WARM_VARIABLE
 from deployer.executors.registry import find_executor
-from deployer.launch.checks.runs import describe_runs
-from deployer.outputs.kept_here import RunFolder
+from deployer.launch.check import describe_runs
+from deployer.outputs.stores import RunFolder
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.operations import get_sweep

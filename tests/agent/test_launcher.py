@@ -21,7 +21,7 @@ from deployer.agent.launcher import (
     read_start_failure,
     shorten,
 )
-from deployer.agent.runs.run_exit import RunExit
+from deployer.agent.runs.run_ends import RunExit
 from tests.agent.conftest import Bench, wait_for
 from tests.contract.sdks import python_with
 from tests.faults.disk import unwritable

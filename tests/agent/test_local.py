@@ -20,7 +20,7 @@ from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
-from deployer.launch.agents import stop_notice
+from deployer.launch import scaling
 from deployer.model import Agent, Ending, Plan, SweepPath, Wanted
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import Bench, wait_for
@@ -83,7 +83,7 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     question = (
         "from deployer.config.project import Flags; "
         "from deployer.executors.registry import find_executor; "
-        "from deployer.launch.environment import read_project; "
+        "from deployer.launch.request import read_project; "
         "print([agent.name for agent in find_executor(read_project(Flags())).list_agents()])"
     )
     seen = subprocess.check_output([sys.executable, "-c", question], text=True)
@@ -250,8 +250,8 @@ class Lasting(LocalExecutor):
 def test_who_does_not_end_is_named_while_everybody_waits(
     monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
-    monkeypatch.setattr(stop_notice, "SILENT_SECONDS", 0.0)
-    with stop_notice.tell_who_lasts(Lasting("local", build_project()), "e/p/s"):
+    monkeypatch.setattr(scaling, "SILENT_SECONDS", 0.0)
+    with scaling.tell_who_lasts(Lasting("local", build_project()), "e/p/s"):
         wait_for(lambda: told, "its name")
     assert told == ["waiting for s-a2 (run r1): 34 s at most, then killed"]
 

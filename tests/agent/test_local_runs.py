@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 from wandb.proto import wandb_internal_pb2 as records
 
-from deployer.agent.host.child_task import run_task
-from deployer.agent.runs.interruption import SERVER_SECONDS
-from deployer.agent.runs.local_runs import is_interrupted, load_leftovers, note_interrupt
-from deployer.agent.runs.wandb_file import BLOCK_BYTES, FILE_HEADER_BYTES
+from deployer.agent.host.processes import run_task
+from deployer.agent.runs.delivery import SERVER_SECONDS
+from deployer.agent.runs.local_runs import (
+    BLOCK_BYTES,
+    FILE_HEADER_BYTES,
+    is_interrupted,
+    load_leftovers,
+    note_interrupt,
+)
 
 FIRST_STEP = 1_000_000  # so that every step has as many digits
 LONG = 200_000  # rows, which take longer to read than a supervisor waits

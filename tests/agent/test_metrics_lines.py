@@ -6,9 +6,17 @@ import json
 
 import pytest
 
-from deployer.agent.metrics.lines import GaveUp, LineSplitter, Row, Rows, TextLines
-from deployer.agent.metrics.spec import Spec, add_metric, parse_spec
-from deployer.agent.server.preflight import METRIC, find_word
+from deployer.agent.metrics.lines import (
+    GaveUp,
+    LineSplitter,
+    Row,
+    Rows,
+    Spec,
+    TextLines,
+    add_metric,
+    parse_spec,
+)
+from deployer.agent.server.client import METRIC, find_word
 
 TEXT: dict[str, Row] = {
     "loss=0.3": {"loss": 0.3},

@@ -100,7 +100,7 @@ def test_what_ended_unheard_is_delivered_by_the_next_supervisor(outage: Outage) 
 
 
 def _exit_is_on_disk(folder: Path) -> bool:
-    from deployer.agent.runs.wandb_file import read_run
+    from deployer.agent.runs.local_runs import read_run
 
     files = list(folder.glob("wandb/run-*/run-*.wandb"))
     return bool(files) and read_run(str(files[0])).exit_code is not None

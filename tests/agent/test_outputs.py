@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.outputs.gathering import find_loss
+from deployer.outputs.places import find_loss
 from deployer.wandb_api.artifacts import list_artifacts
 from tests.agent.conftest import Bench, wait_for
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import deployer.agent
+from deployer.agent.environment import count_cpus, divide
 from deployer.agent.exit_codes import STOPPED
 from deployer.agent.host.processes import list_marked, send_signal
-from deployer.agent.host.shares import count_cpus, divide
 from deployer.agent.host.status import Status, load_status
-from deployer.agent.pack import MESSAGE_BYTES, choose_gravest, join_ends
+from deployer.agent.pod import MESSAGE_BYTES, choose_gravest, join_ends
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
 from deployer.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep

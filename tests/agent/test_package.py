@@ -13,7 +13,7 @@ import pytest
 
 import deployer.agent
 from deployer.agent.exit_codes import MISCONFIGURED
-from deployer.executors.kubernetes.agents.agent_endings import SUPERVISOR_SAID
+from deployer.executors.kubernetes.agents.objects import SUPERVISOR_SAID
 from deployer.images.code_archive import build_supervisor_zip
 
 FOLDER = Path(deployer.agent.__file__).parent

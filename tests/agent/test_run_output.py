@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deployer.agent.runs.run_output import BYTES, LINES, RunOutput
+from deployer.agent.runs.run_ends import BYTES, LINES, RunOutput
 
 AGENT = "2026-07-01 10:00:00,000 - wandb.wandb_agent - INFO - Running runs: ['a']"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployer.agent.host.signals import TICK_SECONDS
+from deployer.agent.host.processes import TICK_SECONDS
 from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_agents, set_sweep_state
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, Supervised, wait_for

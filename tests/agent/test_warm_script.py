@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.warm.fork_server import find_device
-from deployer.agent.warm.script_text import read_script
+from deployer.agent.warm.parent import read_script
 
 PROJECT = {
     "train.py": """

@@ -9,7 +9,7 @@ import signal
 import psutil
 import pytest
 
-from deployer.agent.host.signals import DRAIN_SIGNAL
+from deployer.agent.host.processes import DRAIN_SIGNAL
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for

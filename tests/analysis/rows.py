@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployer.sweeps.metrics import rank_key
-from deployer.sweeps.results import Row
+from deployer.sweeps.results import Row, rank_key
 
 Parameters = dict[str, Any]
 Metric = Callable[[Parameters, random.Random], float]

@@ -14,7 +14,7 @@ from deployer.analysis.best_so_far import list_best_so_far
 from deployer.analysis.importance import build_importance
 from deployer.analysis.moments import deviation, mean
 from deployer.analysis.parallel import build_axes
-from deployer.analysis.reduction import parse_reduction, reduce_values
+from deployer.analysis.ranking import parse_reduction, reduce_values
 from deployer.cli.results.ranking import View, show_results
 from deployer.model import Run, Sweep, SweepPath
 from deployer.page.strict_json import to_strict_json

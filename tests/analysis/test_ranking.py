@@ -6,8 +6,14 @@ import math
 
 import pytest
 
-from deployer.analysis.ranking import rank_by, rank_by_history
-from deployer.analysis.reduction import Reduction, Taken, parse_reduction, reduce_values
+from deployer.analysis.ranking import (
+    Reduction,
+    Taken,
+    parse_reduction,
+    rank_by,
+    rank_by_history,
+    reduce_values,
+)
 from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.results import build_results
 

@@ -7,12 +7,17 @@ from typing import Any
 
 import yaml
 
-from deployer.backend.db.accounts import Caller, create_agent_key, create_user, find_caller
-from deployer.backend.db.agents import create_agent
+from deployer.backend.db.accounts import (
+    Caller,
+    Project,
+    create_agent_key,
+    create_user,
+    ensure_project,
+    find_caller,
+)
 from deployer.backend.db.attempts import list_attempts
-from deployer.backend.db.projects import Project, ensure_project
 from deployer.backend.db.rows import change, find, get
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import Run, create_agent
 from deployer.backend.db.sweeps import Sweep, create_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors

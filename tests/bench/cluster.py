@@ -20,10 +20,9 @@ from typing import Any
 
 import yaml
 
-from deployer.kube.kinds import JOB, POD, Kind, Manifest, kind_of
-from deployer.kube.names import build_selector
-from deployer.launch.agents.planning import plan_agents
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import JOB, POD, Kind, Manifest, build_selector, kind_of
+from deployer.launch.planning import plan_agents
+from deployer.launch.scaling import end_agents
 from deployer.model import Plan, SweepPath
 from deployer.wandb_api.operations import get_snapshot, list_sweeps
 from deployer.watch.status import get_status

@@ -16,10 +16,10 @@ from typing import Any
 import requests  # noqa: TID251 - a benchmark is a client of its own
 
 from deployer.backend.data_folder import write_key
-from deployer.backend.db.agents import create_agent
 from deployer.backend.db.attempts import assign_run, settle_attempt
 from deployer.backend.db.lines import write_lines
 from deployer.backend.db.rows import change, get
+from deployer.backend.db.runs import create_agent
 from deployer.backend.db.sweeps import Sweep
 from tests.backend.bench import KEY, Bench
 from tests.backend.pages_browser import log_in

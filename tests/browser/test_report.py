@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deployer.report.collection import collect
-from deployer.report.html_file import build_html
+from deployer.report.content import build_html
 from tests.backend.client import Client
 from tests.browser.conftest import Watch
 from tests.browser.sweeps import NASTY, PHONE, WIDE, make_sweep, start_run, wait_for_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.cli.doctor import show_findings
-from deployer.findings import right, unknown, wrong
+from deployer.errors import right, unknown, wrong
 
 
 def test_findings_are_lines_with_their_remedies(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.cli.output.narrow import NAME, WORDS
+from deployer.cli.output.render import NAME, WORDS
 
 ROOT = Path(__file__).parents[2]
 SERVED = ("backend", "page", "report")  # which a browser shows

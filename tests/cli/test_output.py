@@ -6,25 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.cli.output.agent_views import describe_agents, show_agents
 from deployer.cli.output.render import to_plain
-from deployer.cli.output.status_view import build_reason_lines
-from deployer.cli.results.outcome import (
+from deployer.cli.output.status import build_reason_lines, describe_agents, show_agents
+from deployer.cli.results.ranking import (
     build_breaker_lines,
     build_failure_line,
     build_fix_lines,
-    build_summary_lines,
-)
-from deployer.cli.results.ranking import (
     build_runs,
     build_runs_csv,
+    build_summary_lines,
     results_to_plain,
     show_results,
 )
 from deployer.config.causes import Cause
+from deployer.errors import PERMANENT, TRANSIENT
 from deployer.executors.base import Belongings
-from deployer.findings import PERMANENT, TRANSIENT
-from deployer.launch.remains import describe_owners
+from deployer.launch.provision import describe_owners
 from deployer.model import Agent, Attempt, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.watch.status import summarise_status

@@ -17,29 +17,28 @@ import pytest
 from deployer.__main__ import run
 from deployer.analysis.importance import Importance, ParameterImportance
 from deployer.cli.backend.place import InCluster
-from deployer.cli.output.agent_views import show_agents, show_ended
 from deployer.cli.output.render import emit, show_error
+from deployer.cli.output.status import show_agents, show_ended
 from deployer.cli.results.importance import show_importance
 from deployer.cli.results.ranking import show_results
-from deployer.cli.running.to_end import say_how_to_reattach
+from deployer.cli.running.up import say_how_to_reattach
 from deployer.cli.sweep.sweep import show_sweep
 from deployer.config.causes import Cause
-from deployer.config.owner import Owner, build_owner
+from deployer.config.credentials import Owner, build_owner
 from deployer.config.paths import agents_folder, outputs_folder
-from deployer.errors import DeployerError
+from deployer.errors import PERMANENT, DeployerError, Finding, Severity
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.local.agent_folder import AgentFolder, Spec
 from deployer.executors.registry import find_executor
-from deployer.findings import PERMANENT, Finding, Severity
 from deployer.images.image_file import LoadedImage, SavedImage
-from deployer.kube.names import (
+from deployer.kube.objects import (
     MANAGED_BY,
     OWNER_LABEL,
     SWEEP_PATH_ANNOTATION,
 )
-from deployer.launch.agents.scaling import Ended
-from deployer.launch.starting import Launch
+from deployer.launch.pipeline import Launch
+from deployer.launch.scaling import Ended
 from deployer.model import Agent, Attempt, Ending, Run, Sweep, SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Snapshot

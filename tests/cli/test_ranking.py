@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from deployer.analysis.repeats import group_repeats
-from deployer.cli.results.outcome import build_summary_lines
 from deployer.cli.results.ranking import (
     View,
     build_groups,
     build_ranking,
     build_runs_csv,
+    build_summary_lines,
     groups_to_plain,
     results_to_plain,
 )

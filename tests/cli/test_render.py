@@ -12,8 +12,7 @@ from types import MappingProxyType
 import pytest
 
 from deployer.__main__ import wants_json
-from deployer.cli.output.render import emit, say, show_error, show_log_line, to_plain
-from deployer.cli.output.table import Table
+from deployer.cli.output.render import Table, emit, say, show_error, show_log_line, to_plain
 from deployer.cli.shell.groups import COMMANDS
 from deployer.errors import ConfigError, WandbError
 from deployer.text import format_parameter, format_seconds, format_value

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from deployer.report.html_file import MARK
+from deployer.report.content import MARK
 from tests.backend.client import Client
 from tests.browser.sweeps import make_sweep
 from tests.cli.conftest import Project

@@ -17,15 +17,13 @@ from threading import Thread
 import yaml
 
 from deployer.backend.data_folder import read_key
-from deployer.config.code import Code
-from deployer.config.project import EMBEDDED
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.kubernetes import ClusterConfig
+from deployer.config.project import EMBEDDED, Code
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube, open_kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
-from deployer.kube.names import build_selector
-from deployer.launch.agents.planning import apply_plan, plan_agents
-from deployer.launch.starting import Launch
+from deployer.kube.objects import CONFIG_MAP, JOB, POD, SECRET, build_selector
+from deployer.launch.pipeline import Launch
+from deployer.launch.planning import apply_plan, plan_agents
 from deployer.model import SweepPath
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.client import Client

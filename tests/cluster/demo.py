@@ -18,7 +18,7 @@ from pathlib import Path
 import yaml
 
 from deployer.backend.data_folder import read_key
-from deployer.kube.names import build_selector
+from deployer.kube.objects import build_selector
 from tests.cluster.cluster import IMAGE, Cluster, start_cluster
 from tests.cluster.control_plane.binaries import build_ahead
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 from tests.cluster.cluster import IMAGE
 
 SECURITY = {

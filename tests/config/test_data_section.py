@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.sections.data import DataSet, list_variables
-from deployer.config.sections.kubernetes_parts import NfsFolder
+from deployer.config.data import DataSet, list_variables
+from deployer.config.kubernetes import NfsFolder
 from deployer.errors import ConfigError
 from tests.project_files import read_project
 from tests.sections import parse_data

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.field_types import PATTERN_HINTS
-from deployer.config.json_schema import PATH, build_schema, format_schema
-from deployer.config.sections.image_reference import IMAGE_HINT
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.kubernetes_parts import (
+from deployer.config.check import PATTERN_HINTS
+from deployer.config.image_reference import IMAGE_HINT
+from deployer.config.kubernetes import (
     LABEL_KEY,
     LABEL_LETTERS,
     Amount,
+    ClusterConfig,
     EmptyDir,
     Gpu,
     NfsFolder,
@@ -23,6 +22,7 @@ from deployer.config.sections.kubernetes_parts import (
     Toleration,
     Volume,
 )
+from deployer.config.settings import PATH, build_schema, format_schema
 from deployer.errors import ConfigError
 from deployer.executors.registry import list_names
 from deployer.text import DURATION_HINT

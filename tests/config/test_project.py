@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployer.config.check import HINTS
-from deployer.config.project import Flags, Project
-from deployer.config.project_name import derive_project
+from deployer.config.project import Flags, Project, derive_project
 from deployer.config.settings import Settings
 from deployer.errors import ConfigError
 from tests.project_files import read_project

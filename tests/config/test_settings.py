@@ -8,7 +8,7 @@ import pytest
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.launch.starting import prepare_packing
+from deployer.launch.pipeline import prepare_packing
 from tests.project_files import read_project
 
 SECRETS = """kubernetes:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.deployer_yaml import read_document
-from deployer.config.user_file import MOST_BYTES, read_user_text
+from deployer.config.document import MOST_BYTES, read_document, read_user_text
 from deployer.errors import ConfigError
 from deployer.gke.pricing.estimate import load_prices
 from deployer.gke.specification.spec import load_spec
@@ -55,7 +54,7 @@ def test_sockets_and_devices_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_shell_pipes_in_is_read() -> None:
-    program = "from deployer.config.user_file import *; print(read_user_text(Path('/dev/stdin')))"
+    program = "from deployer.config.document import *; print(read_user_text(Path('/dev/stdin')))"
     asked = [sys.executable, "-c", program]
     done = subprocess.run(asked, input="a: 1", capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("a: 1\n", "")

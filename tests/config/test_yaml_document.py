@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.config.document.yaml_document import parse_document
+from deployer.config.document import parse_document
 from deployer.errors import ConfigError
 
 LAUGHS = "a0: &a0 [1, 2]\n" + "".join(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.graphql.features import MISSING_FEATURES
+from deployer.backend.graphql.schema import MISSING_FEATURES
 from tests.contract.contract import (
     Contract,
     contract_path,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deployer.data.copy import Silence, copy
 from deployer.data.folder_store import FolderStore
-from deployer.data.object_store import ObjectStore
+from deployer.data.s3_store import ObjectStore
 from deployer.data.store import Store
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from deployer.data.copy import Silence, copy, describe_copied
 from deployer.data.folder_store import FolderStore
-from deployer.data.tree import PARTIAL_FOLDER
+from deployer.data.store import PARTIAL_FOLDER
 from deployer.errors import DataError
 from tests.data.stores import TREE, make_tree, read_tree
 

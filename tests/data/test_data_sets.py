@@ -11,10 +11,10 @@ from deployer.config import paths
 from deployer.config.project import Project
 from deployer.data.copy import Silence
 from deployer.data.folder_store import FolderStore
-from deployer.data.tree import ORIGIN_NOTE
+from deployer.data.store import ORIGIN_NOTE
 from deployer.errors import ConfigError, DataError, DeployerError, collect_refusals
 from deployer.executors.registry import find_executor
-from deployer.launch.data import data_deletion, data_sets
+from deployer.launch import data_sets
 from tests.data.archives import write_tar
 from tests.data.object_servers import BUCKET, ObjectServer
 from tests.data.stores import make_tree, read_tree
@@ -62,10 +62,10 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     data_sets.get(project, data, tmp_path / "out", QUIET)
     assert read_tree(FolderStore(tmp_path / "out")) == content
     assert "is on this machine, where runs see it" in refuse(lambda: bring(project))[0]
-    data_deletion.delete(project, data, False)
+    data_sets.delete(project, data, False)
     assert not (tmp_path / "held").exists()
     gone = "data set data was not found where runs on local see it: deleted nothing"
-    for act in (data_deletion.check_deletable, data_deletion.delete):
+    for act in (data_sets.check_deletable, data_sets.delete):
         said, hint = refuse(lambda act=act: act(project, data, False))  # type: ignore[misc]
         assert said == gone
         assert hint.startswith("deployer data list")
@@ -165,7 +165,7 @@ def test_an_object_store_is_brought_here_once(object_server: ObjectServer, tmp_p
     assert (second.files, second.equal_files) == (2, 1)
     held = {path.name for path in Path(first.target).rglob("*") if path.is_file()}
     assert held == {"a", "b", "own", ORIGIN_NOTE}
-    data_deletion.delete(project, project.data[0], True)
+    data_sets.delete(project, project.data[0], True)
     assert store.list_entries() == []
     assert "there is nothing" in refuse(lambda: bring(project))[0]
 
@@ -191,7 +191,7 @@ def test_an_archive_in_an_object_store_is_unpacked_once(
     again = bring(project).copied
     assert again is not None
     assert (again.files, again.equal_files) == (2, 1)
-    data_deletion.delete(project, project.data[0], True)
+    data_sets.delete(project, project.data[0], True)
     with pytest.raises(DataError):
         bring(project)
 
@@ -261,7 +261,7 @@ def test_a_folder_with_more_than_the_data_set_is_not_deleted(tmp_path: Path, fol
     (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
     project = read(tmp_path, f"{{path: /data/x, folder: {folder}}}")
     with pytest.raises(DataError, match=r"holds more than|is a link to"):
-        data_deletion.check_deletable(project, project.data[0], False)
+        data_sets.check_deletable(project, project.data[0], False)
 
 
 def test_a_data_set_that_cannot_be_read_is_an_error_after_the_list(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ import pytest
 
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
-from deployer.data.object_store import ObjectStore
-from deployer.data.tree import PARTIAL_FOLDER
-from deployer.data.uploads import LEAST_PART_BYTES, choose_part_bytes
+from deployer.data.s3_store import LEAST_PART_BYTES, ObjectStore, choose_part_bytes
+from deployer.data.store import PARTIAL_FOLDER
 from deployer.errors import DataError
 from tests.data.object_servers import BUCKET, SECRET, ObjectServer
 from tests.data.stores import make_tree, read_tree

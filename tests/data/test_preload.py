@@ -9,7 +9,7 @@ import pytest
 
 from deployer.data.copy import Silence
 from deployer.data.folder_store import FolderStore
-from deployer.data.preload import NOTED_FILES, preload
+from deployer.data.sources import NOTED_FILES, preload
 from tests.data.archives import write_tar
 from tests.data.stores import make_tree, read_tree
 

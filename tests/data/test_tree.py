@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.data.tree import Entry, check_path, is_own
+from deployer.data.store import Entry, check_path, is_own
 from deployer.errors import DataError
 
 

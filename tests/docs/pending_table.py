@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from deployer.config.causes import Cause
+from deployer.errors import Finding, Severity
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.rights import (
     BRING_DATA,
@@ -20,7 +21,6 @@ from deployer.executors.kubernetes.diagnose.rights import (
     describe_right,
 )
 from deployer.executors.kubernetes.diagnose.rules import Rule
-from deployer.findings import Finding, Severity
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- made from the code -->\n", "<!-- end -->"

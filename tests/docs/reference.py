@@ -12,7 +12,7 @@ from typer import Context
 
 from deployer import errors
 from deployer.cli.shell.shared import list_options
-from deployer.config.json_schema import build_schema
+from deployer.config.settings import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names
 from tests.docs.commands import Words, is_group, list_commands

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from deployer.__main__ import run as run_command
-from deployer.cli.shell.examples import EXAMPLES
+from deployer.cli.shell.usage import EXAMPLES
 from deployer.executors.plan import build_plan
 from tests.docs.commands import is_group, list_commands
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.cli.shell.shared import list_options
-from deployer.config.json_schema import build_schema
+from deployer.config.settings import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names
 from tests.docs.commands import is_group, list_commands

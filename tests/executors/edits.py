@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.findings import EDIT
+from deployer.config.kubernetes import ClusterConfig
+from deployer.errors import EDIT
 from tests.sections import parse_cluster
 
 

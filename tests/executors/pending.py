@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployer.config.causes import Cause
-from deployer.findings import Finding
+from deployer.errors import Finding
 
 
 def pending(cause: Cause, message: str, transient: bool | None = None, fix: str = "") -> Finding:

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from deployer.config.owner import build_owner
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.credentials import build_owner
+from deployer.config.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.build import build_manifests
-from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.overlay import Manifest
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
 from deployer.executors.plan import build_plan
 from tests.golden_files import FOLDER

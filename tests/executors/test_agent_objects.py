@@ -8,25 +8,25 @@ import pytest
 
 from deployer.config.causes import Cause
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agents.agent_endings import MORE_MEMORY
-from deployer.executors.kubernetes.agents.agent_objects import (
+from deployer.executors.kubernetes.agents.objects import (
+    DRAIN_ANNOTATION,
+    MORE_MEMORY,
     build_agent,
     group_objects,
     identify,
     list_starting,
 )
-from deployer.executors.kubernetes.agents.agent_removal import build_selectors
-from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
+from deployer.executors.kubernetes.agents.removal import build_selectors
 from deployer.executors.kubernetes.diagnose.admission import build_pod, is_refusal
 from deployer.executors.kubernetes.diagnose.facts import read_events
-from deployer.kube.names import (
+from deployer.kube.objects import (
     AGENT_LABEL,
     OWNER_LABEL,
     SWEEP_PATH_ANNOTATION,
     build_labels,
     build_selector,
 )
-from deployer.launch.agents.scaling import stays
+from deployer.launch.scaling import stays
 from deployer.model import Ending
 from tests.executors.pending import pending
 

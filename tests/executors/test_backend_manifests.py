@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.kubernetes import ClusterConfig
+from deployer.config.settings import BackendConfig
 from deployer.errors import ConfigError
-from deployer.executors.kubernetes.backend.manifests import (
+from deployer.executors.kubernetes.backend.deployment import (
     build_backend,
     load_backend_templates,
 )

@@ -19,11 +19,10 @@ import requests  # noqa: TID251 - a browser is a client of its own
 
 from deployer.backend.data_folder import read_key
 from deployer.backend.scheduling.search.suggest import STARTUP_RUNS
-from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
-from deployer.images.backend_archive import PACKAGES, build_backend_archive
-from deployer.images.code_archive import PART_BYTES
+from deployer.config.kubernetes import ClusterConfig
+from deployer.config.settings import BackendConfig
+from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates
+from deployer.images.code_archive import PACKAGES, PART_BYTES, build_backend_archive
 from tests.backend.client import UPSERT_SWEEP, Client, grid
 from tests.backend.pages_browser import log_in
 
@@ -110,7 +109,7 @@ def test_bayes_needs_nothing_of_the_image_but_scikit_learn(tmp_path: Path) -> No
 
 
 def test_what_every_room_shares_needs_the_standard_library_alone() -> None:
-    shared = ("errors", "findings", "model", "text", "waiting")
+    shared = ("errors", "model", "text", "waiting")
     program = "import importlib, sys; sys.path.insert(0, sys.argv.pop())\n" + "\n".join(
         f"importlib.import_module('deployer.{name}')" for name in shared
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.executors.kubernetes.backend.readiness import Absence, choose_hint, read_end
+from deployer.executors.kubernetes.backend.deployment import Absence, choose_hint, read_end
 from deployer.kube.client import open_kube
 from tests.executors.pending import pending
 from tests.executors.test_examination import kubeconfig

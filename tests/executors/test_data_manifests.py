@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
-from deployer.executors.kubernetes.data.claims import build_claim, count_size
-from deployer.executors.kubernetes.data.loader_manifests import (
+from deployer.executors.kubernetes.data.loader import (
     LoaderTask,
     build_loader,
     load_loader_templates,
 )
-from deployer.executors.kubernetes.data.mounts import add_data, name_claim
+from deployer.executors.kubernetes.data.mounts import add_data, build_claim, count_size, name_claim
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from tests.executors.profiles import PROFILES, build
 from tests.executors.test_owned_fields import find_differences, find_marks, find_owner

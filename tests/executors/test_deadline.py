@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.config.owner import UNKNOWN_OWNER
-from deployer.executors.deadline import find_deadline
+from deployer.config.credentials import UNKNOWN_OWNER
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.templates import load_templates
-from deployer.executors.plan import build_plan
-from deployer.launch.agents.agent_environment import Pace, build_environment
+from deployer.executors.plan import build_plan, find_deadline
+from deployer.launch.planning import Pace, build_environment
 from deployer.model import Agent, AgentState
 from tests.sections import parse_cluster
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deployer.errors import EDIT, Finding, Severity
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.doctor import (
     judge_claim,
@@ -33,10 +34,9 @@ from deployer.executors.kubernetes.diagnose.rights import (
     judge_rights,
 )
 from deployer.executors.kubernetes.diagnose.view import HIDDEN
-from deployer.findings import EDIT, Finding, Severity
-from deployer.images.architectures import ARCHITECTURES_LABEL, OLDER
+from deployer.images.image import ARCHITECTURES_LABEL, OLDER
 from deployer.kube.client import open_kube
-from deployer.kube.quantities import parse_quantity, read_quantity
+from deployer.kube.objects import parse_quantity, read_quantity
 from tests.executors.edits import follow
 from tests.executors.profiles import build_profile
 from tests.sections import parse_cluster

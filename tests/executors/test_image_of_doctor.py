@@ -9,7 +9,7 @@ import pytest
 from deployer.config.project import Flags
 from deployer.executors.base import Demand
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.launch.agents.planning import build_draft
+from deployer.launch.planning import build_draft
 from tests.executors.refusing_server import serve_refusals
 from tests.project_files import read_project
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from deployer.kube.names import SWEEP_LABEL, build_label, build_labels, build_name, build_selector
+from deployer.kube.objects import SWEEP_LABEL, build_label, build_labels, build_name, build_selector
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
 LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

@@ -11,12 +11,15 @@ import pytest
 import yaml
 
 from deployer.__main__ import run
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.kubernetes import ClusterConfig
 from deployer.errors import DataError
-from deployer.executors.kubernetes.data.outputs import find_outputs
-from deployer.executors.kubernetes.manifests.fields import Manifest
-from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
-from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
+from deployer.executors.kubernetes.data.mounts import find_outputs
+from deployer.executors.kubernetes.manifests.overlay import Manifest
+from deployer.executors.kubernetes.manifests.templates import (
+    Templates,
+    load_templates,
+    warn_about_spot,
+)
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_executor
 from tests.executors.profiles import SWEEP_PATH, TEMPLATES, build, replace_section

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.config.kubernetes import ClusterConfig
+from deployer.executors.kubernetes.manifests.overlay import Manifest
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_templates
 from tests.executors.profiles import AVOIDED, PROFILES, build_from, replace_section
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from deployer.config.owner import UNKNOWN_OWNER
-from deployer.executors.kubernetes.agents.agent_objects import (
+from deployer.config.credentials import UNKNOWN_OWNER
+from deployer.executors.kubernetes.agents.objects import (
     AgentObjects,
     build_agent,
     group_objects,
     list_starting,
 )
-from deployer.executors.kubernetes.agents.agent_removal import build_selectors
+from deployer.executors.kubernetes.agents.removal import build_selectors
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import build_plan
-from deployer.kube.names import AGENT_LABEL
+from deployer.kube.objects import AGENT_LABEL
 from deployer.model import Agent, Ending, Plan
 from tests.sections import parse_cluster
 

@@ -16,15 +16,18 @@ import pytest
 import yaml
 
 from deployer.__main__ import run
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
-from deployer.executors.kubernetes.manifests.build import build_manifests, build_secret
-from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
-from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.build import (
+    build_manifests,
+    build_secret,
+    read_code_maps,
+)
+from deployer.executors.kubernetes.manifests.overlay import Manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import build_plan
 from deployer.images.code_archive import PART_BYTES
-from deployer.kube.names import build_hash
+from deployer.kube.objects import build_hash
 from tests.executors.profiles import (
     OWNER,
     PROFILES,

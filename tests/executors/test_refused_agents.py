@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deployer.errors import KubeError
-from deployer.executors.checks import examine_all
+from deployer.errors import Finding, KubeError, Severity
+from deployer.executors.base import examine_all
 from deployer.executors.kubernetes.diagnose.admission import explain_refusal
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.doctor import (
@@ -18,7 +18,6 @@ from deployer.executors.kubernetes.diagnose.doctor import (
     examine_admission,
     list_object_checks,
 )
-from deployer.findings import Finding, Severity
 from tests.executors.profiles import build_profile
 from tests.executors.refusing_server import serve_refusals
 from tests.sections import parse_cluster

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
-from deployer.config.sections.backend import BackendConfig
+from deployer.config.settings import BackendConfig
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.rights import (
@@ -26,17 +26,17 @@ from deployer.executors.kubernetes.diagnose.rights import (
     is_granted,
     load_role,
 )
-from deployer.kube.kinds import (
+from deployer.kube.objects import (
     CLAIM,
     EVENT,
     JOB,
+    KUEUE,
     NODE,
     POD,
     SECRET,
     Kind,
     Manifest,
 )
-from deployer.kube.names import KUEUE
 from tests.executors.refusing_server import Answering, serve_kube
 from tests.sections import parse_cluster
 

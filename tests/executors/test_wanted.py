@@ -12,7 +12,7 @@ import pytest
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.executor import LocalExecutor
-from deployer.launch.agents.scaling import scale_down
+from deployer.launch.scaling import scale_down
 from deployer.model import Agent, SweepPath, Wanted
 from tests.project_files import open_local, read_project
 

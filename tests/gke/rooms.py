@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from deployer.gke.api.client import Gke, open_gke
-from deployer.gke.api.patience import Patience
+from deployer.gke.api.credentials import Patience
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 
 NAME = "tests"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.config.document.yaml_document import parse_document
+from deployer.config.document import parse_document
 from deployer.errors import ConfigError
 from deployer.gke.specification.parts import GpuChoice
 from deployer.gke.specification.spec import ClusterSpec, parse_spec

@@ -9,7 +9,7 @@ import pytest
 from deployer.errors import CloudError, KubeError
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import UNAVAILABLE
 from tests.gke.rooms import open_client

@@ -10,10 +10,10 @@ import pytest
 from google.auth.credentials import AnonymousCredentials
 from google.oauth2.credentials import Credentials
 
-from deployer.config.owner import build_owner, load_random_owner
+from deployer.config.credentials import build_owner, load_random_owner
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke, open_gke
-from deployer.gke.api.patience import Patience
+from deployer.gke.api.credentials import Patience
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import UNAVAILABLE
 from tests.gke.credentials import ACCOUNT

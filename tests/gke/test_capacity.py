@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.gke.api.capacity import (
+from deployer.gke.api.failures import (
     LONGEST_WAIT_SECONDS,
     QUOTA,
     STOCKOUT,

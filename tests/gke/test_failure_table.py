@@ -7,8 +7,7 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from google.rpc import code_pb2
 
-from deployer.gke.api.failures import Attempt, build_failure, translate_error
-from deployer.gke.api.remedies import CALLS, CONDITIONS
+from deployer.gke.api.failures import CALLS, CONDITIONS, Attempt, build_failure, translate_error
 from tests.golden_files import check_golden
 
 ATTEMPT = Attempt("cannot create cluster train in us-east1-b", "my-project", "us-east1-b", "train")

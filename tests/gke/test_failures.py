@@ -9,10 +9,9 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
 from deployer.errors import CloudError
-from deployer.gke.api.failures import Attempt, build_failure, translate_error
+from deployer.gke.api.failures import CALLS, CONDITIONS, Attempt, build_failure, translate_error
 from deployer.gke.api.messages import build_cluster
 from deployer.gke.api.operations import Waiter, explain_operation, wait_for_operation
-from deployer.gke.api.remedies import CALLS, CONDITIONS
 from tests.gke import cloud_faults as faults
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import Condition, Fault

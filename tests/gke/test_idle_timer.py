@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.owner import UNKNOWN_OWNER, Owner
+from deployer.config.credentials import UNKNOWN_OWNER, Owner
 from deployer.executors.gke.idle_timer import (
     DISK_DRIVER,
     LISTS,
@@ -32,7 +32,7 @@ from deployer.executors.gke.timer import (
     check_role,
     describe_grant,
 )
-from deployer.kube.names import read_owner
+from deployer.kube.objects import read_owner
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import Fault, busy, internal, permission
 from tests.gke.rooms import open_client

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from deployer.__main__ import run
-from deployer.config.document.yaml_document import parse_document
-from deployer.config.owner import Owner, build_owner
+from deployer.config.credentials import Owner, build_owner
+from deployer.config.document import parse_document
 from deployer.gke.api.messages import build_cluster, build_gpu_pool, describe_plan, to_plain
 from deployer.gke.specification.spec import ClusterSpec, load_spec, parse_spec
 from tests.golden_files import check_golden

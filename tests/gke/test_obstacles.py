@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.api.capacity import NOT_OFFERED, TOO_LITTLE_QUOTA
+from deployer.gke.api.compute import Offered, Quota
+from deployer.gke.api.failures import NOT_OFFERED, TOO_LITTLE_QUOTA
 from deployer.gke.api.model import CloudCluster
-from deployer.gke.api.offers import Offered, Quota
 from deployer.gke.cluster.obstacles import Offer, list_obstacles
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import api_disabled, permission

@@ -9,8 +9,7 @@ import pytest
 from google.cloud.container_v1 import NodePool, StatusCondition
 
 from deployer.errors import CloudError
-from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.cluster.pools import add_next_pool
+from deployer.gke.cluster.creation import add_next_pool, ensure_cluster
 from tests.gke.cloud import Cloud
 from tests.gke.rooms import NAME, open_client, read_spec
 

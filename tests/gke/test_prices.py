@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.document.yaml_document import parse_document
+from deployer.config.document import parse_document
 from deployer.gke.pricing.estimate import (
     Estimate,
     Prices,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deployer.config.owner import build_owner
+from deployer.config.credentials import build_owner
 from deployer.errors import CloudError
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.removal.inventory import Inventory

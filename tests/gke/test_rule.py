@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from deployer.config.owner import Owner, build_owner
+from deployer.config.credentials import Owner, build_owner
 from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk
 from deployer.gke.cluster.rule import Facts, has_results, list_reasons
-from deployer.kube.kinds import CLAIM, JOB, POD, SERVICE, Kind
-from deployer.kube.names import build_labels, stamp_owner
+from deployer.kube.objects import CLAIM, JOB, POD, SERVICE, Kind, build_labels, stamp_owner
 
 ME, COLLEAGUE = build_owner("me@example.com"), build_owner("colleague@example.com")
 IN_KUBERNETES = build_owner("me-in-kubernetes")

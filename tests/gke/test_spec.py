@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.owner import build_owner
+from deployer.config.credentials import build_owner
 from deployer.errors import ConfigError
 from deployer.gke.specification.parts import GpuChoice, Sharing, SystemPool, is_zone, region_of
 from deployer.gke.specification.spec import cluster_labels, load_spec

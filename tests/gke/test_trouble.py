@@ -10,7 +10,7 @@ import pytest
 
 from deployer.errors import CloudError
 from deployer.gke.api.model import CloudCluster
-from deployer.gke.cluster.pools import add_next_pool
+from deployer.gke.cluster.creation import add_next_pool
 from deployer.gke.removal.teardown import Terms, remove_cluster
 from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.images.architectures import (
+from deployer.images.image import (
     ARCHITECTURES_LABEL,
     explain_mismatch,
     find_capability,

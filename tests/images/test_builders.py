@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.sections.image import ImageConfig
+from deployer.config.image import ImageConfig
 from deployer.errors import ImageError
 from deployer.images.builders import Build, Login, choose_builder
 from deployer.images.failures import build_tool_failure
 from deployer.images.image import build_image
-from deployer.images.registry_credentials import Credentials, write_auth_file
+from deployer.images.registry import Credentials, write_auth_file
 from deployer.text import format_bytes
 
 DEAD_DOCKER = """#!/bin/sh

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deployer.config import paths
-from deployer.config.code import Code
+from deployer.config.project import Code
 from deployer.errors import ConfigError
 from deployer.images.code import resolve_code, warn_about_changes
 from deployer.images.code_archive import build_code_archive

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.sections.image import ImageConfig
-from deployer.config.sections.image_reference import Repository, parse_repository, split_reference
+from deployer.config.image import ImageConfig
+from deployer.config.image_reference import Repository, parse_repository, split_reference
 from deployer.errors import ConfigError
 from tests.project_files import read_project
 

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.sections.image import ImageConfig
+from deployer.config.image import ImageConfig
 from deployer.errors import ConfigError
-from deployer.images.context import copy_context, read_inputs, warn_about_context
-from deployer.images.dockerignore import is_hopeless, is_ignored, parse_dockerignore
+from deployer.images.context import (
+    copy_context,
+    is_hopeless,
+    is_ignored,
+    parse_dockerignore,
+    read_inputs,
+    warn_about_context,
+)
 
 PROJECT = Path(__file__).parents[2]
 # The file, then one that is kept and one that is not; as docker's documentation and tests have it.

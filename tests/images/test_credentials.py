@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.sections.image_reference import Repository
+from deployer.config.image_reference import Repository
 from deployer.errors import CloudError, ImageError
-from deployer.images.registry_credentials import Credentials, find_credentials, write_auth_file
+from deployer.images.registry import Credentials, find_credentials, write_auth_file
 from tests.gke.credentials import Account
 
 PLACE = Repository("registry.example:5000", "team/trainer")

@@ -14,16 +14,14 @@ from pathlib import Path
 import pytest
 import requests
 
-from deployer.config.sections.image import ImageConfig
-from deployer.config.sections.image_reference import Repository, parse_repository
+from deployer.config.image import ImageConfig
+from deployer.config.image_reference import Repository, parse_repository
 from deployer.errors import ConfigError, ImageError
 from deployer.images.context import read_inputs
 from deployer.images.failures import RegistryLogin, build_refusal
 from deployer.images.image import INPUTS_LABEL, find_pushed, push_image
-from deployer.images.image_archive import read_archive
-from deployer.images.image_file import load_image
-from deployer.images.registry import Registry
-from deployer.images.registry_credentials import Credentials
+from deployer.images.image_file import load_image, read_archive
+from deployer.images.registry import Credentials, Registry
 from tests.cluster.control_plane.image import build_image
 from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployer.images.scratch import open_scratch, remove_abandoned
+from deployer.images.builders import open_scratch, remove_abandoned
 
 # Asks for the login as docker does, and pushes for ever by a program of its own.
 SLOW_DOCKER = """#!/bin/sh
@@ -26,7 +26,7 @@ wait
 PUSH = """
 import os
 from deployer.images.builders import Builder, Login
-from deployer.images.registry_credentials import Credentials, write_auth_file
+from deployer.images.registry import Credentials, write_auth_file
 with write_auth_file(Credentials("carol", "s3cret", "the test"), "r.example", {}) as folder:
     Builder("docker", dict(os.environ)).push("r.example/x:1", Login(folder), "r.example")
 """

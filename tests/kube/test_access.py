@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
 from deployer.agent.server.transport import build_context
-from deployer.config.owner import drop_session
+from deployer.config.credentials import drop_session
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access
 from deployer.kube.client import Kube
 from deployer.kube.failures import translate_error
-from deployer.kube.kinds import POD
 from deployer.kube.login import Credentials
+from deployer.kube.objects import POD
 
 NEVER = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 LONG_AGO = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)

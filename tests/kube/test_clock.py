@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deployer.kube.client import open_kube
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 from tests.gke.odd_kubernetes import list_foreign, serve_odd_kubernetes
 
 HOUR_SECONDS = 3600.0

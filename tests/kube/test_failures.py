@@ -8,7 +8,7 @@ import pytest
 from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
 from deployer.kube.failures import Attempt, translate_error
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 
 
 def test_a_webhook_that_does_not_answer_is_looked_for_by_its_configuration() -> None:

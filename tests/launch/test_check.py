@@ -8,22 +8,21 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.backend.scheduling.config_warnings import LOCAL_CONTROLLER
+from deployer.backend.scheduling.sweep_control import LOCAL_CONTROLLER
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.executors.base import Limits, find_backend_url
-from deployer.executors.checks import run_checks
+from deployer.executors.base import Limits, find_backend_url, run_checks
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.planning import build_draft
-from deployer.launch.checks.check import (
+from deployer.launch.check import (
     check,
     check_program_here,
     check_reach,
     list_place_checks,
     warn_about_port,
 )
-from deployer.launch.checks.script import doubt_metrics
+from deployer.launch.planning import build_draft
 from deployer.launch.request import Request
+from deployer.launch.script import doubt_metrics
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
 from tests.project_files import read_project

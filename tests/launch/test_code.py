@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.launch.code import settle_code
+from deployer.launch.pipeline import settle_code
 from deployer.sweeps.records import Records, SweepRecord
 from tests.git import commit_all
 from tests.project_files import read_project

@@ -10,7 +10,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.executors.clock import judge_clock
+from deployer.errors import Finding, Severity
+from deployer.executors.base import judge_clock
 from deployer.executors.local.examination import (
     InstalledPython,
     Torch,
@@ -19,9 +20,8 @@ from deployer.executors.local.examination import (
     list_imports,
 )
 from deployer.executors.local.run_environment import Interpreter
-from deployer.findings import Finding, Severity
-from deployer.launch.checks.check import judge_disk
-from deployer.launch.checks.server_examination import judge_port
+from deployer.launch.check import judge_disk
+from deployer.launch.doctor import judge_port
 from deployer.scripts.missing_modules import CHOOSE
 
 FINE = InstalledPython(Interpreter("/venv/bin/python", "VIRTUAL_ENV"), (3, 11, 7), "0.31.0")

@@ -10,17 +10,18 @@ import pytest
 
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.agent_environment import Pace, build_environment
-from deployer.launch.agents.one_run_per_job import (
+from deployer.launch.check import warn_about_deadline
+from deployer.launch.planning import Pace, build_environment
+from deployer.launch.scaling import (
+    choose_leaving,
     count_agents,
     count_left,
     list_used_names,
+    stays,
 )
-from deployer.launch.agents.scaling import choose_leaving, stays
-from deployer.launch.checks.check import warn_about_deadline
 from deployer.model import Agent, Attempt, Run
 from deployer.sweeps.results import Coverage
-from deployer.watch.agent_runs import join_runs
+from deployer.watch.status import join_runs
 from tests.project_files import read_project
 
 ONE = dict(build_environment(True, None, Pace()))

@@ -13,9 +13,9 @@ from deployer.executors.base import list_gpus
 from deployer.executors.local.agent_folder import load_folders
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.planning import apply_plan
-from deployer.launch.session import Session
-from deployer.launch.starting import _settle_packing, prepare_packing
+from deployer.launch.pipeline import _settle_packing, prepare_packing
+from deployer.launch.planning import apply_plan
+from deployer.launch.request import Session
 from deployer.model import SweepPath, Wanted
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer

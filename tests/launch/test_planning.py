@@ -10,7 +10,7 @@ import pytest
 
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import build_plan
-from deployer.launch.agents.planning import AgentStarter
+from deployer.launch.planning import AgentStarter
 from deployer.model import Agent, SweepPath, Wanted
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer

@@ -8,7 +8,7 @@ import pytest
 
 from deployer.errors import ConfigError, DeployerError, KubeError, Refusals
 from deployer.executors.base import Executor
-from deployer.launch.agents.scaling import end_agents, end_willing_agents
+from deployer.launch.scaling import end_agents, end_willing_agents
 from deployer.model import Agent, Plan, Wanted
 
 PATH = "me/proj/abc12345"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deployer.executors.registry import find_executor
-from deployer.launch.checks import script
-from deployer.launch.checks.script import ask_script, await_report
+from deployer.launch import script
 from deployer.launch.request import Request
+from deployer.launch.script import ask_script, await_report
 from deployer.scripts.script_check import Report
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.project_files import read_project

@@ -25,8 +25,7 @@ from deployer.executors.base import (
     Saved,
 )
 from deployer.executors.local.executor import LocalExecutor
-from deployer.launch.provision import take_down_cluster
-from deployer.launch.remains import describe_bill, telling_remains
+from deployer.launch.provision import describe_bill, take_down_cluster, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.operations import get_sweep

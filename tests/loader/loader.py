@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deployer.executors.kubernetes.data.loader_client import LoaderClient
-from deployer.executors.kubernetes.data.volume_store import VolumeStore
+from deployer.executors.kubernetes.data.volumes import VolumeStore
 from deployer.images.code_archive import build_loader_zip
 
 TOKEN = "a token of this test"

@@ -21,11 +21,11 @@ import pytest
 import deployer.loader
 from deployer.data.copy import Silence, copy
 from deployer.data.folder_store import FolderStore
-from deployer.data.preload import preload
-from deployer.data.tree import PARTIAL_FOLDER, Entry
+from deployer.data.sources import preload
+from deployer.data.store import PARTIAL_FOLDER, Entry
 from deployer.errors import DataError
 from deployer.executors.kubernetes.data.loader_client import LoaderClient, LoaderRefusal
-from deployer.executors.kubernetes.data.volume_store import VolumeStore
+from deployer.executors.kubernetes.data.volumes import VolumeStore
 from deployer.loader import tree
 from tests.data.stores import TREE, make_tree, read_tree
 from tests.loader.loader import TOKEN, find_port, open_volume, serve_folder

@@ -8,7 +8,7 @@ import pytest
 
 from deployer.errors import DataError
 from deployer.model import SweepPath
-from deployer.outputs.artifact_store import ArtifactStore
+from deployer.outputs.stores import ArtifactStore
 from deployer.wandb_api.artifacts import ArtifactFile, RunArtifact, list_artifacts
 from deployer.wandb_api.client import Client
 from tests.conftest import ServedBackend

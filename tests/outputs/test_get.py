@@ -15,7 +15,7 @@ import pytest
 
 from deployer.__main__ import run as run_command
 from deployer.config.paths import outputs_folder
-from deployer.data.tree import PARTIAL_FOLDER
+from deployer.data.store import PARTIAL_FOLDER
 from deployer.sweeps.records import Records, SweepRecord
 from tests.backend.artifact_client import ArtifactClient
 from tests.conftest import ServedBackend

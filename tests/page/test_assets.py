@@ -5,8 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 
-from deployer.page.assets import ENTRY, EXPORT, IMPORT, STATIC, bundle_scripts, load_assets
-from deployer.page.single_file import Held, build_single_file
+from deployer.page.single_file import (
+    ENTRY,
+    EXPORT,
+    IMPORT,
+    STATIC,
+    Held,
+    build_single_file,
+    bundle_scripts,
+    load_assets,
+)
 
 MODULES = {path.name: path.read_text() for path in STATIC.glob("*.js")}
 OWN_PAGE = {"login.js"}

@@ -7,10 +7,9 @@ import math
 from typing import Any
 
 from deployer.model import Run, Sweep, SweepPath
-from deployer.page.cells import Cells
 from deployer.page.run_document import RunSource, build_comparison, build_run_document
 from deployer.page.strict_json import Encoded, encode_values, to_strict_json
-from deployer.page.sweep_document import SweepSource, build_sweep_document, build_sweep_table
+from deployer.page.sweep_document import Cells, SweepSource, build_sweep_document, build_sweep_table
 from deployer.sweeps.results import build_results
 
 PATH = SweepPath("e", "p", "s")

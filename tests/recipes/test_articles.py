@@ -19,8 +19,7 @@ import yaml
 from PIL import Image
 
 from deployer.agent.metrics.lines import LineSplitter, TextLines
-from deployer.sweeps.hyperparameter_sets import list_sets
-from deployer.sweeps.set_files import load_sets
+from deployer.sweeps.set_files import list_sets, load_sets
 from deployer.sweeps.sweep_file import load_sweep
 from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part

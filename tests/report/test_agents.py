@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from deployer.model import Attempt, Run, Sweep, SweepPath
-from deployer.page.agents import Doing
-from deployer.report.agents import list_agents
+from deployer.page.sweep_document import Doing
+from deployer.report.collection import list_agents
 from deployer.wandb_api.model import AgentInfo, Snapshot
 
 SWEEP = Sweep(SweepPath("e", "p", "s"), "n", "t", "RUNNING", {}, 0, None, None)

@@ -12,7 +12,7 @@ import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.page.strict_json import to_strict_json
 from deployer.report.collection import collect
-from deployer.report.html_file import build_html
+from deployer.report.content import build_html
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import build_results
 from deployer.watch.run_logs import get_run_tail

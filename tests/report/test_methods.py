@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.report.collection import collect
-from deployer.report.html_file import build_html, hold
+from deployer.report.content import build_html, hold
 from tests.backend.client import Client
 from tests.browser.sweeps import make_sweep
 from tests.conftest import ServedBackend

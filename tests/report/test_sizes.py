@@ -8,7 +8,7 @@ import pytest
 
 from deployer.model import SweepPath
 from deployer.report.collection import collect
-from deployer.report.html_file import build_html
+from deployer.report.content import build_html
 from tests.backend.bench import KEY
 from tests.backend.client import Client
 from tests.bench.page import fill_sweep

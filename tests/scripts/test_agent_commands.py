@@ -7,8 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from deployer.scripts.agent_commands import build_macros, render_command
-from deployer.scripts.corners import list_corners
+from deployer.scripts.commands import build_macros, list_corners, render_command
 from deployer.sweeps.program import MACROS
 
 VALUES: list[Any] = [

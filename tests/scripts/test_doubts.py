@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.scripts.log_calls import check_metric, find_logged
-from deployer.scripts.script_text import OFFLINE, Module, find_line
+from deployer.scripts.script_text import OFFLINE, Module, check_metric, find_line, find_logged
 from tests.scripts.asking import PARSE, RIGHT, SCRIPT, WRONG, ask
 
 

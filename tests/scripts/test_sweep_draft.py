@@ -11,11 +11,9 @@ import pytest
 import yaml
 
 from deployer.errors import ConfigError
-from deployer.launch.draft import draft_for_script
-from deployer.scripts.flags import Flag
-from deployer.scripts.ranges import choose_parameter
+from deployer.launch.script import draft_for_script
 from deployer.scripts.script_check import Report, Surroundings, check_script
-from deployer.scripts.sweep_draft import SETTINGS, choose_metric
+from deployer.scripts.sweep_draft import SETTINGS, Flag, choose_metric, choose_parameter
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.project_files import read_project
 from tests.scripts.asking import RAN

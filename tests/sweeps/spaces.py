@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Parameter
+from deployer.sweeps.parameters.forms import Parameter, Space
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.parameters.space import Space
 
 
 def space_of(parameters: dict[str, Any]) -> Space:

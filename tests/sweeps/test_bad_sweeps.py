@@ -13,8 +13,8 @@ import pytest
 from deployer.cli.sweep.sweep_check import format_finding
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.launch.checks.sweep_check import check_file
-from deployer.launch.environment import read_project
+from deployer.launch.request import read_project
+from deployer.launch.script import check_file
 from deployer.sweeps.sweep_file import load_sweep
 from tests.golden_files import UPDATE
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from deployer.model import Run, Sweep, SweepPath
-from deployer.sweeps.hyperparameter_sets import build_sweep_config
 from deployer.sweeps.results import build_results
 from deployer.sweeps.run_rows import build_run_command
-from deployer.sweeps.set_files import HyperparameterSets
+from deployer.sweeps.set_files import HyperparameterSets, build_sweep_config
 
 METRIC = {"name": "loss", "goal": "minimize"}
 

@@ -9,7 +9,7 @@ import pytest
 from wandb.sdk.launch.sweeps.utils import create_sweep_command
 
 from deployer.errors import ConfigError
-from deployer.sweeps.command_run import PARAMETER, build_command_sweep
+from deployer.sweeps.command_run import RUN_PARAMETER, build_command_sweep
 
 HOSTILE = (
     *("python", "train.py", "--lr", "0.1", "--flag=a b", "", " ", "'", '"', "$HOME", "`id`", "\\"),
@@ -37,7 +37,7 @@ def test_it_is_one_configuration_that_is_named_after_its_command() -> None:
     sweep = build_command_sweep(["python", "-u", "src/train.py", "a b"])
     assert (sweep.expected, sweep.warnings, sweep.program) == (1, (), "src/train.py")
     assert sweep.name == "python -u src/train.py 'a b'"
-    assert sweep.config["parameters"] == {PARAMETER: {"value": sweep.name}}
+    assert sweep.config["parameters"] == {RUN_PARAMETER: {"value": sweep.name}}
 
 
 def test_a_command_that_begins_with_a_variable_is_refused() -> None:

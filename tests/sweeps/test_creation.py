@@ -11,7 +11,7 @@ import pytest
 from deployer.config.project import Flags, Project, load_project
 from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import list_names
-from deployer.launch.server import connect
+from deployer.launch.resolution import connect
 from deployer.sweeps.creation import (
     Draws,
     MadeSweep,

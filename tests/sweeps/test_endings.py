@@ -9,7 +9,7 @@ import pytest
 from deployer.backend.scheduling import lifecycle
 from deployer.backend.scheduling.lifecycle import Cause
 from deployer.model import Attempt
-from deployer.sweeps.endings import (
+from deployer.sweeps.results import (
     FIXES,
     OWN_FAILURES,
     WORDS,

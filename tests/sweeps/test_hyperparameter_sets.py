@@ -9,13 +9,15 @@ import pytest
 
 from deployer.errors import ConfigError
 from deployer.sweeps.configuration_list import JOB_ID, PARAMETER, build_list_config
-from deployer.sweeps.hyperparameter_sets import (
+from deployer.sweeps.set_files import (
+    HyperparameterSets,
     build_sweep_config,
     check_sets_file,
+    dump_sets,
     is_wrapped,
     list_sets,
+    parse_sets,
 )
-from deployer.sweeps.set_files import HyperparameterSets, dump_sets, parse_sets
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
 from tests.sweeps.test_configuration_list import run_as_agent
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from deployer.config.document import yaml_document
-from deployer.config.document.yaml_document import parse_document
+from deployer.config import document
+from deployer.config.document import parse_document
 from deployer.errors import ConfigError
-from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.set_files import parse_sets
-from deployer.sweeps.sweep_file import parse_sweep
+from deployer.sweeps.sweep_file import examine_sweep, parse_sweep
 
 HEAD = "program: train.py\nmethod: grid\nparameters:\n"
 
@@ -61,7 +60,7 @@ def test_twice_as_many_values_are_at_most_twice_the_work(shape: str) -> None:
 
 
 def test_a_value_too_many_is_refused_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_document, "MOST_VALUES", 4)
+    monkeypatch.setattr(document, "MOST_VALUES", 4)
     with pytest.raises(ConfigError) as caught:
         parse_document("a:\n- 1\n- 2\n- 3\n- 4\n", "s.yaml")  # the root and the list, too
     assert caught.value.message == "s.yaml:4: more than 4 values in one file"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.sweeps.metrics import metric_value, rank_key
+from deployer.sweeps.results import metric_value, rank_key
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from deployer.errors import ConfigError
 from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.configuration_list import list_configurations
+from deployer.sweeps.rerun import add_reused, count_reused, plan_reuse
 from deployer.sweeps.results import build_results
-from deployer.sweeps.reuse import add_reused, count_reused, plan_reuse
 from deployer.sweeps.sweep_file import SweepFile, dump_config, parse_sweep
 from deployer.wandb_api.model import Snapshot
 

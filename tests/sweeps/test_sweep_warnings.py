@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.errors import ConfigError
-from deployer.findings import Severity
+from deployer.errors import ConfigError, Severity
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.sweeps.sweep_texts import grid, random_sweep
 

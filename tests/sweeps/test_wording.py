@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployer.sweeps.results import Row
-from deployer.sweeps.wording import MOST_NAMED, describe_configuration, list_varying
+from deployer.sweeps.wording import MOST_PARAMETERS, describe_configuration, list_varying
 
 
 def make_row(**parameters: object) -> Row:
@@ -25,9 +25,9 @@ def test_a_configuration_is_named_in_full_unless_it_is_endless() -> None:
     )
     assert describe_configuration(make_row(hf_token="x")) == "hf_token=REDACTED"
     assert describe_configuration(make_row()) == "no parameters"
-    same = {f"p{n}": n for n in range(MOST_NAMED)}
+    same = {f"p{n}": n for n in range(MOST_PARAMETERS)}
     rows = [make_row(**same, seed=seed) for seed in (1, 2)]
     assert describe_configuration(rows[1], rows) == "seed=2"
     said = describe_configuration(rows[1])
     assert said.startswith("p0=0, ")
-    assert said.endswith(f"p{MOST_NAMED - 1}={MOST_NAMED - 1}, and 1 more")
+    assert said.endswith(f"p{MOST_PARAMETERS - 1}={MOST_PARAMETERS - 1}, and 1 more")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployer.model import Agent
-from deployer.watch.agent_runs import UNHEARD, note_unheard
+from deployer.watch.status import UNHEARD, note_unheard
 
 
 def test_agents_that_no_server_has_heard_of_say_so_after_a_while() -> None:

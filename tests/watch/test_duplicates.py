@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from deployer.launch.agents.planning import RAMP_SECONDS, build_ramp
-from deployer.launch.checks.check import MANY_AGENTS, warn_about_many
+from deployer.launch.check import MANY_AGENTS, warn_about_many
+from deployer.launch.planning import RAMP_SECONDS, build_ramp
 from deployer.model import Run, Sweep, SweepPath
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.server import Server
-from deployer.watch.duplicates import find_duplicates, is_overshooting
+from deployer.watch.status import find_duplicates, is_overshooting
 from tests.conftest import FOREIGN_KEY, ServedBackend
 
 CONFIG: dict[str, Any] = {

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.cli.output.agent_views import agent_to_plain
+from deployer.cli.output.status import agent_to_plain
 from deployer.config.causes import Cause
-from deployer.errors import StartFailed
-from deployer.findings import PERMANENT
+from deployer.errors import PERMANENT, StartFailed
 from deployer.model import Agent
 from deployer.waiting import CONFIRM_SECONDS
-from deployer.watch.pending_timeout import PendingTimeout, list_waiting
+from deployer.watch.rules import PendingTimeout, list_waiting
 from deployer.watch.status import Status
 from tests.executors.pending import pending
 from tests.watch.test_restarts import BUSY, HOME, agent, status

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deployer.launch.agents.agent_environment import Pace, build_environment
+from deployer.launch.planning import Pace, build_environment
 from deployer.model import Agent, Run, Sweep, SweepPath, Wanted
-from deployer.watch.restarts import (
+from deployer.watch.rules import (
     Replacement,
     agents_to_replace,
     choose_surplus,

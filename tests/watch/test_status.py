@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployer.cli.output.status_view import build_live_view, build_status_line
+from deployer.cli.output.status import build_live_view, build_status_line
 from deployer.errors import WandbError, WatchTimeout
 from deployer.model import Agent, AgentState, Attempt, Run, Sweep, SweepPath
 from deployer.wandb_api.model import AgentInfo

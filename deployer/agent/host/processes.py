@@ -1,12 +1,19 @@
-"""Processes of one agent: start it, find its descendants, end and reap them. Linux only."""
+"""Processes of this host: started, followed by their session, signalled, ended."""
+
+from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
+import math
 import os
 import signal
+import sys
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
+from ..exit_codes import FINISHED, STOPPED, Ending
 from ..settings import FOLDER_VARIABLE
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -317,3 +324,119 @@ def send_signal(process_id: int, number: int) -> None:
     """Send a signal to a process, or to a group by its negative id; it may be gone already."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process_id, number)
+
+
+@dataclass(frozen=True)
+class ChildTask:
+    """A child at work, and the pipe into which it writes its result."""
+
+    process_id: int
+    pipe: int
+
+
+def start_task(work: Callable[[], object], seconds: float) -> ChildTask:
+    """Start `work` in a child that ends after so many seconds at the latest.
+
+    What it returns must be JSON; the child is reaped like every other one.
+    """
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(sender)
+        return ChildTask(child, receiver)
+    try:
+        os.closerange(3, sender)  # the supervisor's lock must not live on in here
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        with os.fdopen(sender, "w", encoding="utf-8") as pipe:
+            pipe.write(json.dumps(work()))
+    except Exception as error:
+        sys.stderr.write(f"deployer: a child task failed: {error!r}\n")
+    finally:
+        os._exit(0)
+
+
+def run_task(work: Callable[[], object], seconds: float) -> Any:
+    """Do `work` in a child and wait for its result; None if it took too long or failed."""
+    task = start_task(work, seconds)
+    os.waitpid(task.process_id, 0)
+    return read_result(task)
+
+
+def read_result(task: ChildTask) -> Any:
+    """Return the result of a task whose child has ended; None if it failed."""
+    with os.fdopen(task.pipe, encoding="utf-8") as pipe:
+        text = pipe.read()
+    return json.loads(text) if text else None
+
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+DRAIN_SIGNAL = signal.SIGUSR1
+WATCHED_SIGNALS = {*STOP_SIGNALS, DRAIN_SIGNAL, signal.SIGCHLD}
+TICK_SECONDS = 0.5
+
+DRAINED = Ending(FINISHED, "drained: its last run has ended")
+INTERRUPTED = Ending(STOPPED, "asked to stop")
+# With 0, so that a Job is complete and starts no other agent.
+OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-time)")
+
+
+class Signals:
+    """What has happened so far.
+
+    `asked_to` is the ending that somebody wants; `exit_statuses` are those of children by process
+    id, since they were cleared last. `deadline` is in seconds since the epoch.
+    """
+
+    def __init__(self, deadline: float = math.inf) -> None:
+        self._deadline = deadline
+        self.asked_to: Optional[Ending] = None
+        self.exit_statuses: Dict[int, int] = {}
+        self._unawaited: Dict[int, ChildTask] = {}
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether we are to stop."""
+        return self.asked_to in (INTERRUPTED, OUT_OF_TIME)
+
+    @property
+    def draining(self) -> bool:
+        """Tell whether we are asked to leave after the run."""
+        return self.asked_to is DRAINED
+
+    def pause(self, seconds: float) -> None:
+        """Wait for a signal, at most so long, and note what it asks; reap what has ended."""
+        signalled = signal.sigtimedwait(WATCHED_SIGNALS, seconds)
+        if signalled and signalled.si_signo in STOP_SIGNALS:
+            self.asked_to = INTERRUPTED
+        elif signalled and signalled.si_signo == DRAIN_SIGNAL:
+            self.asked_to = self.asked_to or DRAINED
+        if time.time() >= self._deadline and not self.interrupted:
+            self.asked_to = OUT_OF_TIME
+        ended = reap()
+        self.exit_statuses.update(ended)
+        for process_id in ended:
+            if process_id in self._unawaited:
+                read_result(self._unawaited.pop(process_id))
+
+    def find_out(
+        self, question: Callable[[], Dict[str, Any]], seconds: float
+    ) -> Optional[Dict[str, Any]]:
+        """Ask in a child process and wait; broken off as soon as somebody asks us to leave."""
+        self.exit_statuses.clear()  # process ids come round again
+        task = start_task(question, seconds)
+        while task.process_id not in self.exit_statuses:
+            self.pause(TICK_SECONDS)
+            if self.asked_to:
+                send_signal(task.process_id, signal.SIGKILL)
+        result: Optional[Dict[str, Any]] = read_result(task)
+        return result
+
+    def send(self, work: Callable[[], object], seconds: float) -> None:
+        """Have work done in a child process while we go on."""
+        task = start_task(work, seconds)
+        self._unawaited[task.process_id] = task
+
+    def call_off(self) -> None:
+        """Break off whatever was sent and goes on."""
+        for process_id in self._unawaited:
+            send_signal(process_id, signal.SIGKILL)

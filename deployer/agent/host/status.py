@@ -1,9 +1,12 @@
-"""The status of a supervisor: a small JSON file, and a lock for as long as it lives.
+"""What an agent says of itself in its folder, and what it says where that cannot be written.
 
 The kernel lets go of the lock at death, whatever the death, so no process id has to be trusted.
 """
 
+from __future__ import annotations
+
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -117,3 +120,32 @@ def leave_last_words(path: str, ending: Ending) -> None:
         return
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
         file.write(f"ended with exit code {ending.exit_code}: {ending.reason}\n")
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+UNWRITABLE = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM)
+PROBE_BYTES = 4096
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Return True if an error says that a file cannot be written now."""
+    return isinstance(error, OSError) and error.errno in UNWRITABLE
+
+
+def describe(folder: object, error: OSError) -> str:
+    """Say that a folder cannot be written now, and why."""
+    return f"{folder} cannot be written now: {(error.strerror or str(error)).lower()}"
+
+
+def find_obstacle(folder: str) -> str:
+    """Write a small file; say why that is not possible now, else return an empty string."""
+    path = os.path.join(folder, f".probe-{os.getpid()}")
+    try:
+        with open(path, "wb") as file:
+            file.write(bytes(PROBE_BYTES))
+    except OSError as error:
+        return describe(folder, error) if is_unwritable(error) else ""
+    finally:
+        with contextlib.suppress(OSError):
+            os.remove(path)
+    return ""

@@ -1,16 +1,56 @@
-"""Rows of metrics from the lines that a script writes; pure but for the limit of a pattern's time.
+"""Metrics in what a script prints: which are meant, and how they are read from a line; pure.
 
 A line is `name=value` pairs, a JSON object, or what a named regular expression finds.
 """
+
+from __future__ import annotations
 
 import ast
 import json
 import re
 import signal
+from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Dict, Iterator, Mapping, Optional, Pattern, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Pattern, Sequence, Tuple
 
-from .spec import Spec
+
+@dataclass(frozen=True)
+class Spec:
+    """`names` is None for all.
+
+    `step` is the name whose value orders rows, empty for their own order. `pattern` is a regular
+    expression with named groups, empty for `name=value`.
+    """
+
+    names: Optional[FrozenSet[str]] = None
+    step: str = ""
+    pattern: str = ""
+
+    def wants(self, name: str) -> bool:
+        """Return True if values of this name are logged."""
+        return self.names is None or name in self.names
+
+
+def parse_spec(text: str) -> Spec:
+    """Read what `deployer` has written into METRICS_VARIABLE."""
+    told = json.loads(text)
+    names = told.get("names")
+    return Spec(
+        names=None if names is None else frozenset(names),
+        step=told.get("step", ""),
+        pattern=told.get("pattern", ""),
+    )
+
+
+def add_metric(text: str, metric: str) -> str:
+    """Return a spec for a sweep with this metric: the only name that counts if none is given.
+
+    Without a metric all names count.
+    """
+    if not text or not metric:
+        return text
+    return json.dumps({"names": [metric], **json.loads(text)})
+
 
 Row = Dict[str, float]
 LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at

@@ -22,8 +22,7 @@ from typing import Any, Deque, Dict, Iterator, List, Optional
 
 from ..host.processes import WRAPPER_NAME, is_core, list_descendants, name_process, send_signal
 from ..settings import FOLDER_VARIABLE, METRICS_VARIABLE
-from .lines import GaveUp, LineSplitter, Row, Rows, TextLines
-from .spec import Spec, parse_spec
+from .lines import GaveUp, LineSplitter, Row, Rows, Spec, TextLines, parse_spec
 
 OPEN_SECONDS = 10.0  # what a script may need to refuse its command line
 POLL_SECONDS = 0.25

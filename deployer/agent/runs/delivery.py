@@ -1,22 +1,36 @@
-"""Reports to the server how runs ended, with the history that it has missed.
+"""Brings what a run has left to the server: after its end, and where it was interrupted.
 
 Everything here may be done twice: history is written at its line number, and a run that has ended
 takes no further end. Called in short-lived processes only.
 """
 
+from __future__ import annotations
+
 import json
+import signal
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ..host.death_record import OUT_OF_MEMORY
-from ..host.processes import list_cores
+from ..host.death_record import OUT_OF_MEMORY, judge_predecessor
+from ..host.processes import (
+    Process,
+    end_processes,
+    is_agent,
+    list_cores,
+    list_leftovers,
+    read_variable,
+    run_task,
+    send_signal,
+)
 from ..server.client import Reply, Server, ask, post
+from ..settings import KEY_VARIABLE, Settings
 from .local_runs import (
     Leftovers,
     has_left_its_core,
     is_interrupted,
     load_leftovers,
+    newest_run,
     note_interrupt,
 )
 
@@ -256,3 +270,87 @@ def insist(request: Callable[[], Reply], deadline: float) -> Reply:
             return reply
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+
+
+# A server that is away must not hold up a stop; what it misses, it is told by the next supervisor.
+SERVER_SECONDS = 5.0
+
+
+def build_task(settings: Settings, key: str) -> Task:
+    """Return whose runs these settings are about."""
+    server = Server(settings.base_url, key)
+    return Task(server, settings.sweep_path, settings.name, settings.agents_folder)
+
+
+def clear_leftovers(settings: Settings, key: str) -> bool:
+    """End what a supervisor of this folder left when it was killed; returns whether it is gone.
+
+    The server is told what has become of its runs, unless there is no key or was no run: by the
+    key that they carry, since the one that was given to both supervisors is older.
+    """
+
+    def find() -> Sequence[Process]:
+        return list_leftovers(settings.folder)
+
+    left = find()
+    # The supervisor's own children carry what it was given.
+    working = [process for process in left if process.is_run or is_agent(process)]
+    carried = [read_variable(process.id, KEY_VARIABLE) for process in working]
+    key = next(filter(None, carried), key)
+    for process in left:
+        # Killed first: an agent that sees its run end would fetch the next one.
+        if is_agent(process):
+            send_signal(process.id, signal.SIGKILL)
+    run_id = newest_run(settings.folder, settings.sweep_path.rpartition("/")[2])
+    if not key or not run_id:
+        return end_processes(find, settings.grace_seconds)
+    cause = judge_predecessor(settings.death_record_path)
+    # Without a process, another agent may have that run by now.
+    known = (run_id,) if any(process.is_run for process in left) else ()
+    return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
+
+
+def settle_leftovers(settings: Settings, key: str, cause: str) -> None:
+    """Tell the server with this key what became of runs of which no process was left here."""
+    if newest_run(settings.folder, settings.sweep_path.rpartition("/")[2]):
+        task = build_task(settings, key)
+        run_task(lambda: settle_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
+
+
+def end_runs(
+    task: Task,
+    known: Tuple[str, ...],
+    find: Callable[[], Sequence[Process]],
+    grace_seconds: float,
+    cause: str,
+) -> bool:
+    """End all processes that `find` returns, and tell the server before and after.
+
+    Before, since a trainer may exit with 0 when it is interrupted; after, since one that had to be
+    killed cannot speak for itself. `known` are the runs that the agent's folder or log names;
+    `cause` is one of `death_record`'s. Returns whether all processes are gone.
+    """
+    if any(process.is_run for process in find()):
+        run_task(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
+    gone = end_processes(find, grace_seconds)
+    run_task(lambda: settle_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
+    return gone
+
+
+# Assigned, and its trainer never came to `wandb.init`.
+UNSTARTED = "pending"
+RETURNED = "preempted"
+
+
+def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
+    """Report a run that ended before `wandb.init` as failed."""
+    deadline = time.monotonic() + seconds
+    run = get_run(task, run_id, deadline)
+    if run and run.state == UNSTARTED:
+        stream(task, run_id, {"complete": True, "exitcode": KILLED_EXIT_CODE}, deadline)
+
+
+def is_settled(task: Task, run_id: str, seconds: float) -> bool:
+    """Tell whether the run will not be handed out again; False if the server does not say."""
+    run = get_run(task, run_id, time.monotonic() + seconds)
+    return run is not None and run.state not in (RETURNED, UNSTARTED)

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.projects import Project, check_label
+from deployer.backend.db.accounts import Caller, Project, check_label
 from deployer.backend.db.rows import (
     Connection,
     Row,
@@ -27,7 +26,7 @@ from deployer.backend.db.rows import (
     update,
 )
 from deployer.backend.db.runs import Run, may_write
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal
 
 Role = Literal["output", "input"]
 

@@ -22,7 +22,7 @@ from deployer.backend.db.rows import (
     select_one,
     update,
 )
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal
 
 LONGEST_NAME = 1024
 MANIFEST_NAME = "wandb_manifest.json"

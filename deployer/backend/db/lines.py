@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 from deployer.backend.db.rows import Connection
-from deployer.backend.parsing import parse_object, read_object
+from deployer.backend.request import parse_object, read_object
 
 BEYOND_STEPS = 2.0**63  # a step is stored as an integer of 64 bits
 Stream = Literal["history", "events", "output"]

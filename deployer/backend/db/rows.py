@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeVar
 
-from deployer.backend.refusal import not_found
+from deployer.backend.request import not_found
 
 Connection = sqlite3.Connection
 

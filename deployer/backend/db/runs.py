@@ -1,4 +1,4 @@
-"""Runs: their rows, who may write to them, and which have changed since somebody looked.
+"""Runs and the agents that take them: their rows, who may write to them, which have changed.
 
 Triggers number every change. A number that was undone with its transaction is given out again:
 remember none that was not committed.
@@ -11,13 +11,66 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from deployer.backend.db.accounts import Caller, check_newest
-from deployer.backend.db.agents import Agent
-from deployer.backend.db.projects import Project
-from deployer.backend.db.rows import Connection, Row, find, insert
+from deployer.backend.db.accounts import Caller, Project, check_newest
+from deployer.backend.db.rows import Connection, Row, find, insert, select
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.parsing import read_object
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.request import Refusal, not_found, read_object
+
+
+@dataclass(frozen=True)
+class Agent(Row):
+    """An agent; `name` is the one its own key was made for, else its host's.
+
+    `node` is where its pod is, if its supervisor has told.
+    """
+
+    table: ClassVar = "agents"
+    noun: ClassVar = "agent"
+
+    sweep_id: int
+    key_id: int | None
+    name: str
+    host: str
+    created_at: float
+    heartbeat_at: float | None
+    ended_at: float | None
+    node: str
+
+    @property
+    def supervised(self) -> bool:
+        """Tell whether a supervisor looks after it, with a key of its own."""
+        return self.key_id is not None
+
+
+def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
+    """Add an agent; a repeated request adds another one, which never gets a run."""
+    key = db.execute("SELECT node FROM keys WHERE id = ?", (caller.key_id,)).fetchone()
+    return insert(
+        db,
+        Agent,
+        sweep_id=sweep.id,
+        key_id=caller.key_id if caller.agent_name else None,
+        name=caller.agent_name or host,
+        host=host,
+        created_at=now,
+        node=key["node"] if key else "",
+    )
+
+
+def end_agents(db: Connection, sweep_id: int, name: str, now: float) -> None:
+    """Note that the supervised agents of that name have ended."""
+    db.execute(
+        "UPDATE agents SET ended_at = ? WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL"
+        " AND ended_at IS NULL",
+        (now, sweep_id, name),
+    )
+
+
+def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:
+    """Return a sweep's agents that have reported at least once, oldest first."""
+    tail = "WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"
+    return select(db, Agent, tail, sweep.id)
+
 
 ACTIVE = ("pending", "running", "preempting")
 IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as in the index

@@ -29,9 +29,8 @@ from graphql import (
     is_introspection_type,
 )
 
-from deployer.backend.graphql.listing import DEFAULT_PAGE
-from deployer.backend.graphql.resolvers.wire import Info, connection, encode_id
-from deployer.backend.parsing import parse_json
+from deployer.backend.graphql.listing import DEFAULT_PAGE, Info, connection, encode_id
+from deployer.backend.request import parse_json
 
 CONNECTION = re.compile(r"^connection (\w+)$", re.MULTILINE)
 CONNECTION_TYPES = (

@@ -1,4 +1,4 @@
-"""`schema.graphql` made executable, and the one function that answers a GraphQL request.
+"""`schema.graphql` made executable: how much a document may ask for, and what W&B alone has.
 
 The schema serves whatever a supported SDK asks for runs, sweeps, projects, files and artifacts;
 `tests/contract/left_out.yaml` says what else an SDK can ask, and how it gets along without.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,6 @@ from graphql import (
     DocumentNode,
     GraphQLError,
     GraphQLSchema,
-    OperationDefinitionNode,
     OperationType,
     Visitor,
     execute_sync,
@@ -28,12 +27,19 @@ from graphql import (
     validate,
     visit,
 )
-from graphql.language import FieldDefinitionNode
+from graphql.language import (
+    FieldDefinitionNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    NamedTypeNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+)
 from graphql.language.visitor import REMOVE
 
 from deployer.backend.graphql.engine import make_executable, write_out
-from deployer.backend.graphql.features import find_missing_feature
-from deployer.backend.graphql.limits import DEEPEST, MOST_LETTERS, MOST_TOKENS, find_excess
 from deployer.backend.graphql.resolvers import (
     artifact_changes,
     artifact_upload,
@@ -46,10 +52,146 @@ from deployer.backend.graphql.resolvers import (
     runs,
     sweeps,
 )
-from deployer.backend.refusal import Refusal
-from deployer.backend.scheduling.config_warnings import Unread
+from deployer.backend.request import Refusal
 from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.suggestions import NotReady
+from deployer.backend.scheduling.sweep_control import Unread
+
+
+@dataclass(frozen=True)
+class MissingFeature:
+    """A feature, with the sentence that refuses it and the names of its fields and types."""
+
+    sentence: str
+    names: frozenset[str]
+
+
+def _feature(sentence: str, names: str) -> MissingFeature:
+    return MissingFeature(sentence, frozenset(names.split()))
+
+
+# The first that fits: automations name types of registries, too.
+MISSING_FEATURES = (
+    _feature(
+        "this server keeps no reports; its pages show projects, sweeps and runs",
+        "upsertView deleteView view createViews allViews UpsertViewInput",
+    ),
+    _feature(
+        "this server has no automations; deployer watch ends when a sweep does, with its result",
+        "createFilterTrigger updateFilterTrigger deleteTrigger triggers CreateFilterTriggerInput"
+        " UpdateFilterTriggerInput FilterEventTriggeringCondition ARIATriggeredAction",
+    ),
+    _feature(
+        "this server has no integrations with Slack or webhooks",
+        "createGenericWebhookIntegration integrations CreateGenericWebhookIntegrationInput"
+        " SlackIntegration GenericWebhookIntegration",
+    ),
+    _feature(
+        "users and keys of this server are made by its owner:"
+        " deployer backend user add NAME --key-stdin",
+        "createUser generateApiKey deleteApiKey createAnonymousEntity",
+    ),
+    _feature(
+        "this server has no teams; every user has an entity of their own",
+        "createTeam createInvite deleteInvite createServiceAccount",
+    ),
+    _feature(
+        "this server has no launch queues; deployer up starts the agents of a sweep",
+        "runQueue runQueues runQueueItem launchAgent launchAgents createRunQueue deleteRunQueues"
+        " upsertRunQueue pushToRunQueue pushToRunQueueByName popFromRunQueue deleteFromRunQueue"
+        " ackRunQueueItem failRunQueueItem updateRunQueueItemWarning updateLaunchAgent"
+        " createLaunchAgent defaultResourceConfig createDefaultResourceConfig"
+        " upsertDefaultResourceConfig",
+    ),
+    _feature(
+        "this server has no registries and portfolios; an artifact stays in its project, where"
+        " ENTITY/PROJECT/NAME:ALIAS finds it",
+        "organization allowAllArtifactTypesInRegistry createArtifactPortfolio"
+        " updateArtifactPortfolio deleteArtifactPortfolio ArtifactPortfolio unlinkArtifact"
+        " renameProject deleteModel createProjectMembers deleteProjectMembers updateProjectMember"
+        " updateProjectTeamMember teamMembers ProjectMember ProjectTeamMember RenameProjectInput",
+    ),
+    _feature("this server draws no custom charts", "createCustomChart"),
+)
+
+
+def find_missing_feature(errors: Iterable[GraphQLError]) -> MissingFeature | None:
+    """Return the feature that a document asks for in vain, by what the schema does not know."""
+    nodes = [node for error in errors for node in error.nodes or ()]
+    unknown = {n.name.value for n in nodes if isinstance(n, FieldNode | NamedTypeNode)}
+    return next((feature for feature in MISSING_FEATURES if feature.names & unknown), None)
+
+
+MOST_LETTERS = 100_000  # comments and texts included, which are no tokens or a single one
+MOST_TOKENS = 1000
+MOST_FIELDS = 500
+DEEPEST = 30  # fragments are levels, too
+MOST_LISTS = 20  # each may read every run of a project
+LISTS = ("edges", "deployerRuns")
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a selection asks for, all fragments spread out."""
+
+    fields: int = 0
+    depth: int = 0
+    lists: int = 0
+
+    def beside(self, other: Size) -> Size:
+        """Return the size of both."""
+        depth = max(self.depth, other.depth)
+        return Size(self.fields + other.fields, depth, self.lists + other.lists)
+
+    def below(self) -> Size:
+        """Return the size one level further down."""
+        return Size(self.fields, self.depth + 1, self.lists)
+
+
+def find_excess(document: DocumentNode) -> GraphQLError | None:
+    """Return what is too much in a document, if anything is."""
+    size = _Measure(document).whole
+    for count, most, what in (
+        (size.depth, DEEPEST, "levels"),
+        (size.fields, MOST_FIELDS, "fields"),
+        (size.lists, MOST_LISTS, "lists"),
+    ):
+        if count > most:
+            return GraphQLError(f"the query asks for more than {most} {what}")
+    return None
+
+
+class _Measure:
+    def __init__(self, document: DocumentNode) -> None:
+        parts = document.definitions
+        self._fragments = {p.name.value: p for p in parts if isinstance(p, FragmentDefinitionNode)}
+        self._known: dict[str, Size] = {}
+        self.whole = Size()
+        for part in parts:
+            if isinstance(part, OperationDefinitionNode):
+                self.whole = self.whole.beside(self._of(part.selection_set))
+
+    def _of(self, selections: SelectionSetNode | None) -> Size:
+        size = Size()
+        for node in selections.selections if selections else ():
+            if isinstance(node, FieldNode):
+                inner = self._of(node.selection_set)
+                is_list = int(node.name.value in LISTS)
+                size = size.beside(inner.below()).beside(Size(1, 1, is_list))
+            elif isinstance(node, InlineFragmentNode):
+                size = size.beside(self._of(node.selection_set).below())
+            elif isinstance(node, FragmentSpreadNode):
+                size = size.beside(self._of_fragment(node.name.value).below())
+        return size
+
+    def _of_fragment(self, name: str) -> Size:
+        """Measure a fragment once; one that spreads itself is refused by validation."""
+        if name not in self._known:
+            self._known[name] = Size()
+            fragment = self._fragments.get(name)
+            self._known[name] = self._of(fragment.selection_set if fragment else None)
+        return self._known[name]
+
 
 logger = logging.getLogger(__name__)
 

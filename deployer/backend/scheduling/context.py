@@ -1,4 +1,4 @@
-"""What the parts of a running backend share."""
+"""What the parts of a running backend share, and when agents and runs were last heard of."""
 
 from __future__ import annotations
 
@@ -8,18 +8,51 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.store import DATABASE, Store
-from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.lifecycle import Patience
-from deployer.backend.scheduling.presence import Presence
-from deployer.backend.scheduling.ranking import read_metric
+from deployer.backend.scheduling.numbering import read_metric
 from deployer.backend.scheduling.search.engine import SearchEngine
-from deployer.backend.scheduling.suggestions import Suggestions
-from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder
-from deployer.backend.storage.signed_urls import Signer, load_signer
+from deployer.backend.scheduling.suggestions import Derived, Suggestions
+from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder, Signer, load_signer
+
+# A process is heard of by its file stream alone; an agent speaks for its runs, too.
+Kind = Literal["agent", "run", "process"]
+
+
+class Presence:
+    """Seconds of silence for each agent and run, by a monotonic clock."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._lock = threading.Lock()
+        self._last: dict[tuple[Kind, int], float] = {}
+
+    def seen(self, kind: Kind, row_id: int) -> None:
+        """Note a sign of life."""
+        with self._lock:
+            self._last[kind, row_id] = self._monotonic()
+
+    def forget(self, seconds: float) -> None:
+        """Forget who was silent for longer, which then counts from the server's start."""
+        since = self._monotonic() - seconds
+        with self._lock:
+            for key in [key for key, last in self._last.items() if last < since]:
+                del self._last[key]
+
+    def silence_seconds(self, kind: Kind, row_id: int) -> float:
+        """Return how long nothing was heard, the server's own start counting as a sign."""
+        return self._monotonic() - self._last.get((kind, row_id), self._started)
+
+    def count(self, kind: Kind, seconds: float) -> int:
+        """Return how many were heard of in the last seconds."""
+        since = self._monotonic() - seconds
+        with self._lock:
+            return sum(told == kind and last >= since for (told, _), last in self._last.items())
 
 
 @dataclass

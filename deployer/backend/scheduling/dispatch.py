@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.agents import Agent
 from deployer.backend.db.attempts import (
     assign_run,
     has_process_ended,
@@ -17,7 +16,7 @@ from deployer.backend.db.attempts import (
     repeat_attempt,
 )
 from deployer.backend.db.rows import Connection, change, get, select, update
-from deployer.backend.db.runs import IS_ACTIVE, Run
+from deployer.backend.db.runs import IS_ACTIVE, Agent, Run
 from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (

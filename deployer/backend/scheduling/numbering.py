@@ -1,4 +1,4 @@
-"""Ordinals of a sweep's configurations: which are free, and which one a run has.
+"""Ordinals of a sweep's configurations, and the best value that its runs have reached.
 
 A configuration is an ordinal: the n-th point of the grid, the n-th draw. A run without one belongs
 to the sweep and counts for nothing.
@@ -6,14 +6,18 @@ to the sweep and counts for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import sqlite3
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deployer.backend.db.rows import Connection, select, update
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.request import read_object
+from deployer.sweeps.parameters.forms import Space
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.parameters.space import Space
+from deployer.sweeps.results import metric_value, rank_key
 
 # Of runs that have the same configuration, the one that counts for it.
 BEST_FIRST = (
@@ -75,3 +79,17 @@ def _is_taken(db: Connection, sweep: Sweep, ordinal: int) -> bool:
 def _space(sweep: Sweep) -> Space:
     space, _ = parse_parameters(sweep.settings.get("parameters", {}))
     return space
+
+
+def read_metric(sweep: Sweep, row: sqlite3.Row) -> float | None:
+    """Return the sweep's metric from the summary in a run's row."""
+    name = sweep.metric_name
+    return (
+        metric_value(read_object(row["summary"]) or {}, name, sweep.metric_goal) if name else None
+    )
+
+
+def best_metric(sweep: Sweep, values: Iterable[float | None]) -> float | None:
+    """Return the best finite value of the sweep's metric, or None."""
+    best = min(values, key=lambda value: rank_key(value, sweep.metric_goal), default=None)
+    return best if best is not None and math.isfinite(best) else None

@@ -1,20 +1,26 @@
-"""Ends runs and sweeps in the database, as the rules of `lifecycle` say."""
+"""Ends runs and sweeps in the database, also by what supervisors saw of their processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.attempts import (
+    complete_summary,
     count_early_kills,
     count_stalled_kills,
+    find_attempt,
     last_attempt,
+    note_process_end,
+    reopen_attempt,
     settle_attempt,
+    settle_former,
 )
-from deployer.backend.db.history import complete_summary, settle_former
+from deployer.backend.db.lines import clear_lines, write_lines
 from deployer.backend.db.rows import Connection, change, get, select, update
-from deployer.backend.db.runs import IS_ACTIVE, Run
+from deployer.backend.db.runs import IS_ACTIVE, Run, end_agents
 from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
-from deployer.backend.parsing import read_object
+from deployer.backend.request import read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     BREAKER_FAILURES,
@@ -31,7 +37,7 @@ from deployer.backend.scheduling.lifecycle import (
     requeue,
 )
 from deployer.backend.scheduling.numbering import free_ordinal
-from deployer.sweeps.metrics import metric_value
+from deployer.sweeps.results import metric_value
 
 FORGET_SECONDS = 24 * 3600.0  # longer than any silence that is judged
 
@@ -227,3 +233,40 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
             update(db, run, state="preempted", queued=1, forgiven=forgiven)
         update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
     return missing
+
+
+MAX_OUTPUT_CHARACTERS = 16384  # twice what a supervisor sends
+
+
+def note_exit(
+    backend: Backend,
+    db: Connection,
+    run: Run,
+    agent_name: str,
+    seconds_ago: float,
+    exit_code: int | None,
+    output: str | None,
+) -> None:
+    """Keep how a run's process ended, with the attempt that the agent of that name was at.
+
+    The report may be late: then the attempt is judged again, or the next one has begun. What a run
+    printed before `wandb.init` is its console until it begins anew.
+    """
+    attempt = find_attempt(db, run, agent_name, backend.now() - max(0.0, seconds_ago))
+    if attempt is None:
+        return
+    output = output[-MAX_OUTPUT_CHARACTERS:] if output else None
+    note_process_end(db, attempt, exit_code, output)
+    if output and attempt.number == run.attempt and run.started_at is None:
+        clear_lines(db, run.id, "output")
+        write_lines(db, run.id, "output", 0, output.splitlines())
+    if attempt.number == run.attempt and attempt.cause == "never started" and run.queued:
+        reopen_attempt(db, run)  # it was judged without what is known now
+        end_run(backend, db, run, Outcome("failed", "never started"))
+
+
+def note_leave(backend: Backend, db: Connection, caller: Caller) -> None:
+    """Note that the agent of a key is gone, as its supervisor says; a heartbeat takes it back."""
+    assert caller.sweep_id is not None
+    assert caller.agent_name is not None
+    end_agents(db, caller.sweep_id, caller.agent_name, backend.now())

@@ -1,4 +1,4 @@
-"""Changes of an existing sweep: end it, edit it, add runs, delete it.
+"""Changes of an existing sweep, and warnings about what its configuration says.
 
 Agents see it at their next heartbeat. Runs are asked to stop by the file stream's reply, which
 lets them flush; whoever does not heed it is killed later by its agent.
@@ -11,12 +11,16 @@ from typing import Any
 
 from deployer.backend.db.rows import Connection, get, select, update
 from deployer.backend.db.runs import Run, insert_enqueued
-from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
-from deployer.backend.parsing import parse_object
-from deployer.backend.refusal import Refusal
+from deployer.backend.db.sweeps import DELETED, KNOWN_CONFIGS, Sweep, parse_config, update_sweep
+from deployer.backend.request import Refusal, parse_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
 from deployer.backend.scheduling.run_endings import end_waiting
+from deployer.backend.scheduling.search.engine import find_missing_package
+from deployer.backend.scheduling.search.suggest import refusals
+from deployer.sweeps.problem import Problem, join_path
+from deployer.sweeps.validation.configuration import check_content, has_local_scheduler
+from deployer.sweeps.validation.keys import Key
 
 
 def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any) -> Sweep:
@@ -85,3 +89,64 @@ def _plain_values(text: str) -> dict[str, Any]:
 def _plain_value(value: Any) -> Any:
     wrapped = isinstance(value, dict) and "value" in value and set(value) <= {"value", "desc"}
     return value["value"] if wrapped else value
+
+
+# What this server knows besides what W&B does.
+OWN_KEYS = {
+    "seed": Key("integer"),
+    "retries": Key("integer"),
+}
+LOCAL_CONTROLLER = (
+    "this server chooses the configurations itself and serves no local controller: leave out"
+    " `controller`, or let `wandb sweep-scheduler` choose them"
+)
+
+
+class Unread(Exception):
+    """A configuration that has to be read before the writer is asked, which waits for nobody."""
+
+    def __init__(self, config: str) -> None:
+        super().__init__("a sweep's configuration was not read yet")
+        self.config = config
+
+
+_warnings: dict[str, list[str]] = {}  # of the configurations that were read last
+
+
+def is_read(config: str) -> bool:
+    """Return True if `read_config` has no work with a configuration."""
+    return config in _warnings
+
+
+def read_config(config: str) -> list[str]:
+    """Return the warnings of a configuration; refuse with 400 one that no run could come from."""
+    if config not in _warnings:
+        _check_supported(parse_config(config))
+        while len(_warnings) >= KNOWN_CONFIGS:
+            _warnings.pop(next(iter(_warnings)), None)
+        _warnings[config] = list_warnings(parse_config(config))
+    return _warnings[config]
+
+
+def _check_supported(settings: dict[str, Any]) -> None:
+    if has_local_scheduler(settings):
+        return  # whoever runs it chooses the configurations
+    problems = refusals(settings)
+    controller = settings.get("controller")
+    if isinstance(controller, dict) and controller.get("type") == "local":
+        problems.append(LOCAL_CONTROLLER)
+    missing = find_missing_package() if settings.get("method") == "bayes" else None
+    if missing:
+        problems.append(missing)
+    if problems:
+        raise Refusal(400, "; ".join(problems))
+
+
+def list_warnings(settings: dict[str, Any]) -> list[str]:
+    """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
+    return [_worded(found) for found in check_content(settings, OWN_KEYS)]
+
+
+def _worded(found: Problem) -> str:
+    hint = f" ({found.hint})" if found.hint else ""
+    return f"{join_path(found.path)}: {found.message}{hint}"

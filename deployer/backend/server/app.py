@@ -1,4 +1,4 @@
-"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health.
+"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health; bodies have limits.
 
 What changes something goes to the store's writer and is answered when it is on the disk; what only
 reads does so in a thread, from a snapshot.
@@ -11,10 +11,13 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from itertools import chain
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,8 +27,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.db.accounts import Caller, find_caller
-from deployer.backend.db.projects import get_project
+from deployer.backend.db.accounts import Caller, find_caller, get_project
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.schema import (
@@ -35,18 +37,82 @@ from deployer.backend.graphql.schema import (
     describe_failure,
     parse_question,
 )
-from deployer.backend.refusal import Refusal, describe_passing, is_full
-from deployer.backend.scheduling.config_warnings import Unread, read_config
+from deployer.backend.request import (
+    Refusal,
+    answer_in_thread,
+    describe_passing,
+    find_key,
+    is_full,
+    parse_object,
+    read_in_thread,
+)
 from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.scheduling.dispatch import MODEL_SECONDS
 from deployer.backend.scheduling.suggestions import NotReady
-from deployer.backend.server.bodies import Body, receive
+from deployer.backend.scheduling.sweep_control import Unread, read_config
 from deployer.backend.server.file_stream import Chunk, apply_chunk, parse_chunk
 from deployer.backend.server.monitoring import Monitor, Timing
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
-from deployer.backend.threads import answer_in_thread, find_key, read_in_thread
 from deployer.backend.web.routes import build_page_routes
+
+# The SDK sends a run's stream in pieces of some megabytes, and anything bigger as a file.
+MOST_BYTES = 64 * 1024 * 1024
+STRANGERS_BYTES = 64 * 1024
+GZIP = 16 + zlib.MAX_WBITS
+
+
+@dataclass(frozen=True)
+class Body:
+    """The bytes of a request, compressed or not."""
+
+    content: bytes
+    packed: bool
+
+    def parse(self) -> dict[str, Any]:
+        """Return the JSON object; refuse one that is too big with 413, anything else with 400."""
+        content = _unpack(self.content) if self.packed else self.content
+        try:
+            return parse_object(content.decode() or "{}", "the body")
+        except UnicodeDecodeError as error:
+            raise Refusal(400, f"the body is not JSON: {error}") from error
+
+
+async def receive(http: HttpRequest, admit: Callable[[], Awaitable[object]]) -> Body:
+    """Return the body; refuse one that is too big with 413.
+
+    `admit` refuses strangers before more than a few bytes of theirs are kept.
+    """
+    announced = http.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced[:20]) > MOST_BYTES:
+        raise _too_big()
+    received, admitted = bytearray(), False
+    async for block in http.stream():
+        received += block
+        if len(received) > STRANGERS_BYTES and not admitted:
+            await admit()
+            admitted = True
+        if len(received) > MOST_BYTES:
+            raise _too_big()
+    return Body(bytes(received), http.headers.get("content-encoding") == "gzip")
+
+
+def _unpack(packed: bytes) -> bytes:
+    unpacking = zlib.decompressobj(GZIP)
+    try:
+        plain = unpacking.decompress(packed, MOST_BYTES)
+    except zlib.error as error:
+        raise Refusal(400, f"the body is not gzip: {error}") from error
+    if unpacking.unconsumed_tail:
+        raise _too_big()
+    if not unpacking.eof:
+        raise Refusal(400, "the body is not gzip: its end is missing")
+    return plain
+
+
+def _too_big() -> Refusal:
+    return Refusal(413, f"the body is bigger than {MOST_BYTES} bytes")
+
 
 logger = logging.getLogger(__name__)
 

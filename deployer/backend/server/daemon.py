@@ -1,4 +1,4 @@
-"""The backend in the background: start it, ask for its status, stop it."""
+"""The backend in the background: start it, ask for its health, stop it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 from dataclasses import dataclass
+from enum import StrEnum
+from http.client import HTTPException
 from pathlib import Path
 
 from deployer.backend.data_folder import (
@@ -25,9 +28,43 @@ from deployer.backend.data_folder import (
     read_url,
     recall,
 )
-from deployer.backend.server.health import Health, disk_is_full, probe
 from deployer.errors import BackendError, BackendStopped
 from deployer.waiting import waiting_for
+
+PROBE_SECONDS = 3.0
+ROOM_BYTES = 1 << 20  # with less, the next write may fail
+
+
+class Health(StrEnum):
+    """What a server reports, or what a failed request shows."""
+
+    READY = "ready"
+    DISK_FULL = "disk full"
+    HUNG = "hung"  # it accepts connections and does not answer
+    AWAY = "away"  # no process accepts connections
+
+
+def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
+    """Ask the server at an address for its health."""
+    # A proxy from the user's environment cannot reach this machine's own addresses.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/healthz", timeout=seconds) as reply:
+            said = reply.read().decode()
+    except (OSError, ValueError, HTTPException) as error:
+        reason = getattr(error, "reason", error)  # of a URLError
+        return Health.HUNG if isinstance(reason, TimeoutError) else Health.AWAY
+    return Health.DISK_FULL if said == Health.DISK_FULL else Health.READY
+
+
+def disk_is_full(folder: Path) -> bool:
+    """Return True if the disk of a folder is full."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < ROOM_BYTES
+
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -106,8 +143,7 @@ def start_backend(data: Path) -> Backend:
 
 
 def _check_version(data: Path) -> None:
-    from deployer.backend.db.schema import check_schema, schema_of
-    from deployer.backend.db.store import DATABASE, read_only
+    from deployer.backend.db.store import DATABASE, check_schema, read_only, schema_of
 
     with read_only(data / DATABASE) as db:
         check_schema(data, schema_of(db))

@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.attempts import last_attempt, reopen_attempt
-from deployer.backend.db.history import complete_summary, write_history
+from deployer.backend.db.attempts import (
+    complete_summary,
+    last_attempt,
+    reopen_attempt,
+    write_history,
+)
 from deployer.backend.db.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.rows import Connection, change
 from deployer.backend.db.runs import Run
-from deployer.backend.parsing import LARGEST_INT, parse_object
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import LARGEST_INT, Refusal, parse_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Cause, judge_announcement, judge_exit
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of

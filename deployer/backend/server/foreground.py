@@ -1,4 +1,4 @@
-"""Run a backend in the foreground: first user, port, ready line, regular upkeep."""
+"""Runs a backend in the foreground: first user, port, ready line, log, regular upkeep."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -43,18 +44,72 @@ from deployer.backend.db.accounts import (
     replace_keys,
 )
 from deployer.backend.db.artifacts import delete_abandoned
-from deployer.backend.refusal import is_full
+from deployer.backend.request import is_full
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from deployer.backend.server.app import build_app
-from deployer.backend.server.gate import PORTS, Gate, Rules, is_local
-from deployer.backend.server.log import log_to_stderr
-from deployer.backend.server.slow_clients import Pace, build_protocol
+from deployer.backend.server.gate import PORTS, Gate, Pace, Rules, build_protocol, is_local
 from deployer.backend.storage.backup import forget_cut_off
 from deployer.backend.storage.blob_folder import delete_unreferenced
 from deployer.errors import BackendError
+
+TEXT = "%(asctime)s %(levelname)s %(message)s"
+SAME_SECONDS = 10.0
+MOST_KNOWN = 1000
+
+
+class JsonLines(logging.Formatter):
+    """Writes a record as one line: time, level, logger, message and exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+class Seldom(logging.Filter):
+    """Passes a repeated message once in ten seconds, with the number of its omitted repeats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        said = record.getMessage()
+        kind = (said, repr(record.exc_info and record.exc_info[1]))
+        begun, left_out = self._known.get(kind, (-SAME_SECONDS, 0))
+        if record.created - begun < SAME_SECONDS:
+            self._known[kind] = (begun, left_out + 1)
+            return False
+        if len(self._known) > MOST_KNOWN:
+            self._known.clear()
+        self._known[kind] = (record.created, 0)
+        if left_out:
+            record.msg, record.args = f"{said} ({left_out} times more since the last line)", ()
+        return True
+
+
+def log_to_stderr(as_json: bool = False, only: bool = False) -> logging.Handler:
+    """Log to stderr, and to nothing else with `only`: JSON from level INFO, text from WARNING.
+
+    Returns the handler, which the caller may remove.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
+    handler.addFilter(Seldom())
+    level = logging.INFO if as_json else logging.WARNING
+    handler.setLevel(level)
+    logging.basicConfig(level=level, handlers=[handler], force=only)
+    return handler
+
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.server.health import Health, disk_is_full
+from deployer.backend.server.daemon import Health, disk_is_full
 
 # The first part of a request's path; any other counts as `other`.
 KINDS = ("graphql", "files", "upload", "download", "artifactsV2", "api")

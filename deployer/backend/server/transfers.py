@@ -16,16 +16,14 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from deployer.backend.db.accounts import Caller
+from deployer.backend.db.accounts import Caller, get_project
 from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.db.files import File, find_by_digest, guess_mimetype, set_content
-from deployer.backend.db.projects import get_project
 from deployer.backend.db.rows import find, get, update
 from deployer.backend.db.runs import Run, get_run
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.request import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.storage.blob_folder import Received, keep
-from deployer.backend.storage.signed_urls import Action
+from deployer.backend.storage.blob_folder import Action, Received, keep
 
 FindCaller = Callable[[HttpRequest], Caller]
 

@@ -22,8 +22,7 @@ from deployer.backend.db.files import (
     write_entries,
 )
 from deployer.backend.db.rows import Connection, change, delete, find, get
-from deployer.backend.parsing import parse_object
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal, parse_object
 from deployer.backend.storage.blob_folder import BlobFolder, keep
 
 Document = dict[str, Any]

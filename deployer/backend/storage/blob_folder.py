@@ -1,4 +1,4 @@
-"""The bytes of files: each content once for each user, kept as long as a file refers to it.
+"""The bytes of files: each content once for each user, at addresses that are signed.
 
 A blob's name on disk is its row's id. Once committed, an id is never reused, so a late deletion
 cannot hit a newer blob; `keep` overwrites the file of an id whose transaction was undone. Uploads
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import hmac
 import os
 import secrets
 import shutil
@@ -19,15 +20,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
+from urllib.parse import quote
 
+from deployer.backend.data_folder import write_private
 from deployer.backend.db.files import Blob
 from deployer.backend.db.rows import Connection, find, insert
 from deployer.backend.db.store import Store
-from deployer.backend.refusal import NoSpace
+from deployer.backend.request import NoSpace, Refusal
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
+
 
 # Left free for the database, which must be able to write that a file was refused: the smaller of
 # the two, so that a small volume has room for files at all.
@@ -177,3 +181,47 @@ def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
             folder.path(blob_id).unlink(missing_ok=True)
     finally:
         folder.collecting.release()
+
+
+Action = Literal["upload", "download"]
+
+SIGNING_KEY_FILE = "signing.key"
+# An upload waits in the SDK's queue through an outage; a download begins when it is asked for.
+SECONDS: dict[Action, int] = {"upload": 24 * 3600, "download": 3600}
+
+
+@dataclass(frozen=True)
+class Signer:
+    """Makes and checks addresses with one secret key."""
+
+    key: bytes
+
+    def path(self, action: Action, file_id: int, now: float, name: str = "") -> str:
+        """Return a file's path, good for a day (uploads) or an hour (downloads).
+
+        A download is saved under the name.
+        """
+        place, expires = f"files/{file_id}", int(now) + SECONDS[action]
+        path = f"/{action}/{place}/{expires}/{self._signature(action, place, expires)}"
+        return f"{path}/{quote(name)}" if name else path
+
+    def check(self, action: Action, place: str, expires: int, given: str, now: float) -> None:
+        """Refuse with 403 an address that was not made here, or whose time is over."""
+        signature = self._signature(action, place, expires)
+        ours = place.startswith("files/")  # older versions signed numbers of tables that are gone
+        if not ours or not hmac.compare_digest(signature.encode(), given.encode()):
+            raise Refusal(403, "permission denied: the address is not signed by this server")
+        if now > expires:
+            raise Refusal(403, "permission denied: the address has expired; ask for a new one")
+
+    def _signature(self, action: Action, place: str, expires: int) -> str:
+        text = f"{action}/{place}/{expires}"
+        return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()[:40]
+
+
+def load_signer(folder: Path) -> Signer:
+    """Return the folder's signer; addresses stay good when the server starts again."""
+    path = folder / SIGNING_KEY_FILE
+    if not path.exists():
+        write_private(path, secrets.token_hex(32))
+    return Signer(bytes.fromhex(path.read_text().strip()))

@@ -1,4 +1,4 @@
-"""What the database holds of sweeps and runs, in the words of W&B's client, read once per change.
+"""What pages show of sweeps and runs, read once per change.
 
 Ranking and coverage are `deployer.sweeps.results`, so that a page and the terminal never disagree.
 """
@@ -12,24 +12,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deployer.backend.db.agents import Agent, list_agents
+from deployer.backend.db.accounts import Project
 from deployer.backend.db.attempts import Attempt, list_attempts, list_sweep_attempts
 from deployer.backend.db.lines import last_lines
-from deployer.backend.db.projects import Project
 from deployer.backend.db.rows import Connection, find_all, select
-from deployer.backend.db.runs import ACTIVE, Run
+from deployer.backend.db.runs import ACTIVE, Agent, Run, list_agents, mark_of
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.web.looks import BESIDES, fingerprint
 from deployer.model import Attempt as AttemptInfo
 from deployer.model import Run as RunInfo
 from deployer.model import Sweep as SweepInfo
 from deployer.model import SweepPath
-from deployer.page.agents import AgentNow, Doing
-from deployer.page.cells import Cells
 from deployer.page.run_document import describe_gpus
 from deployer.page.strict_json import Encoded, encode_values
 from deployer.page.sweep_document import (
+    AgentNow,
+    Cells,
+    Doing,
     SweepSource,
     build_sweep_now,
     build_sweep_table,
@@ -38,6 +37,48 @@ from deployer.page.sweep_document import (
 from deployer.sweeps.doubts import note_dropped
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import parse_environment, parse_json, parse_run_config
+
+# What of runs may change without a new revision of their sweep.
+BESIDES = "exit_code, ended_at, queued, display_name"
+FINGERPRINT = (
+    "SELECT COUNT(*), TOTAL(exit_code), TOTAL(ended_at), TOTAL(queued),"
+    " TOTAL(length(display_name)) FROM runs WHERE sweep_id = ?"
+)
+
+
+def fingerprint(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
+    """Return values of which some change with whatever the page of a sweep shows."""
+    mark = mark_of(db, sweep.id)
+    row = db.execute(FINGERPRINT, (sweep.id,)).fetchone()
+    head = (sweep.state, sweep.config, sweep.display_name, sweep.expected, sweep.stop_reason)
+    return (*head, mark, *row)
+
+
+def look_at_sweep(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
+    """Return values of which some change with the page of a sweep, its agents among them."""
+    agents = "SELECT COUNT(*), COUNT(ended_at) FROM agents WHERE sweep_id = ?"
+    return (*fingerprint(db, sweep), *db.execute(agents, (sweep.id,)).fetchone())
+
+
+def look_at_run(db: Connection, run: Run) -> tuple[Any, ...]:
+    """Return values of which some change with the page of a run."""
+    files = "SELECT COUNT(*), TOTAL(uploaded_at) FROM files WHERE run_id = ?"
+    return (*vars(run).values(), *db.execute(files, (run.id,)).fetchone())
+
+
+def look_at_project(db: Connection, project: Project) -> tuple[Any, ...]:
+    """Return values of which some change with the page of a project."""
+    runs = (
+        "SELECT COUNT(*), MAX(id), TOTAL(attempt), TOTAL(ended_at), MAX(heartbeat_at),"
+        " SUM(state = 'running') FROM runs WHERE project_id = ?"
+    )
+    sweeps = "SELECT COUNT(*), MAX(updated_at) FROM sweeps WHERE project_id = ?"
+    return tuple(
+        value
+        for question in (runs, sweeps)
+        for value in db.execute(question, (project.id,)).fetchone()
+    )
+
 
 REMEMBERED_SWEEPS = 20
 REMEMBERED_HEADS = 10_000  # about 1 kB each

@@ -1,11 +1,11 @@
-"""The pages' addresses: HTML for people, their documents under /api/pages, changes, signing in."""
+"""The pages' addresses: HTML, documents under /api/pages, news as events, signing in."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import mimetypes
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,31 +21,60 @@ from deployer.backend.db.files import File
 from deployer.backend.db.lines import read_rows
 from deployer.backend.db.rows import Connection, find
 from deployer.backend.db.runs import Run
-from deployer.backend.parsing import parse_object
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.request import Refusal, answer_in_thread, not_found, parse_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.sweep_control import change_sweep
-from deployer.backend.threads import answer_in_thread
-from deployer.backend.web.artifacts import find_artifact_of
-from deployer.backend.web.changes import list_changes
-from deployer.backend.web.forms import read_form
 from deployer.backend.web.results import ACTIONS, STATES
-from deployer.backend.web.sign_in import HEADERS, SignIn
+from deployer.backend.web.sign_in import HEADERS, SignIn, read_form
 from deployer.backend.web.views import (
     ARTIFACT_PATH,
     RUN_PATH,
     SWEEP_PATH,
     VIEWS,
     View,
+    find_artifact_of,
     find_place,
     find_run_of,
     find_sweep_of,
     open_site,
     show_importance,
 )
-from deployer.page.assets import load_assets
-from deployer.page.history_csv import write_history
+from deployer.page.curves import write_history
+from deployer.page.single_file import load_assets
 from deployer.page.strict_json import to_strict_json
+
+LOOK_SECONDS = 1.0
+PULSE_SECONDS = 15.0  # a comment now and then: a proxy keeps the connection, a lost one is noticed
+NAP_SECONDS = 0.25  # so soon a listener notices that the server is to stop
+
+
+async def list_changes(
+    backend: Backend, look: Callable[[], Awaitable[object]]
+) -> AsyncIterator[bytes]:
+    """Yield an event for each change of what `look` returns; end when it refuses."""
+    seen, quiet = "", 0.0
+    yield b"retry: 2000\n\n"
+    while not backend.ending.is_set():
+        try:
+            now = hashlib.sha256(repr(await look()).encode()).hexdigest()[:16]
+        except Refusal:
+            return
+        quiet += LOOK_SECONDS
+        if now != seen:
+            yield f"data: {now}\n\n".encode()
+            seen, quiet = now, 0.0
+        elif quiet >= PULSE_SECONDS:
+            yield b": still here\n\n"
+            quiet = 0.0
+        await _rest(backend)
+
+
+async def _rest(backend: Backend) -> None:
+    waited = 0.0
+    while waited < LOOK_SECONDS and not backend.ending.is_set():
+        await asyncio.sleep(NAP_SECONDS)
+        waited += NAP_SECONDS
+
 
 SHELL, MISSING = "page.html", "missing.html"
 MOST_CURVES = 200

@@ -1,4 +1,4 @@
-"""Signing in and out: by the key, or by a link that `deployer` prints, good once for some minutes.
+"""Signing in and out: by the key, or by a link that `deployer` prints, good once.
 
 What a link holds stands behind a `#`: browsers send it to nobody, so that it is in no log, no
 Referer and no proxy. A script of the log-in page takes it out of the address and posts it.
@@ -7,6 +7,10 @@ Referer and no proxy. A script of the log-in page takes it out of the address an
 from __future__ import annotations
 
 import html
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import parse_qs, quote
 
 from starlette.concurrency import run_in_threadpool
@@ -22,12 +26,59 @@ from deployer.backend.db.accounts import (
     find_caller,
     hash_key,
 )
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal, find_key
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.threads import find_key
-from deployer.backend.web.forms import read_form
-from deployer.backend.web.links import LINK_SECONDS, Links
-from deployer.page.assets import Assets
+from deployer.page.single_file import Assets
+
+LINK_SECONDS = 15 * 60
+MOST_LINKS = 1000
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a code stands for: the hash of a key; and its end by the monotonic clock."""
+
+    key_hash: str
+    ends_at: float
+
+
+class Links:
+    """The codes of one server process; a restart ends them all."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._by_code: dict[str, Link] = {}
+
+    def make(self, key: str) -> str:
+        """Return a code that stands for a key once, within LINK_SECONDS; the key was checked."""
+        now = self._monotonic()
+        code = secrets.token_urlsafe(24)
+        with self._lock:
+            fresh = [(c, s) for c, s in self._by_code.items() if s.ends_at > now]
+            self._by_code = dict(fresh[1 - MOST_LINKS :])
+            self._by_code[code] = Link(hash_key(key), now + LINK_SECONDS)
+        return code
+
+    def take(self, code: str) -> str | None:
+        """Return the hash of a code's key; the code is good no more. None if it was not good."""
+        with self._lock:
+            link = self._by_code.pop(code, None)
+        return link.key_hash if link and link.ends_at > self._monotonic() else None
+
+
+MOST_BYTES = 64 * 1024
+
+
+async def read_form(http: HttpRequest) -> bytes:
+    """Return the body; refuse with 413 one that no page of ours sends, before all of it is here."""
+    received = bytearray()
+    async for block in http.stream():
+        received += block
+        if len(received) > MOST_BYTES:
+            raise Refusal(413, f"the body is bigger than {MOST_BYTES} bytes")
+    return bytes(received)
+
 
 LOGIN = "login.html"
 HEADERS = {

@@ -2,31 +2,250 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.artifacts import Artifact, Collection
-from deployer.backend.db.projects import Project, get_project, list_projects
-from deployer.backend.db.rows import Connection, find, select
-from deployer.backend.db.runs import Run
-from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
-from deployer.backend.refusal import not_found
-from deployer.backend.scheduling.context import Backend
-from deployer.backend.web.artifacts import (
-    describe_artifact,
-    find_artifact_of,
-    list_project_artifacts,
+from deployer.backend.db.accounts import Caller, Project, get_project, list_projects
+from deployer.backend.db.artifacts import (
+    LATEST,
+    Alias,
+    Artifact,
+    Collection,
+    Role,
+    find_version,
+    latest_version,
+    list_artifacts_of,
+    list_runs_of,
+    list_versions,
 )
-from deployer.backend.web.curves import CurveCache
-from deployer.backend.web.importance import ImportanceCache
-from deployer.backend.web.looks import look_at_project, look_at_run, look_at_sweep
-from deployer.backend.web.results import SweepReader, run_info
-from deployer.backend.web.run import read_run
-from deployer.page.cells import list_numbers
-from deployer.page.lists import ProjectHead, build_home_document, build_project_document
-from deployer.page.run_document import build_comparison, build_run_document
+from deployer.backend.db.attempts import list_attempts
+from deployer.backend.db.files import File, list_artifact_files, list_run_files
+from deployer.backend.db.lines import last_lines, read_rows
+from deployer.backend.db.rows import Connection, find, find_all, get, select
+from deployer.backend.db.runs import Agent, Run
+from deployer.backend.db.store import Store
+from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.request import not_found
+from deployer.backend.scheduling.context import Backend
+from deployer.backend.storage.blob_folder import BlobFolder
+from deployer.backend.web.results import (
+    SweepReader,
+    look_at_project,
+    look_at_run,
+    look_at_sweep,
+    run_info,
+    stopped_early,
+    sweep_title,
+)
+from deployer.model import SweepPath
+from deployer.page.curves import build_curve, describe_curve
+from deployer.page.run_document import RunSource, build_comparison, build_run_document
+from deployer.page.sweep_document import (
+    ProjectHead,
+    build_home_document,
+    build_importance_document,
+    build_project_document,
+    list_numbers,
+)
+from deployer.sweeps.command_line import build_command_line
+from deployer.sweeps.configuration_list import flatten_configuration
+from deployer.sweeps.results import Results
+from deployer.wandb_api.model import parse_environment, parse_json
+
+# What a run did with a version, in the words of the pages.
+ROLES: dict[Role, str] = {"output": "logged", "input": "used"}
+
+
+def find_artifact_of(
+    db: Connection, caller: Caller, place: Mapping[str, str]
+) -> tuple[Project, Collection, Artifact]:
+    """Return the version of an address, by number or alias; without one, the newest."""
+    project = get_project(db, caller, place["entity"], place["project"])
+    name, version = place["collection"], place.get("version", LATEST)
+    collection = find(db, Collection, project_id=project.id, name=name)
+    if collection is None or collection.type != place["type"]:
+        raise not_found(f"artifact {project.entity}/{project.name}/{name}")
+    named = "version" in place
+    row = find_version(db, collection, version) if named else latest_version(db, collection.id)
+    if row is None:
+        raise not_found(f"artifact {project.entity}/{project.name}/{name}:{version}")
+    return project, collection, row
+
+
+def describe_artifact(db: Connection, collection: Collection, row: Artifact) -> dict[str, Any]:
+    """Return a version, what is in it, who made and used it, and the collection's versions."""
+    metadata = parse_json(row.metadata or "{}")
+    aliases: dict[int, list[str]] = defaultdict(list)
+    for alias in find_all(db, Alias, "alias", collection_id=collection.id):
+        aliases[alias.artifact_id].append(alias.alias)
+    return {
+        "name": collection.name,
+        "type": collection.type,
+        "description": row.description or collection.description,
+        **_describe_version(row, aliases[row.id]),
+        "digest": row.digest,
+        "metadata": flatten_configuration(metadata, tuple(metadata)),
+        "files": [
+            {"name": file.name, "size_bytes": file.size_bytes, "reference": file.reference}
+            for file in list_artifact_files(db, row)
+        ],
+        "versions": [
+            _describe_version(other, aliases[other.id])
+            for other in list_versions(db, collection.id)
+        ],
+        "runs": [
+            *[_describe_run(db, run, "output") for run in list_runs_of(db, row, "output")],
+            *[_describe_run(db, run, "input") for run in list_runs_of(db, row, "input")],
+        ],
+    }
+
+
+def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
+    """Return what a run logged, then what it used."""
+    return [
+        {
+            **_describe_collection(db, get(db, Collection, row.collection_id)),
+            **_describe_version(
+                row, [alias.alias for alias in find_all(db, Alias, artifact_id=row.id)]
+            ),
+            "role": ROLES[role],
+        }
+        for role in ROLES
+        for row in list_artifacts_of(db, run, role)
+    ]
+
+
+def list_project_artifacts(db: Connection, project: Project, limit: int) -> list[dict[str, Any]]:
+    """Return a project's newest collections, each with its newest version."""
+    newest_ones = find_all(db, Collection, "id DESC", project_id=project.id)[:limit]
+    found = [(collection, latest_version(db, collection.id)) for collection in newest_ones]
+    return [
+        {**_describe_collection(db, collection), **_describe_version(newest, [])}
+        for collection, newest in found
+        if newest
+    ]
+
+
+def _describe_collection(db: Connection, collection: Collection) -> dict[str, Any]:
+    project = get(db, Project, collection.project_id)
+    return {"project": project.name, "name": collection.name, "type": collection.type}
+
+
+def _describe_version(row: Artifact, aliases: list[str]) -> dict[str, Any]:
+    return {
+        "version": f"v{row.version}",
+        "aliases": sorted(aliases),
+        "size_bytes": row.size_bytes,
+        "file_count": row.file_count,
+        "created_at": row.created_at,
+    }
+
+
+def _describe_run(db: Connection, run: Run, role: Role) -> dict[str, Any]:
+    project = get(db, Project, run.project_id).name
+    title = run.display_name or run.name
+    return {"project": project, "id": run.name, "title": title, "role": ROLES[role]}
+
+
+CONSOLE_LINES = 400
+METADATA_FILE = "wandb-metadata.json"
+PATCH_FILES = ("diff.patch", "code/diff.patch")
+MOST_BYTES = 256 * 1024  # of a text file that is shown
+MOST_EVENTS = 5000
+
+
+def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> RunSource:
+    """Return what the document of a run is made of."""
+    sweep = get(db, Sweep, run.sweep_id) if run.sweep_id else None
+    agents = _agent_names(db, sweep)
+    attempts = list_attempts(db, run)
+    files = list_run_files(db, run.id)
+    return RunSource(
+        path=SweepPath(project.entity, project.name, sweep.name) if sweep else None,
+        entity=project.entity,
+        project=project.name,
+        run=run_info(run, attempts, agents),
+        sweep_title=sweep_title(sweep) if sweep else "",
+        metric=sweep.metric_name if sweep else None,
+        sweep_ended=bool(sweep and sweep.ended),
+        history=read_rows(db, run.id),
+        events=read_rows(db, run.id, "events")[-MOST_EVENTS:],
+        console=[text for _, text in last_lines(db, run.id, "output", CONSOLE_LINES)],
+        files=[{"name": file.name, "size_bytes": file.size_bytes} for file in files],
+        artifacts=list_run_artifacts(db, run),
+        environment=parse_environment(run.config) or parse_json(_read(blobs, files, METADATA_FILE)),
+        outputs={row.number: row.output for row in attempts},
+        command=build_command_line(sweep.settings, run.assigned_args) if sweep else None,
+        host=run.host,
+        stopped_early=bool(sweep and stopped_early(run, sweep)),
+        patch=_read(blobs, files, *PATCH_FILES),
+    )
+
+
+def _agent_names(db: Connection, sweep: Sweep | None) -> dict[int, str]:
+    if sweep is None:
+        return {}
+    return {agent.id: agent.name for agent in find_all(db, Agent, sweep_id=sweep.id)}
+
+
+def _read(blobs: BlobFolder, files: list[File], *names: str) -> str:
+    """Return the beginning of the first of some files that is there, as text."""
+    for file in files:
+        if file.name in names and file.blob_id is not None:
+            with open(blobs.path(file.blob_id), "rb") as stream:
+                return stream.read(MOST_BYTES).decode("utf-8", "replace")
+    return ""
+
+
+REMEMBERED_CURVES = 1000  # about 30 kB each
+
+
+class CurveCache:
+    """Curves of one metric by run, as documents."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: OrderedDict[tuple[int, str], tuple[object, dict[str, Any]]] = OrderedDict()
+
+    def curve(self, run: Run, metric: str) -> dict[str, Any]:
+        """Return the curve of a metric of one run."""
+        key, version = (run.id, metric), (run.attempt, run.heartbeat_at)
+        known = self._known.pop(key, None)
+        if known is None or known[0] != version:
+            with self._store.snapshot() as db:
+                rows = read_rows(db, run.id)
+            known = (version, {"run": run.name, **describe_curve(build_curve(rows, metric))})
+        self._known[key] = known
+        while len(self._known) > REMEMBERED_CURVES:
+            self._known.popitem(last=False)
+        return known[1]
+
+
+REMEMBERED = 50
+
+
+class ImportanceCache:
+    """Documents of importance by sweep."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, tuple[object, dict[str, Any]]] = OrderedDict()
+
+    def read(self, sweep_id: int, results: Results) -> dict[str, Any]:
+        """Return the document of a sweep."""
+        ranked = [(row.run_id, row.value) for row in results.rows if row.rank is not None]
+        with self._lock:
+            known = self._known.pop(sweep_id, None)
+            if known is None or known[0] != (results.metric, ranked):
+                known = ((results.metric, ranked), build_importance_document(results))
+            self._known[sweep_id] = known
+            while len(self._known) > REMEMBERED:
+                self._known.popitem(last=False)
+            return known[1]
+
 
 Place = Mapping[str, str]
 

@@ -60,8 +60,8 @@ def serve(
     ] = LogFormat.TEXT,
 ) -> None:
     """Run the backend in the foreground; /healthz returns 200 when it is ready."""
+    from deployer.backend.server.foreground import log_to_stderr
     from deployer.backend.server.foreground import serve as serve_folder
-    from deployer.backend.server.log import log_to_stderr
 
     handler = log_to_stderr(as_json=log_format is LogFormat.JSON, only=True)
     more = f" --data {shlex.quote(str(data))}" if data else ""

@@ -11,8 +11,7 @@ import typer
 
 from deployer.backend.db.accounts import hash_key, key_id_of, new_key
 from deployer.cli.backend.place import DataOption, find_place
-from deployer.cli.output.render import Aside
-from deployer.cli.output.table import Table
+from deployer.cli.output.render import Aside, Table
 from deployer.cli.shell.call import SERVER, App, Call
 from deployer.errors import WandbError
 from deployer.wandb_api import accounts

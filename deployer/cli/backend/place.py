@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.backend.data_folder import KEY_FILE, read_key
-from deployer.backend.server.daemon import Backend, backend_status, start_backend, stop_backend
-from deployer.backend.server.health import Health
+from deployer.backend.server.daemon import (
+    Backend,
+    Health,
+    backend_status,
+    start_backend,
+    stop_backend,
+)
 from deployer.cli.backend.removal import remove_and_tell
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say, show, warn
-from deployer.cli.shell.call import PLACE, Call
-from deployer.cli.shell.confirmation import is_sure
+from deployer.cli.shell.call import PLACE, Call, is_sure
 from deployer.config.paths import backend_folder
 from deployer.errors import BackendError, ConfigError, collect_refusals
 from deployer.executors.base import HostsBackend
 from deployer.executors.registry import find_executor
-from deployer.launch.server import connect
+from deployer.launch.resolution import connect
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server, make_link
@@ -114,8 +118,8 @@ class InCluster:
 
         Asks first if others use it, or data goes. Raises BackendError for another owner's data.
         """
+        from deployer.executors.kubernetes.backend.host import list_claims, name_other_users
         from deployer.executors.kubernetes.backend.removal import list_backend
-        from deployer.executors.kubernetes.backend.users import list_claims, name_other_users
 
         kube = self.host.kube
         others = ", ".join(name_other_users(kube, list_backend(kube)))
@@ -139,7 +143,7 @@ class InCluster:
 
     def open(self) -> None:
         """Hold a port of this machine open that leads to it, until Ctrl-C."""
-        from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
+        from deployer.executors.kubernetes.backend.host import build_pages_url, open_forward
 
         kube, backend = self.host.kube, self._require()
         with open_forward(kube, backend) as forward:
@@ -152,7 +156,7 @@ class InCluster:
 
     def copy(self, data: Path) -> None:
         from deployer.executors.kubernetes.backend.deployment import ensure_backend
-        from deployer.executors.kubernetes.backend.download import copy_backend
+        from deployer.executors.kubernetes.backend.host import copy_backend
 
         host, kube = self.host, self.host.kube
         host.prepare_backend()
@@ -166,11 +170,11 @@ class InCluster:
         return require_backend(self.host.kube, self.host.on)
 
     def _describe(self, backend: ClusterBackend) -> State:
-        from deployer.executors.kubernetes.backend.examination import (
+        from deployer.executors.kubernetes.backend.host import build_pages_url
+        from deployer.executors.kubernetes.backend.removal import (
             describe_trouble,
             examine_backend,
         )
-        from deployer.executors.kubernetes.backend.tunnel import build_pages_url
 
         kube = self.host.kube
         health, pages = examine_backend(kube, backend), build_pages_url(kube)
@@ -214,7 +218,7 @@ def _show_link(client: Client) -> None:
 
 
 def _key_command(kube: Kube) -> str:
-    from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET
+    from deployer.executors.kubernetes.backend.deployment import KEY_FIELD, KEY_SECRET
 
     context = f" --context {kube.context}" if kube.context else ""
     get = f"kubectl get secret {KEY_SECRET} -n {kube.namespace}{context}"

@@ -11,7 +11,7 @@ from deployer.sweeps.records import Records, SweepRecord
 
 if TYPE_CHECKING:
     from deployer.kube.client import Kube
-    from deployer.kube.kinds import Manifest
+    from deployer.kube.objects import Manifest
 
 
 def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -> None:
@@ -19,8 +19,8 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
 
     One that another owner uses stays, which is noted; another owner's is only named.
     """
+    from deployer.executors.kubernetes.backend.host import forget_user, name_other_users
     from deployer.executors.kubernetes.backend.removal import list_backend
-    from deployer.executors.kubernetes.backend.users import forget_user, name_other_users
 
     there: list[Manifest] = []
     with refusals.noted():
@@ -44,8 +44,8 @@ def list_own_claims(kube: Kube, on: str) -> list[str]:
 
     One that others use is said to stay. Raises KubeError.
     """
+    from deployer.executors.kubernetes.backend.host import list_claims, name_other_users
     from deployer.executors.kubernetes.backend.removal import list_backend
-    from deployer.executors.kubernetes.backend.users import list_claims, name_other_users
 
     own = [one["metadata"]["name"] for one in list_claims(kube) if kube.owns(one)]
     if not own:
@@ -64,8 +64,8 @@ def _choose_records(kube: Kube) -> Callable[[SweepRecord], bool]:
 
     Raises KubeError.
     """
-    from deployer.executors.kubernetes.backend.manifests import NAME, build_url
-    from deployer.kube.identity import identify_cluster
+    from deployer.executors.kubernetes.backend.deployment import NAME, build_url
+    from deployer.kube.client import identify_cluster
 
     here = (identify_cluster(kube), build_url(NAME, kube.namespace))
     return lambda record: (record.cluster, record.base_url) == here

@@ -8,8 +8,7 @@ import typer
 
 from deployer.cli.cluster.target_cluster import open_client
 from deployer.cli.output.live import showing_busy
-from deployer.cli.output.render import Aside, say
-from deployer.cli.output.table import Table
+from deployer.cli.output.render import Aside, Table, say
 from deployer.cli.shell.call import FORMAT, SERVER, App, Call
 from deployer.errors import ConfigError
 

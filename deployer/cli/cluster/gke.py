@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.output.live import showing_busy
-from deployer.cli.output.render import emit, say, warn
-from deployer.cli.output.table import Table
-from deployer.cli.shell.call import PLACE, App, Call, CommandWithYaml
-from deployer.cli.shell.confirmation import check_held
+from deployer.cli.output.render import Table, emit, say, warn
+from deployer.cli.shell.call import PLACE, App, Call, CommandWithYaml, check_held
 from deployer.cli.shell.options import CapacityOption
 from deployer.config.project import Project
 from deployer.errors import CloudError
-from deployer.launch.environment import read_environment
-from deployer.launch.remains import describe_cloud, telling_remains
+from deployer.launch.provision import describe_cloud, telling_remains
+from deployer.launch.request import read_environment
 from deployer.waiting import waiting_for
 
 if TYPE_CHECKING:

@@ -61,7 +61,7 @@ def load(call: Call, file: FileArgument, repository: RepositoryOption = None) ->
 
     Prints REGISTRY/NAME@sha256:DIGEST, the name that agents use.
     """
-    from deployer.config.sections.image_reference import parse_repository
+    from deployer.config.image_reference import parse_repository
     from deployer.images.image_file import load_image
 
     project = call.read()

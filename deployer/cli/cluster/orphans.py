@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployer.cli.output.render import Aside, say
-from deployer.cli.output.table import Table
-from deployer.cli.shell.call import App, Call
-from deployer.cli.shell.confirmation import can_ask, confirm
+from deployer.cli.output.render import Aside, Table, say
+from deployer.cli.shell.call import App, Call, can_ask, confirm
 from deployer.cli.shell.options import read_duration
 from deployer.errors import CloudError, ConfigError, DeployerError, ExitCode, KubeError
-from deployer.launch.environment import read_environment
-from deployer.launch.remains import describe_owners
+from deployer.launch.provision import describe_owners
+from deployer.launch.request import read_environment
 from deployer.text import format_seconds
 from deployer.waiting import waiting_for
 

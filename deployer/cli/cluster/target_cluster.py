@@ -17,6 +17,6 @@ def open_client(config: Project) -> Kube:
     executor = find_executor(config)
     if isinstance(executor, HostsBackend):
         return executor.kube
-    from deployer.executors.kubernetes.cluster import open_kubeconfig
+    from deployer.executors.kubernetes.manifest_builder import open_kubeconfig
 
     return open_kubeconfig(config)

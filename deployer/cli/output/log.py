@@ -21,7 +21,7 @@ from deployer.waiting import COMMAND
 
 LOG = logging.getLogger("deployer")
 REQUESTS = logging.getLogger("urllib3.connectionpool")  # the client of all our HTTP requests
-BACKEND = "deployer.backend"  # a server's log is its own: backend/server/log.py
+BACKEND = "deployer.backend"  # a server's log is its own: backend/server/foreground.py
 ALWAYS = logging.ERROR  # what is shown with --quiet, too: errors, hints, questions
 LOG_FILE = "--log-file"
 MOST_UNSAID = 1000  # lines

@@ -9,26 +9,33 @@ from typing import Annotated, Any
 import typer
 
 from deployer.cli.output.live import follow_copy
-from deployer.cli.output.render import Aside, emit, say
-from deployer.cli.output.table import Table
-from deployer.cli.results.metric_choice import GoalOption, MetricOption, choose_metric
-from deployer.cli.results.outcome import check_ranked
+from deployer.cli.output.render import Aside, Table, emit, say
+from deployer.cli.results.ranking import check_ranked
+from deployer.cli.results.results import GoalOption, MetricOption, choose_metric
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.config import paths
+from deployer.config.data import URL
 from deployer.config.project import Project
-from deployer.config.sections.data import URL
 from deployer.data.addresses import open_address
 from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
 from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
 from deployer.launch.resolution import choose_sweep, open_sweep
 from deployer.model import Run, SweepPath
-from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
-from deployer.outputs.gathering import Gathered, find_loss, gather
-from deployer.outputs.places import Places, open_places
-from deployer.sweeps.histories import read_dropped
+from deployer.outputs.places import (
+    Gathered,
+    Places,
+    choose_runs,
+    find_loss,
+    gather,
+    is_run,
+    name_folders,
+    name_runs,
+    open_places,
+)
 from deployer.sweeps.records import Records
+from deployer.sweeps.recount import read_dropped
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_bytes, format_count

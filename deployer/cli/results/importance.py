@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from deployer.analysis.importance import Importance, build_importance
-from deployer.cli.output.render import Aside, emit
-from deployer.cli.output.table import Table
-from deployer.cli.results.metric_choice import MetricOption, choose_metric
-from deployer.cli.results.outcome import check_ranked
+from deployer.cli.output.render import Aside, Table, emit
+from deployer.cli.results.ranking import check_ranked
+from deployer.cli.results.results import MetricOption, choose_metric
 from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.errors import ConfigError

@@ -11,10 +11,9 @@ import typer
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import FORMAT, App, Call
 from deployer.cli.shell.options import SweepArgument
-from deployer.config.user_file import write_user_text
+from deployer.config.document import write_user_text
 from deployer.report.collection import collect
-from deployer.report.html_file import build_html
-from deployer.report.writing import check_place
+from deployer.report.content import build_html, check_place
 
 app = App()
 

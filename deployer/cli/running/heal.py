@@ -13,9 +13,8 @@ from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import RetriesOption, SweepArgument
 from deployer.config.project import Project
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.scaling import read_wanted
-from deployer.launch.code import settle_code
-from deployer.launch.pipeline import add_agents
+from deployer.launch.pipeline import add_agents, settle_code
+from deployer.launch.scaling import read_wanted
 from deployer.model import SweepPath
 from deployer.sweeps.rerun import Healing, heal_sweep
 from deployer.text import format_count

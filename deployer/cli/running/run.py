@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from deployer.cli.running.live_view import Following
-from deployer.cli.running.to_end import run_to_end
+from deployer.cli.running.up import run_to_end
+from deployer.cli.running.watch import Following
 from deployer.cli.shell.call import App, Call, Command
 from deployer.cli.shell.options import (
     CapacityOption,
@@ -20,7 +20,7 @@ from deployer.cli.shell.options import (
     RetriesOption,
 )
 from deployer.cli.shell.usage import UsageError
-from deployer.launch.remains import describe_file, telling_remains
+from deployer.launch.provision import describe_file, telling_remains
 from deployer.launch.request import Request
 from deployer.sweeps.command_run import PLACE, build_command_sweep
 from deployer.sweeps.creation import Draws

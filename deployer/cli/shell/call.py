@@ -1,8 +1,9 @@
-"""What a command is called with, and what it may ask of that."""
+"""What a command is called with, and what it asks on the terminal."""
 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -11,20 +12,65 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from deployer.cli.output.log import open_log
-from deployer.cli.output.render import emit
-from deployer.cli.output.table import Table
-from deployer.cli.shell.confirmation import is_sure
+from deployer.cli.output.render import Table, ask, emit, say
 from deployer.cli.shell.groups import Group, load_command, summarise_help
 from deployer.cli.shell.shared import CommandLine, WithOptions, list_options
 from deployer.cli.shell.usage import UsageError
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError
+from deployer.errors import CloudError, ConfigError
 from deployer.executors.base import Executor, HostsBackend, ProvidesCluster
 from deployer.executors.registry import find_executor
-from deployer.launch.environment import read_project
+from deployer.launch.request import read_project
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_all, settle_executor
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
+
+
+def can_ask() -> bool:
+    """Tell whether somebody sits at a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def check_can_ask(yes: bool, otherwise: str = "") -> None:
+    """Refuse to delete what nobody was asked about; raises ConfigError.
+
+    `otherwise` adds another way to the hint.
+    """
+    if not yes and not can_ask():
+        said = "is missing, and deployer cannot ask without a terminal"
+        hint = "; ".join(filter(None, ("add --yes to confirm", otherwise)))
+        raise ConfigError("--yes", said, hint)
+
+
+def is_sure(question: str, yes: bool, otherwise: str = "") -> bool:
+    """Return True if the user agrees, by -y or on the terminal; raises ConfigError without both.
+
+    `otherwise` adds another way to the hint.
+    """
+    check_can_ask(yes, otherwise)
+    return yes or confirm(question)
+
+
+def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named: bool) -> bool:
+    """List what keeps a cluster and whether it is another owner's; return True if it is to go.
+
+    Another owner's must be `named` on the command line, with -y. False if nothing keeps the cluster
+    called `name`. Raises DeployerError if it is to stay.
+    """
+    for words, foreign in held:
+        if foreign and not (yes and named):
+            hint = f"if its owner agrees: deployer orphans {name} --yes"
+            raise CloudError(f"another owner's cluster stays: {words}", hint, "NOT_YOURS")
+        say(words)
+    if held and not is_sure("delete it with everything in it?", yes):
+        raise CloudError("nothing was deleted", "", "HELD")
+    return bool(held)
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; anything but yes is no."""
+    return ask(f"{question} [y/N]").lower() in ("y", "yes")
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 PROJECTS = "deployer.projects"  # in a context: what was read, by the number of agents

@@ -12,9 +12,8 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
-from deployer.cli.shell.examples import add_examples
 from deployer.cli.shell.shared import CommandLine, WithOptions
-from deployer.cli.shell.usage import require_command
+from deployer.cli.shell.usage import add_examples, require_command
 
 # Command: its module in `deployer.cli`, and its line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {

@@ -9,11 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from deployer.cli.output.agent_views import agent_to_plain, describe_agents
-from deployer.cli.output.render import emit, say, warn
-from deployer.cli.output.table import Table
-from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, PLACE, SERVER, App, Call
-from deployer.cli.shell.confirmation import check_can_ask, confirm
+from deployer.cli.output.render import Table, emit, say, warn
+from deployer.cli.output.status import agent_to_plain, describe_agents
+from deployer.cli.shell.call import (
+    ALL_BUT_LOG,
+    FORMAT,
+    PLACE,
+    SERVER,
+    App,
+    Call,
+    check_can_ask,
+    confirm,
+)
 from deployer.cli.shell.options import (
     FileArgument,
     NoCheckOption,
@@ -27,9 +34,9 @@ from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.registry import find_executor
 from deployer.launch import control
-from deployer.launch.checks.script import check_script_first
 from deployer.launch.request import Request
-from deployer.launch.server import connect
+from deployer.launch.resolution import connect
+from deployer.launch.script import check_script_first
 from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord

@@ -12,8 +12,8 @@ from deployer.cli.output.render import say
 from deployer.cli.shell.call import Call
 from deployer.cli.shell.options import NoCheckOption, RunCapOption
 from deployer.errors import ExitCode
-from deployer.launch.checks.sweep_check import check_file
-from deployer.sweeps.examination import Finding
+from deployer.launch.script import check_file
+from deployer.sweeps.sweep_file import Complaint
 from deployer.text import format_count
 
 FilesArgument = Annotated[
@@ -35,7 +35,7 @@ def check(
     read their flags, so their import-time code runs.
     """
     project = call.read()
-    findings: list[Finding] = []
+    findings: list[Complaint] = []
     for file in files:
         checked = check_file(file, project, run_cap, ask=not no_check)
         findings += checked.findings
@@ -49,7 +49,7 @@ def check(
         raise typer.Exit(ExitCode.WRONG_INPUT)
 
 
-def format_finding(found: Finding) -> str:
+def format_finding(found: Complaint) -> str:
     """Return a complaint as editors read it; what is missing stands in the first line."""
     place = f"{found.file}:{max(1, found.line)}:{max(1, found.column)}"
     path = f"{found.path}: " if found.path else ""

@@ -11,10 +11,9 @@ from deployer.cli.shell.call import Call
 from deployer.cli.shell.options import SweepArgument
 from deployer.errors import DeployerError
 from deployer.executors.registry import find_executor
-from deployer.launch.agents.scaling import drain_all
-from deployer.launch.agents.stop_notice import tell_which_runs_stop
 from deployer.launch.control import steer
-from deployer.launch.session import Session
+from deployer.launch.request import Session
+from deployer.launch.scaling import drain_all, tell_which_runs_stop
 from deployer.model import SweepPath
 
 

@@ -9,13 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from deployer.cli.output.render import say, show, warn
-from deployer.cli.results.metric_choice import Goal
+from deployer.cli.results.results import Goal
 from deployer.cli.shell.call import Call
-from deployer.config.user_file import write_user_text
+from deployer.config.document import write_user_text
 from deployer.errors import ConfigError
-from deployer.sweeps.hyperparameter_sets import build_sweep_config, is_wrapped, list_sets
 from deployer.sweeps.rerun import list_handed_out
-from deployer.sweeps.set_files import JSON, TABLES, YAML, dump_sets, load_sets
+from deployer.sweeps.set_files import (
+    JSON,
+    TABLES,
+    YAML,
+    build_sweep_config,
+    dump_sets,
+    is_wrapped,
+    list_sets,
+    load_sets,
+)
 from deployer.sweeps.sweep_file import dump_config, load_sweep, parse_sweep
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_snapshot

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from deployer.config.owner import Owner
+from deployer.config.credentials import Owner
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.orphans import count_living
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import NAME_LABEL, CloudDisk, ForwardingRule
 from deployer.gke.api.model import CloudCluster, describe_expiry, is_ours
 from deployer.gke.api.operations import Waiter
-from deployer.gke.cluster.examination import gather_facts, open_kube_soon
-from deployer.gke.cluster.rule import Facts, has_results, list_reasons
+from deployer.gke.cluster.rule import Facts, gather_facts, has_results, list_reasons, open_kube_soon
 from deployer.gke.pricing.estimate import Prices, estimate_disk_month
 from deployer.gke.removal.inventory import (
     Inventory,

@@ -6,18 +6,17 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deployer.config.owner import UNKNOWN_OWNER, Owner
+from deployer.config.credentials import UNKNOWN_OWNER, Owner
 from deployer.config.paths import find_packaged
 from deployer.errors import CloudError
 from deployer.executors.gke import idle_timer
 from deployer.executors.kubernetes.manifests.templates import load_documents
 from deployer.gke.api.client import Gke
+from deployer.gke.api.compute import list_permissions
 from deployer.gke.api.model import EXPIRES_LABEL, CloudCluster
-from deployer.gke.api.policy import list_permissions
 from deployer.gke.specification.spec import MANAGED_BY, OWN_PREFIX, ClusterSpec, cluster_labels
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CRON_JOB, Manifest
-from deployer.kube.names import build_labels, stamp_owner
+from deployer.kube.objects import CRON_JOB, Manifest, build_labels, stamp_owner
 from deployer.text import format_seconds
 
 NAMESPACE = idle_timer.OWN

@@ -9,38 +9,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from deployer.config.owner import Owner
+from deployer.config.credentials import Owner
+from deployer.config.kubernetes import GPU_PRODUCT_LABEL
 from deployer.config.project import Project
-from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
-from deployer.errors import AgentError, DeployerError, KubeError, collect_refusals
+from deployer.errors import AgentError, DeployerError, Finding, KubeError, collect_refusals
 from deployer.executors.base import (
     Belongings,
+    Check,
     Demand,
     Limits,
     SharesPods,
 )
-from deployer.executors.checks import Check
-from deployer.executors.kubernetes.agents.agent_logs import follow_agents
-from deployer.executors.kubernetes.agents.agent_objects import (
+from deployer.executors.kubernetes.agents.logs import follow_agents
+from deployer.executors.kubernetes.agents.objects import (
     AgentObjects,
     asks_for_gpu,
     build_agent,
     group_objects,
     is_lost,
+    list_names,
     list_starting,
     name_of,
     node_of,
     path_of,
 )
-from deployer.executors.kubernetes.agents.agent_removal import (
+from deployer.executors.kubernetes.agents.removal import (
+    forget_objects,
     free_lost_pods,
+    list_belongings,
     longest_removal_seconds,
     remove_agents,
 )
-from deployer.executors.kubernetes.agents.forgetting import forget_objects
-from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
-from deployer.executors.kubernetes.agents.others import list_belongings
-from deployer.executors.kubernetes.agents.packs import list_names
 from deployer.executors.kubernetes.agents.wanted import (
     build_wanted,
     change_wanted,
@@ -49,28 +48,36 @@ from deployer.executors.kubernetes.agents.wanted import (
     withdraw,
 )
 from deployer.executors.kubernetes.backend.deployment import (
+    KEY_SECRET,
     is_made,
 )
 from deployer.executors.kubernetes.backend.host import ClusterBackendHost
-from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
-from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.data.keeper import ClusterData
 from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.data.volumes import ClusterData
 from deployer.executors.kubernetes.diagnose.admission import advise, check_admission
 from deployer.executors.kubernetes.diagnose.case import Case, list_own
 from deployer.executors.kubernetes.diagnose.doctor import examine_cluster, list_checks
+from deployer.executors.kubernetes.diagnose.facts import Reference, list_references
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
-from deployer.executors.kubernetes.diagnose.references import Reference, list_references
+from deployer.executors.kubernetes.gpu_drivers.nodes import GpuProducts
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
 from deployer.executors.kubernetes.manifests.build import pack_agents
-from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
-from deployer.executors.kubernetes.manifests.templates import warn_about_variables
-from deployer.findings import Finding
+from deployer.executors.kubernetes.manifests.templates import warn_about_spot, warn_about_variables
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.image import push_image
-from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET, Manifest, kind_of
-from deployer.kube.names import build_selector, is_ours, stamp_owner
+from deployer.kube.client import do_all
+from deployer.kube.objects import (
+    CONFIG_MAP,
+    JOB,
+    POD,
+    SECRET,
+    Manifest,
+    build_selector,
+    is_ours,
+    kind_of,
+    stamp_owner,
+)
 from deployer.model import Agent, AgentPlan, Plan, Wanted
 
 LOG = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The manifests of a project's agents and of its embedded backend: drafted, or for a sweep."""
+"""A project's cluster, and the manifests of its agents and its embedded backend."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from deployer.config.owner import UNKNOWN_OWNER, Owner, build_owner
+from deployer.config.credentials import UNKNOWN_OWNER, Owner, build_owner
+from deployer.config.kubernetes import ClusterConfig
 from deployer.config.project import Project
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.errors import ImageError
-from deployer.executors.deadline import count_job_seconds
-from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.errors import ConfigError, ImageError
+from deployer.executors.base import Executor
+from deployer.executors.kubernetes.agents.objects import path_of
 from deployer.executors.kubernetes.agents.wanted import build_wanted
-from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
+from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates
 from deployer.executors.kubernetes.data.mounts import add_data
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
-from deployer.executors.kubernetes.manifests.build import build_manifests
-from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
+from deployer.executors.kubernetes.manifests.build import build_manifests, read_code_maps
 from deployer.executors.kubernetes.manifests.job import find_container
 from deployer.executors.kubernetes.manifests.templates import (
     Templates,
     find_template_image,
     load_templates,
 )
-from deployer.images.backend_archive import build_backend_archive
-from deployer.images.code_archive import build_code_archive, build_supervisor_zip
+from deployer.executors.plan import count_job_seconds
+from deployer.images.code_archive import (
+    build_backend_archive,
+    build_code_archive,
+    build_supervisor_zip,
+)
 from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed
-from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
-from deployer.kube.names import build_selector, stamp_owner
-from deployer.kube.objects import created_at
+from deployer.kube.client import Kube, open_kube
+from deployer.kube.objects import CONFIG_MAP, JOB, Manifest, build_selector, created_at, stamp_owner
 from deployer.model import Plan
 
 LOG = logging.getLogger(__name__)
@@ -178,3 +179,37 @@ class ManifestBuilder:
         ]
         found = read_code_maps(sorted(maps, key=created_at))
         return build_code_archive(Path(plan.folder)) if found is None else found
+
+
+def open_kubeconfig(project: Project) -> Kube:
+    """Return the client of the kubeconfig's cluster; raises ConfigError."""
+    section = project.kubernetes
+    kube = open_kube(
+        section.context, section.namespace, environment=project.environment, owner=project.owner
+    )
+    named = project.named_cluster.get("context")
+    if named and kube.context != named:  # in a pod, whose account deployer.yaml may not know of
+        hint = "leave it out: the pod's own account is used"
+        raise ConfigError("--context", f"no kubeconfig has the context '{named}'", hint)
+    return kube
+
+
+class ClusterExecutor(Executor):
+    """Agents in a cluster. `grows` tells that nodes come which are not there yet."""
+
+    grows = False
+
+    @cached_property
+    def kube(self) -> Kube:
+        """The client of the cluster; raises ConfigError if the kubeconfig has none such."""
+        return open_kubeconfig(self.project)
+
+    @property
+    def address(self) -> Mapping[str, str]:
+        """Return the names of the context and the namespace that are in use."""
+        return {"context": self.kube.context, "namespace": self.kube.namespace, "cloud": ""}
+
+    @cached_property
+    def builder(self) -> ManifestBuilder:
+        """What makes the manifests of this project."""
+        return ManifestBuilder(self.project)

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from deployer.errors import KubeError
 from deployer.executors.base import Belongings
-from deployer.executors.kubernetes.agents.agent_objects import (
+from deployer.executors.kubernetes.agents.objects import (
     build_agent,
     group_objects,
     identify,
     path_of,
 )
-from deployer.executors.kubernetes.agents.others import list_belongings
-from deployer.executors.kubernetes.concurrency import do_all
-from deployer.kube.client import Kube
-from deployer.kube.kinds import (
+from deployer.executors.kubernetes.agents.removal import list_belongings
+from deployer.kube.client import Kube, do_all
+from deployer.kube.objects import (
     CLAIM,
     CONFIG_MAP,
     JOB,
@@ -25,10 +24,10 @@ from deployer.kube.kinds import (
     STATEFUL_SET,
     Kind,
     Manifest,
+    build_selector,
+    created_at,
     kind_of,
 )
-from deployer.kube.names import build_selector
-from deployer.kube.objects import created_at
 
 # Volumes hold results and checkpoints, so they stay.
 KEPT_KINDS = (CONFIG_MAP, SECRET)

@@ -20,7 +20,7 @@ from deployer.agent.host.death_record import (
 from deployer.agent.host.processes import Process, list_marked
 from deployer.agent.host.status import Status, is_locked, load_status
 from deployer.agent.settings import Settings
-from deployer.backend.server.health import disk_is_full
+from deployer.backend.server.daemon import disk_is_full
 from deployer.model import Agent, AgentState, Ending
 
 # Of an agent that goes on, that came to its end, or that was asked to leave.

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deployer.executors.checks import Check
+from deployer.errors import Finding, right, unknown, warning, wrong
+from deployer.executors.base import Check
 from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
 from deployer.executors.local.supervisors import list_gpus
-from deployer.findings import Finding, right, unknown, warning, wrong
 from deployer.scripts.missing_modules import CHOOSE, PACKAGES, list_remedies
 from deployer.text import format_count
 

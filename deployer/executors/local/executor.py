@@ -1,8 +1,10 @@
-"""Agents on this machine: one folder and one supervisor for each."""
+"""Agents on this machine: a folder and a supervisor for each, its log, how many are wanted."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import logging
 import os
 import shutil
@@ -15,49 +17,144 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
+from deployer.agent.host.status import FULL, describe, find_obstacle, is_unwritable
 from deployer.agent.settings import GRACE_SECONDS
 from deployer.config import paths
+from deployer.config.data import VARIABLE
+from deployer.config.document import MOST_REPLICAS
 from deployer.config.project import Project
-from deployer.config.sections.data import VARIABLE
-from deployer.errors import AgentError, collect_refusals
+from deployer.errors import AgentError, Finding, collect_refusals
 from deployer.executors.base import (
+    Check,
     Demand,
     KeepsData,
     SharesGpus,
+    examine_all,
+    run_checks,
 )
-from deployer.executors.checks import Check, examine_all, run_checks
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.examination import list_python_checks
-from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.run_environment import (
     build_run_environment,
     choose_interpreter,
     find_variables,
     list_dropped,
 )
-from deployer.executors.local.supervisors import list_gpus, start_supervisor
-from deployer.executors.local.termination import (
+from deployer.executors.local.supervisors import (
     await_exit,
     end_agent,
+    list_gpus,
     longest_end_seconds,
     signal_supervisor,
+    start_supervisor,
 )
-from deployer.executors.local.wanted import (
-    SUFFIX,
-    delete_wanted,
-    find_file,
-    load_wanted,
-    save_wanted,
-)
-from deployer.findings import Finding
 from deployer.model import Agent, AgentPlan, Plan, Wanted
 from deployer.scripts.missing_modules import CHOOSE
 
 if TYPE_CHECKING:
-    from deployer.config.sections.data import DataSet
+    from deployer.config.data import DataSet
     from deployer.data.store import Store
+
+
+SUFFIX = ".wanted"
+
+
+def find_file(agents_folder: Path, sweep_path: str) -> Path:
+    """Return the file of a sweep; short ids of different projects may be equal."""
+    told_apart = hashlib.sha256(sweep_path.encode()).hexdigest()[:8]
+    sweep_id = quote(sweep_path.rpartition("/")[2], safe="")
+    return agents_folder / f"{sweep_id}-{told_apart}{SUFFIX}"
+
+
+def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
+    """Read a number; None if there is none. Raises AgentError if it cannot be read."""
+    try:
+        content = json.loads(file.read_text())
+        number, leaving = content["number"], content["leaving"]
+        fits = type(number) is int and 0 <= number <= MOST_REPLICAS
+        if not (fits and isinstance(leaving, list)):
+            raise ValueError(f"{number!r}")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        said = f"{file} does not contain a number of agents: {error}"
+        raise AgentError(said, f"deployer agents up {sweep_path} --replicas N") from error
+    return Wanted(number, frozenset(map(str, leaving)))
+
+
+def save_wanted(file: Path, wanted: Wanted) -> None:
+    """Write a number as a whole, or not at all."""
+    content = {"number": wanted.number, "leaving": sorted(wanted.leaving)}
+    temporary = file.with_name(f"{file.name}.new")
+    temporary.write_text(json.dumps(content))
+    os.replace(temporary, file)
+
+
+def delete_wanted(file: Path) -> None:
+    """Delete a number, also one that was only half written."""
+    for one in (file, file.with_name(f"{file.name}.new")):
+        one.unlink(missing_ok=True)
+
+
+POLL_SECONDS = 0.2
+CHUNK_BYTES = 1 << 20
+
+
+class _Tail:
+    """One log file; it may not be there yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+
+    def read_lines(self) -> Iterator[str]:
+        """Yield the lines that have been completed since the last call."""
+        while chunk := self._read():
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            for line in lines:
+                yield _text(line)
+
+    def read_rest(self) -> Iterator[str]:
+        """Yield a last line without its end; its writer is gone."""
+        yield from self.read_lines()
+        if self._rest:
+            yield _text(self._rest)
+            self._rest = b""
+
+    def _read(self) -> bytes:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                chunk = file.read(CHUNK_BYTES)
+        except FileNotFoundError:
+            return b""
+        self._offset += len(chunk)
+        return chunk
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip("\r")
+
+
+def follow_lines(folders: Sequence[AgentFolder], follow: bool) -> Iterator[tuple[str, str]]:
+    """Yield (agent name, line) of several logs; with `follow`, until all agents have ended."""
+    going = [(folder, _Tail(folder.log_path)) for folder in folders]
+    while going:
+        ended = []
+        for folder, tail in going:
+            # Asked before reading: what an agent wrote until its end is then all there.
+            goes_on = follow and folder.is_alive()
+            for line in tail.read_lines() if goes_on else tail.read_rest():
+                yield folder.spec.name, line
+            if not goes_on:
+                ended.append(tail)
+        going = [(folder, tail) for folder, tail in going if tail not in ended]
+        if going:
+            time.sleep(POLL_SECONDS)
+
 
 LOG = logging.getLogger(__name__)
 
@@ -127,7 +224,7 @@ class LocalExecutor(KeepsData, SharesGpus):
     def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""
         from deployer.data.folder_store import FolderStore
-        from deployer.data.places import find_place
+        from deployer.data.sources import find_place
 
         # Runs may follow every link: nothing is copied to where a link would be lost.
         return FolderStore(find_place(data, self.project.folder), links_out=True)
@@ -135,7 +232,7 @@ class LocalExecutor(KeepsData, SharesGpus):
     def check_data(self) -> None:
         """Refuse data sets that are not here, or not whole; raises DeployerError."""
         if self.project.data:
-            from deployer.data.places import check_here
+            from deployer.data.sources import check_here
 
             with collect_refusals() as refusals:
                 for data in self.project.data:

@@ -213,8 +213,8 @@ def find_variables(project: Project) -> tuple[tuple[str, str], ...]:
     """Return what deployer.yaml tells runs: where data is."""
     if not project.data:
         return ()
-    from deployer.config.sections.data import list_variables
-    from deployer.data.places import find_place
+    from deployer.config.data import list_variables
+    from deployer.data.sources import find_place
 
     places = {data.name: str(find_place(data, project.folder)) for data in project.data}
     return list_variables(project.data, places)

@@ -20,20 +20,21 @@ from google.cloud.container_v1.services.cluster_manager.transports import (
 )
 from google.oauth2 import service_account
 
-from deployer.config.owner import Owner, build_owner, load_random_owner
+from deployer.config.credentials import Owner, build_owner, load_random_owner
 from deployer.errors import CloudError
-from deployer.gke.api.account import TOKEN_INFO, find_account
-from deployer.gke.api.failures import Attempt, translate_error
-from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
-from deployer.gke.api.patience import (
+from deployer.gke.api.credentials import (
     CONNECT_SECONDS,
     PATIENCE,
     READ_SECONDS,
+    TOKEN_INFO,
     Patience,
     call_within,
+    find_account,
+    find_credentials,
+    refresh,
 )
-from deployer.gke.api.remedies import CATCHABLE, REACH
-from deployer.gke.api.token import find_credentials, refresh
+from deployer.gke.api.failures import CATCHABLE, REACH, Attempt, translate_error
+from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
 from deployer.gke.specification.parts import region_of
 from deployer.waiting import TIMEOUTS_SECONDS, retry, waiting_for
 

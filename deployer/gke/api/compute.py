@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
 
 from google.api_core import exceptions
+from google.auth.transport.requests import AuthorizedSession
 from google.cloud import compute_v1
 
 from deployer.errors import CloudError
 from deployer.gke.api.client import COMPUTE_API, Gke
+from deployer.gke.api.credentials import READ_SECONDS, bound_session
 from deployer.gke.api.failures import Attempt
-from deployer.gke.api.patience import READ_SECONDS, bound_session
 from deployer.gke.specification.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
 
 T = TypeVar("T")
@@ -284,3 +285,124 @@ def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:
         [name] = {*type(listed).meta.fields} - {"warning"}
         for one in getattr(listed, name):
             yield scope, one
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A quota of a region, or of the whole project where that is empty."""
+
+    name: str
+    region: str
+    limit: float
+    usage: float
+
+    @property
+    def available(self) -> float:
+        """How much of it is left."""
+        return self.limit - self.usage
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A machine type or an accelerator: the zones that have it, and a machine's CPUs."""
+
+    zones: frozenset[str]
+    cpus: int = 0
+
+
+def list_quotas(gke: Gke, regions: Iterable[str]) -> tuple[Quota, ...]:
+    """Return the quotas of regions, and those that count all regions together.
+
+    Raises CloudError.
+    """
+    client, whole = open_compute(gke, compute_v1.RegionsClient), {"project": gke.project}
+    found: list[Quota] = []
+    for region in regions:
+        attempt = Attempt(
+            f"cannot read the quotas of {region}", gke.project, region, api=COMPUTE_API
+        )
+        found += _read_quotas(gke, client, {**whole, "region": region}, attempt)
+    attempt = Attempt("cannot read the project's quotas", gke.project, api=COMPUTE_API)
+    found += _read_quotas(gke, open_compute(gke, compute_v1.ProjectsClient), whole, attempt)
+    return tuple(found)
+
+
+def find_machine_types(gke: Gke, names: Iterable[str]) -> Mapping[str, Offered]:
+    """Return each of these machine types; one that is nowhere has no zones. Raises CloudError."""
+    return _find(gke, "machine types", compute_v1.MachineTypesClient, names)
+
+
+def find_accelerators(gke: Gke, names: Iterable[str]) -> Mapping[str, Offered]:
+    """Return each of these accelerators; one that is nowhere has no zones. Raises CloudError."""
+    return _find(gke, "accelerators", compute_v1.AcceleratorTypesClient, names)
+
+
+def _read_quotas(
+    gke: Gke, client: Any, request: Mapping[str, str], attempt: Attempt
+) -> Iterator[Quota]:
+    def send() -> Any:
+        return client.get(request=request, retry=None, timeout=READ_SECONDS)
+
+    for one in gke.read(send, attempt).quotas:
+        yield Quota(one.metric, request.get("region", ""), one.limit, one.usage)
+
+
+def _find(
+    gke: Gke, what: str, kind: Callable[..., Any], names: Iterable[str]
+) -> Mapping[str, Offered]:
+    found: dict[str, Offered] = {name: Offered(frozenset()) for name in sorted({*names})}
+    if not found:
+        return found
+    wanted = " OR ".join(f'(name = "{name}")' for name in found)
+    request = {"project": gke.project, "filter": wanted}
+    for scope, one in list_everywhere(gke, what, open_compute(gke, kind), request):
+        zones, cpus = found[one.name].zones, getattr(one, "guest_cpus", 0)
+        found[one.name] = Offered(zones | {last_part(scope)}, cpus)
+    return found
+
+
+PROJECTS, ROLES = "cloudresourcemanager.googleapis.com", "iam.googleapis.com"
+# gcloud's own variables.
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+OVERRIDES = {PROJECTS: f"{OVERRIDE}CLOUDRESOURCEMANAGER", ROLES: f"{OVERRIDE}IAM"}
+
+
+def list_permissions(gke: Gke, principal_end: str, condition: str) -> frozenset[str]:
+    """Return what the policy gives the principal whose name ends so, under this condition or none.
+
+    Groups and folders are not looked through. Raises CloudError, also without the right to read.
+    """
+    options = {"options": {"requestedPolicyVersion": 3}}  # with conditions
+    policy = _ask(gke, "POST", PROJECTS, f"projects/{gke.project}:getIamPolicy", options)
+    roles = {
+        binding["role"]
+        for binding in policy.get("bindings") or ()
+        if any(member.endswith(principal_end) for member in binding.get("members") or ())
+        and (binding.get("condition") or {}).get("expression", condition) == condition
+    }
+    found = [_ask(gke, "GET", ROLES, role) for role in sorted(roles)]
+    return frozenset(
+        permission
+        for role in found
+        if not role.get("deleted")
+        for permission in role.get("includedPermissions") or ()
+    )
+
+
+def _ask(
+    gke: Gke, method: str, api: str, path: str, body: Mapping[str, object] | None = None
+) -> Any:
+    base = gke.environment.get(OVERRIDES[api]) or f"https://{api}/"
+    session: Any = AuthorizedSession(gke.credentials)
+    bound_session(session)
+
+    def send() -> Any:
+        answer = session.request(method, f"{base}v1/{path}", json=body, timeout=READ_SECONDS)
+        content = answer.json() if "json" in answer.headers.get("Content-Type", "") else {}
+        if not answer.ok:
+            said = (content.get("error") or {}).get("message") or answer.reason
+            build: Any = exceptions.from_http_status
+            raise build(answer.status_code, said)
+        return content
+
+    return gke.read(send, Attempt(f"cannot read {path}", gke.project, api=api))

@@ -3,27 +3,326 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import requests
 from google.api_core import exceptions as api
+from google.auth import exceptions as auth
 from google.auth.exceptions import TransportError
 from google.rpc import code_pb2
 
 from deployer.errors import CloudError
-from deployer.gke.api.capacity import QUOTA, STOCKOUT, read_quotas
-from deployer.gke.api.remedies import (
-    CALLS,
-    CONDITIONS,
-    ELSEWHERE,
-    REASONS,
-    RIGHTS,
-    ROLES,
-    SENTENCES,
-    UP,
-)
+from deployer.gke.api.credentials import LOGIN
 from deployer.gke.specification.parts import region_of
+
+STOCKOUT = "GCE_STOCKOUT"
+QUOTA = "GCE_QUOTA_EXCEEDED"
+# Found by asking before anything is made; each is about its location and choice of GPUs alone.
+NOT_OFFERED = "NOT_OFFERED"
+TOO_LITTLE_QUOTA = "TOO_LITTLE_QUOTA"
+
+FIRST_WAIT_SECONDS = 2.0  # before the places are gone through again
+LONGEST_WAIT_SECONDS = 300.0  # room comes and goes within minutes
+
+_ZONE = re.compile(r"\b[a-z]+-[a-z]+[0-9]+-[a-z][a-z0-9]*\b")
+# Google names zones with room as data (`zonesAvailable: a,b`) and in words ("Consider trying your
+# request in the a, b zone(s)").
+_NAMED = (
+    re.compile(r"zonesAvailable\W{1,4}([a-z0-9 ,-]+)"),
+    re.compile(r"[Tt]ry(?:ing)? your request in the ([a-z0-9 ,-]+?) zone"),
+)
+_QUOTAS = (
+    re.compile(r"resource:? \\?\"([A-Z0-9_]+)"),
+    re.compile(r"[Qq]uota '([A-Za-z0-9_.-]+)' exceeded"),
+)
+_GPUS = re.compile(r"nvidia|gpu|accelerator", re.IGNORECASE)
+_EVERYWHERE = re.compile(r"ALL_REGIONS|project quota|globally")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy.
+
+    Or one that is known before: NOT_OFFERED, TOO_LITTLE_QUOTA.
+    """
+
+    location: str
+    reason: str
+    sentence: str
+    hint: str = ""
+    choice: int = 0
+
+    @property
+    def everywhere(self) -> bool:
+        """Tell whether every location would refuse: the quota counts the whole project."""
+        return self.reason == QUOTA and bool(_EVERYWHERE.search(self.sentence))
+
+    @property
+    def of_gpus(self) -> bool:
+        """Tell whether it is about these GPUs, so that others may be had in the same place."""
+        return bool(_GPUS.search(self.sentence))
+
+
+def is_refusal(reason: str) -> bool:
+    """Tell whether a CloudError's reason means that there may be room elsewhere or later."""
+    return reason in (STOCKOUT, QUOTA)
+
+
+def next_try(
+    locations: Sequence[str], choices: int, refusals: Sequence[Refusal]
+) -> tuple[str, int] | None:
+    """Return the location and the choice of GPUs to ask for next; None once all have refused.
+
+    The order is the specification's: all choices that make sense in one location, then the next
+    location. Zones that a refusal names as having room come right after the place that refused, and
+    only in regions that the specification names: data may have to stay there.
+    """
+    if any(refusal.everywhere for refusal in refusals):
+        return None
+    places = (
+        (location, choice) for location in _order(locations, refusals) for choice in range(choices)
+    )
+    return next((one for one in places if not _is_hopeless(*one, refusals)), None)
+
+
+def _is_hopeless(location: str, choice: int, refusals: Sequence[Refusal]) -> bool:
+    """Tell whether a refusal covers this too: a quota counts its region, not only a zone."""
+    return any(
+        (refusal.choice == choice or not refusal.of_gpus)
+        and (
+            refusal.location == location
+            or (refusal.reason == QUOTA and region_of(refusal.location) == region_of(location))
+        )
+        for refusal in refusals
+    )
+
+
+def _order(locations: Sequence[str], refusals: Sequence[Refusal]) -> Iterator[str]:
+    regions = {region_of(one) for one in locations}
+    named = {one.location: read_zones(one.sentence) for one in refusals}
+    for location in locations:
+        yield location
+        reached = [location]
+        for place in reached:
+            new = [z for z in named.get(place, ()) if z not in reached and region_of(z) in regions]
+            reached += new
+            yield from new
+
+
+def wait_seconds(passes: int, left_seconds: float) -> float | None:
+    """Return how long to wait before the next pass over all places; None if time is up."""
+    if left_seconds <= 0:
+        return None
+    return min(FIRST_WAIT_SECONDS * 2.0 ** (passes - 1), LONGEST_WAIT_SECONDS, left_seconds)
+
+
+def read_zones(sentence: str) -> tuple[str, ...]:
+    """Return the zones that Google's sentence names as having room."""
+    found = [
+        zone for form in _NAMED for part in form.findall(sentence) for zone in _ZONE.findall(part)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def read_quotas(sentence: str) -> tuple[str, ...]:
+    """Return the names of the quotas that Google's sentence calls too small."""
+    return tuple(dict.fromkeys(name for form in _QUOTAS for name in form.findall(sentence)))
+
+
+AGAIN = "type the command again"
+LATER = "wait a minute, then type the command again"
+REPORT = "please report this"
+EDIT = "deployer gke plan shows what is sent; mend the specification"
+RIGHTS = (
+    "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
+)
+ROLES = {
+    "container.googleapis.com": "Kubernetes Engine Admin (roles/container.admin)",
+    "compute.googleapis.com": "Compute Admin (roles/compute.admin)",
+    "cloudresourcemanager.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
+    "iam.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
+}
+ACT_AS = (
+    "a project owner grants you roles/iam.serviceAccountUser on the nodes' service account: "
+    "https://console.cloud.google.com/iam-admin/serviceaccounts?project={project}"
+)
+# https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts
+NODE_RIGHTS = (
+    "the nodes' service account lacks rights, not you: gcloud projects add-iam-policy-binding "
+    "{project} --role=roles/container.defaultNodeServiceAccount --member=serviceAccount:ACCOUNT"
+)
+LOOK = "deployer gke list"
+REACH = (
+    "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
+)
+NAMES = "this machine resolves no names now: see your network, its DNS, and HTTPS_PROXY"
+QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
+ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
+ENABLE = "gcloud services enable {api} --project {project}"
+EMPTY_POOL = "EMPTY_POOL_REFUSED"
+PROJECT = "name the right project: --project, project: in the specification, GOOGLE_CLOUD_PROJECT"
+UP = "deployer gke up goes on, deployer gke down removes it"
+DOWN = "deployer gke down tries again"
+
+
+class Row(NamedTuple):
+    """Google's word for a failure, what is said if Google says nothing, and what to do."""
+
+    reason: str
+    said: str
+    hint: str
+
+
+# Every class of the client's exceptions; the nearest one counts.
+CALLS: dict[type[BaseException], Row] = {
+    api.GoogleAPICallError: Row("UNKNOWN", "the call failed", REPORT),
+    api.Redirection: Row("REDIRECTED", "the address has moved", REPORT),
+    api.MovedPermanently: Row("REDIRECTED", "the address has moved", REPORT),
+    api.NotModified: Row("REDIRECTED", "nothing has changed", REPORT),
+    api.TemporaryRedirect: Row("REDIRECTED", "the address has moved for now", AGAIN),
+    api.ResumeIncomplete: Row("REDIRECTED", "the upload is not complete", AGAIN),
+    api.ClientError: Row("INVALID_ARGUMENT", "Google refuses the request", REPORT),
+    api.BadRequest: Row("INVALID_ARGUMENT", "Google cannot read what was sent", EDIT),
+    api.InvalidArgument: Row("INVALID_ARGUMENT", "a value is wrong", EDIT),
+    api.FailedPrecondition: Row("FAILED_PRECONDITION", "it cannot be done now", LOOK),
+    api.OutOfRange: Row("OUT_OF_RANGE", "a value is out of its range", EDIT),
+    api.Unauthorized: Row("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
+    api.Unauthenticated: Row("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
+    api.Forbidden: Row("PERMISSION_DENIED", "you may not", RIGHTS),
+    api.PermissionDenied: Row("PERMISSION_DENIED", "you may not", RIGHTS),
+    api.NotFound: Row("NOT_FOUND", "there is no such thing", LOOK),
+    api.MethodNotAllowed: Row("METHOD_NOT_ALLOWED", "Google does not allow this", REPORT),
+    api.Conflict: Row("ABORTED", "somebody else changes the same thing", AGAIN),
+    api.AlreadyExists: Row("ALREADY_EXISTS", "it is there already", LOOK),
+    api.Aborted: Row("ABORTED", "somebody else changes the same thing", AGAIN),
+    api.LengthRequired: Row("INVALID_ARGUMENT", "the request's length is missing", REPORT),
+    api.PreconditionFailed: Row("FAILED_PRECONDITION", "it has changed in between", AGAIN),
+    api.RequestRangeNotSatisfiable: Row("OUT_OF_RANGE", "there is no such part", REPORT),
+    api.TooManyRequests: Row("RESOURCE_EXHAUSTED", "too many requests", LATER),
+    api.ResourceExhausted: Row("RESOURCE_EXHAUSTED", "too many requests", LATER),
+    api.Cancelled: Row("CANCELLED", "the call was cancelled", AGAIN),
+    api.ServerError: Row("INTERNAL", "Google failed", LATER),
+    api.InternalServerError: Row("INTERNAL", "Google failed", LATER),
+    api.Unknown: Row("UNKNOWN", "Google failed and does not say why", LATER),
+    api.DataLoss: Row("DATA_LOSS", "Google has lost data", REPORT),
+    api.MethodNotImplemented: Row("UNIMPLEMENTED", "this server cannot do it", REPORT),
+    api.BadGateway: Row("UNAVAILABLE", "something between here and Google failed", LATER),
+    api.ServiceUnavailable: Row("UNAVAILABLE", "Google does not answer", REACH),
+    api.GatewayTimeout: Row("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
+    api.DeadlineExceeded: Row("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
+    api.ResumableTransferError: Row("UNAVAILABLE", "the transfer stopped", AGAIN),
+    api.TransferStalledError: Row("UNAVAILABLE", "the transfer stopped", AGAIN),
+    api.UnseekableStreamError: Row("UNKNOWN", "the transfer cannot be repeated", AGAIN),
+    api.UploadCancelledError: Row("CANCELLED", "the transfer was cancelled", AGAIN),
+    api.MissingStatusHeaderError: Row("UNKNOWN", "the answer is not complete", AGAIN),
+    api.RetryError: Row("DEADLINE_EXCEEDED", "no answer, although asked several times", REACH),
+    api.DuplicateCredentialArgs: Row("UNAUTHENTICATED", "credentials are named twice", REPORT),
+    api.GoogleAPIError: Row("UNKNOWN", "the client failed", REPORT),
+    auth.DefaultCredentialsError: Row("UNAUTHENTICATED", "there are no credentials", LOGIN),
+    auth.MalformedError: Row("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
+    auth.InvalidResource: Row("UNAUTHENTICATED", "the credentials name a wrong resource", LOGIN),
+    auth.InvalidOperation: Row("UNAUTHENTICATED", "the credentials cannot do this", LOGIN),
+    auth.InvalidValue: Row("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
+    auth.InvalidType: Row("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
+    auth.OSError: Row("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
+    auth.RefreshError: Row("UNAUTHENTICATED", "the credentials are no longer good", LOGIN),
+    auth.ReauthFailError: Row("UNAUTHENTICATED", "Google wants you to log in again", LOGIN),
+    auth.ReauthSamlChallengeFailError: Row(
+        "UNAUTHENTICATED", "Google wants you to log in again", LOGIN
+    ),
+    auth.UserAccessTokenError: Row("UNAUTHENTICATED", "gcloud gives no token", LOGIN),
+    auth.OAuthError: Row("UNAUTHENTICATED", "the credentials were refused", LOGIN),
+    auth.MutualTLSChannelError: Row("UNAUTHENTICATED", "the client's certificate is wrong", LOGIN),
+    auth.ClientCertError: Row("UNAUTHENTICATED", "the client's certificate is wrong", LOGIN),
+    auth.ResponseError: Row("UNAVAILABLE", "the answer is not Google's", REACH),
+    auth.TimeoutError: Row("UNAVAILABLE", "no answer in time", REACH),
+    auth.TransportError: Row("UNAVAILABLE", "Google cannot be reached", REACH),
+    auth.GoogleAuthError: Row("UNAUTHENTICATED", "the credentials cannot be used", LOGIN),
+    # What the compute client lets through: it speaks HTTP.
+    requests.RequestException: Row("UNAVAILABLE", "Google cannot be reached", REACH),
+    OSError: Row("UNAVAILABLE", "Google cannot be reached", REACH),
+}
+CATCHABLE: tuple[type[BaseException], ...] = (
+    api.GoogleAPIError,
+    auth.GoogleAuthError,
+    requests.RequestException,
+    OSError,
+)
+# Why a cluster or a pool is in trouble: google.container.v1.StatusCondition.Code.
+CONDITIONS: dict[str, str] = {
+    "UNKNOWN": UP,
+    STOCKOUT: ELSEWHERE,
+    "GKE_SERVICE_ACCOUNT_DELETED": ENABLE,
+    QUOTA: f"ask for more {{quotas}}: {QUOTAS_PAGE}",
+    "SET_BY_OPERATOR": "https://console.cloud.google.com/support?project={project}",
+    "CLOUD_KMS_KEY_ERROR": RIGHTS,
+    "CA_EXPIRING": "gcloud container clusters update {name} --location {location} "
+    "--start-credential-rotation --project {project}",
+    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": NODE_RIGHTS,
+    "CLOUD_KMS_KEY_DESTROYED": "deployer gke down, then deployer gke up",
+}
+# ErrorInfo.reason: https://cloud.google.com/apis/design/errors, google/api/error_reason.proto
+REASONS = {
+    "SERVICE_DISABLED": ENABLE,
+    "CONSUMER_INVALID": PROJECT,  # no such project, or it has been deleted
+    "USER_PROJECT_DENIED": "gcloud auth application-default set-quota-project {project}",
+}
+# Google's words that tell more than the class does: pattern, reason, hint.
+SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
+    (
+        re.compile(
+            r"not have enough resources available|ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT"
+            r"|currently unavailable in the"
+        ),
+        STOCKOUT,
+        CONDITIONS[STOCKOUT],
+    ),
+    (re.compile(r"Quota exceeded for quota metric"), "RESOURCE_EXHAUSTED", LATER),
+    (
+        re.compile(r"nsufficient (\w+ )?quota|[Qq]uota '[\w.-]+' exceeded|QUOTA_EXCEEDED"),
+        QUOTA,
+        CONDITIONS[QUOTA],
+    ),
+    (re.compile(r"has not been used in project|it is disabled"), "SERVICE_DISABLED", ENABLE),
+    (
+        re.compile(r"[Bb]illing"),
+        "BILLING_DISABLED",
+        "https://console.cloud.google.com/billing/linkedaccount?project={project}",
+    ),
+    # Of a pool that is to begin without nodes: it can be made after its cluster.
+    (re.compile(r"initial_?node_?count", re.IGNORECASE), EMPTY_POOL, EDIT),
+    (re.compile(r"Not found: projects/[^/]+$"), "NOT_FOUND", PROJECT),
+    (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
+    (re.compile(r"is already being used by|is not ready"), "RESOURCE_IN_USE", LATER),
+    (
+        re.compile(r"iam\.serviceAccount(User|s\.actAs)|access to service account"),
+        "PERMISSION_DENIED",
+        ACT_AS,
+    ),
+    (
+        re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
+        "CERTIFICATE",
+        "the connection's certificate is not trusted: see your proxy, REQUESTS_CA_BUNDLE and "
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    ),
+    # A token is fetched over the network, too: what hinders that is no matter of a login.
+    (
+        re.compile(
+            r"name resolution|Failed to resolve|DNS resolution failed|Name or service not known"
+            r"|nodename nor servname|No address associated|getaddrinfo"
+        ),
+        "UNAVAILABLE",
+        NAMES,
+    ),
+    (
+        re.compile(r"plugin failed.*(Connection refused|timed out|unreachable|Connection reset)"),
+        "UNAVAILABLE",
+        REACH,
+    ),
+    (re.compile(r"metadata from plugin failed|invalid_grant"), "UNAUTHENTICATED", LOGIN),
+)
 
 _SECRETS = re.compile(
     r"ya29\.[\w.-]+|eyJ[\w-]+\.[\w.-]+|(?<=Bearer )\S+|-----BEGIN[^-]+-----[\s\S]*?(-----END|$)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from google.cloud import container_v1 as google
 
-from deployer.config.owner import UNKNOWN_OWNER, Owner
+from deployer.config.credentials import UNKNOWN_OWNER, Owner
 from deployer.gke.specification.parts import GpuChoice, Sharing, find_disk_type
 from deployer.gke.specification.spec import MADE_FOR, ClusterSpec, cluster_labels
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from google.cloud import container_v1
 from google.rpc import code_pb2, error_details_pb2
 
-from deployer.config.owner import Owner
+from deployer.config.credentials import Owner
 from deployer.gke.specification.spec import (
     CLUSTER_LABEL,
     MADE_FOR,

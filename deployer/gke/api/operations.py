@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import Attempt, build_failure
+from deployer.gke.api.failures import DOWN, UP, Attempt, build_failure
 from deployer.gke.api.model import CloudOperation
-from deployer.gke.api.remedies import DOWN, UP
 from deployer.text import format_seconds
 
 LOG = logging.getLogger(__name__)

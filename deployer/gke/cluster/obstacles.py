@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from deployer.gke.api.capacity import NOT_OFFERED, TOO_LITTLE_QUOTA, Refusal
 from deployer.gke.api.client import Gke
-from deployer.gke.api.offers import (
+from deployer.gke.api.compute import (
     Offered,
     Quota,
     find_accelerators,
     find_machine_types,
     list_quotas,
 )
-from deployer.gke.api.remedies import QUOTAS_PAGE
-from deployer.gke.specification.gpu_rules import find_built_in
+from deployer.gke.api.failures import NOT_OFFERED, QUOTAS_PAGE, TOO_LITTLE_QUOTA, Refusal
 from deployer.gke.specification.parts import (
     DISK_TYPE,
     GpuChoice,
+    find_built_in,
     find_disk_type,
     is_zone,
     region_of,

@@ -5,13 +5,30 @@ The timer in the cluster (executors/gke/idle_timer.py), which runs alone, follow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from deployer.config.owner import Owner
-from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk
-from deployer.kube.kinds import CLAIM, JOB, POD, SERVICE, Kind, Manifest
-from deployer.kube.names import BACKEND, COMPONENT_LABEL, is_ours, read_owner
+from deployer.config.credentials import Owner
+from deployer.errors import CloudError, DeployerError
+from deployer.gke.api.client import Gke
+from deployer.gke.api.compute import LOCATION_LABEL, NAME_LABEL, RESULTS_CLAIM, CloudDisk, Compute
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.api.operations import describe_operation, find_running
+from deployer.gke.cluster.access import open_kube_of
+from deployer.kube.client import Kube
+from deployer.kube.objects import (
+    BACKEND,
+    CLAIM,
+    COMPONENT_LABEL,
+    JOB,
+    POD,
+    SERVICE,
+    Kind,
+    Manifest,
+    is_ours,
+    read_owner,
+)
 from deployer.text import format_count
 
 # What Kubernetes is asked for, in all namespaces.
@@ -114,3 +131,47 @@ def _join(names: Sequence[str], kind: str, what: str) -> Iterator[str]:
     if names:
         rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield f"{format_count(len(names), kind)} {what}: {', '.join(names[:MOST_NAMES])}{rest}"
+
+
+# Kubernetes that refuses connections is given up soon; one that is silent has its time-outs.
+KUBE_PAUSE_SECONDS = 0.2
+
+
+def gather_facts(
+    gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
+) -> Facts:
+    """Return what is in a cluster and whose it is; what does not answer is named in the facts.
+
+    A cluster without an address has never had a Kubernetes.
+    """
+    unanswered: list[str] = []
+    operation, disks, objects, kube_owner = None, [], {}, None
+    try:
+        operation = find_running(gke, cluster.location, cluster.name)
+    except CloudError as error:
+        unanswered.append(error.message)
+    try:
+        found = Compute(gke).list_disks(f"labels.{NAME_LABEL}={cluster.name}")
+        here = (one for one in found if one.labels.get(LOCATION_LABEL) == cluster.location)
+        disks = [one for one in here if not one.of_node]
+    except CloudError as error:
+        unanswered.append(error.message)
+    if cluster.endpoint:
+        try:
+            every = open_kube_soon(gke, cluster, sleep).in_namespace("")
+            objects = {kind: every.list_objects(kind) for kind in KINDS}
+            kube_owner = every.owner
+        except DeployerError as error:
+            unanswered.append(error.message)
+    doing = describe_operation(operation) if operation else ""
+    return Facts(cluster.owner, kube_owner, doing, objects, tuple(disks), tuple(unanswered))
+
+
+def open_kube_soon(
+    gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
+) -> Kube:
+    """Return a client of a cluster's Kubernetes that gives up soon if connections are refused.
+
+    Raises CloudError.
+    """
+    return open_kube_of(gke, cluster, None, lambda seconds: sleep(min(seconds, KUBE_PAUSE_SECONDS)))

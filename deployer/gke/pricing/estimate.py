@@ -11,10 +11,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
-from deployer.config.user_file import read_user_text
+from deployer.config.document import read_user_text
 from deployer.gke.pricing.price_table import ADDRESS, ANYWHERE, FEE, PriceRow, parse_rows
-from deployer.gke.specification.gpu_rules import count_slots, find_built_in
-from deployer.gke.specification.parts import GpuChoice, find_disk_type, is_zone, region_of
+from deployer.gke.specification.parts import (
+    GpuChoice,
+    count_slots,
+    find_built_in,
+    find_disk_type,
+    is_zone,
+    region_of,
+)
 from deployer.gke.specification.spec import ClusterSpec
 
 OWN_FILE = "gke-prices.yaml"

@@ -10,9 +10,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from deployer.config.check import check
-from deployer.config.document.yaml_document import Document, parse_document
-from deployer.config.field_types import STRICT, Text, matching, refuse
+from deployer.config.check import STRICT, Text, check, matching, refuse
+from deployer.config.document import Document, parse_document
 from deployer.errors import ConfigError
 from deployer.gke.specification.parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
 

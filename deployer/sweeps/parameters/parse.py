@@ -1,4 +1,4 @@
-"""Parse the `parameters` of a sweep to a `Space`; problems are returned as data.
+"""Parse the `parameters` of a sweep to a `Space`, and count its configurations.
 
 Accepts what W&B's engine accepts. A parameter with an error is left out of the space.
 """
@@ -18,6 +18,7 @@ from deployer.sweeps.parameters.forms import (
     Continuous,
     Integer,
     Parameter,
+    Space,
 )
 from deployer.sweeps.parameters.keys import (
     DEFAULTS,
@@ -29,7 +30,6 @@ from deployer.sweeps.parameters.keys import (
     shape_keys,
     shown,
 )
-from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.problem import Place, Problem
 from deployer.text import find_lookalike, number_hint
 
@@ -289,3 +289,17 @@ class _Reader:
 
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
+
+
+def expected_count(config: Mapping[str, Any]) -> int | None:
+    """Return how many configurations a sweep has, None for an endless or an unsearchable one.
+
+    A grid has the product of its different values; `run_cap` limits every method.
+    """
+    cap = config.get("run_cap")
+    limit = cap if type(cap) is int and cap > 0 else None
+    if config.get("method") != "grid":
+        return limit
+    space, _ = parse_parameters(config.get("parameters", {}))
+    size = space.grid_size
+    return limit if size is None else size if limit is None else min(size, limit)

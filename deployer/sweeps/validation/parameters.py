@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Constant
+from deployer.sweeps.parameters.forms import Constant, Space, value_key
 from deployer.sweeps.parameters.keys import NESTED, shown
-from deployer.sweeps.parameters.space import Space
-from deployer.sweeps.parameters.values import value_key
 from deployer.sweeps.problem import Place, Problem, Problems, doubt
-from deployer.sweeps.validation.texts import check_finite, check_tuples
+from deployer.sweeps.validation.keys import check_finite, check_tuples
 
 # What W&B itself keeps in the config of a run.
 RESERVED = ("_wandb", "wandb_version")

@@ -13,8 +13,7 @@ import pytest
 from deployer.backend.db.files import File
 from deployer.backend.db.lines import Stream, write_lines
 from deployer.backend.db.rows import find_all
-from deployer.backend.db.schema import OLDEST, SCHEMA, migrate
-from deployer.backend.db.store import Store
+from deployer.backend.db.store import OLDEST, SCHEMA, Store, migrate
 from deployer.errors import BackendError
 
 OLDEST_FILE = Path(__file__).with_name(f"version_{OLDEST}.sql")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.artifacts import (
     PENDING_SECONDS,
     Artifact,
@@ -14,9 +15,8 @@ from deployer.backend.db.artifacts import (
     delete_abandoned,
     ensure_collection,
 )
-from deployer.backend.db.projects import ensure_project
 from deployer.backend.db.rows import get
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal
 from tests.backend.artifact_client import (
     COLLECTION,
     DELETE,

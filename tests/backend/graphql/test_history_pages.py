@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.lines import write_lines
-from deployer.backend.db.projects import ensure_project
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import insert_run
 from deployer.backend.graphql.schema import GraphQL, Question

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.graphql.patterns import Pattern, PatternError
+from deployer.backend.graphql.filters import Pattern, PatternError
 from tests.backend.client import Client
 
 RUN_COUNT = """query Count($project: String!, $filters: JSONString)

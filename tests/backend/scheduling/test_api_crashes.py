@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.attempts import create_run
-from deployer.backend.db.projects import ensure_project
 from deployer.backend.db.rows import change
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from tests.backend.bench import Bench

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.db.projects import Project
+from deployer.backend.db.accounts import Project
 from deployer.backend.db.rows import Connection, change, delete, find, get
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.dispatch import heartbeat
 from deployer.backend.scheduling.early_termination import EarlyTermination
+from deployer.backend.scheduling.suggestions import Derived
 from deployer.backend.server.file_stream import apply_chunk, parse_chunk
 from tests.backend.bench import Bench
 from tests.backend.client import Client, grid

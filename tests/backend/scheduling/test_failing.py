@@ -15,8 +15,7 @@ from deployer.backend.scheduling.lifecycle import (
     STALLED_KILLS,
     UNSTARTED_KILLS,
 )
-from deployer.backend.scheduling.process_ends import note_exit
-from deployer.backend.scheduling.run_endings import requeue_failed
+from deployer.backend.scheduling.run_endings import note_exit, requeue_failed
 from tests.backend.bench import Bench
 
 

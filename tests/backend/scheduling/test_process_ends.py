@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from deployer.backend.db.accounts import Caller
-from deployer.backend.db.agents import Agent
 from deployer.backend.db.attempts import Attempt, list_attempts
 from deployer.backend.db.lines import last_lines
 from deployer.backend.db.rows import get
-from deployer.backend.scheduling.process_ends import note_exit, note_leave
+from deployer.backend.db.runs import Agent
+from deployer.backend.scheduling.run_endings import note_exit, note_leave
 from tests.backend.bench import Bench
 
 

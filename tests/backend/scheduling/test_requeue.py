@@ -9,7 +9,7 @@ import pytest
 from deployer.backend.db.lines import write_lines
 from deployer.backend.db.rows import change
 from deployer.backend.db.runs import check_writer
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import MAX_DELIVERIES

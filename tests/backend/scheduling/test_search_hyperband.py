@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.scheduling.search.hyperband import Halving, band_iterations
+from deployer.backend.scheduling.early_termination import Halving, band_iterations
 
 
 @dataclass(frozen=True)

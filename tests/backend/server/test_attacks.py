@@ -13,15 +13,15 @@ from urllib.parse import urlsplit
 import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
 
-from deployer.backend.graphql.limits import (
+from deployer.backend.graphql.schema import (
     DEEPEST,
     MOST_FIELDS,
     MOST_LETTERS,
     MOST_LISTS,
     MOST_TOKENS,
 )
-from deployer.backend.parsing import LARGEST_INT
-from deployer.backend.server.bodies import MOST_BYTES
+from deployer.backend.request import LARGEST_INT
+from deployer.backend.server.app import MOST_BYTES
 from tests.backend.client import UPSERT_SWEEP, Client, grid
 from tests.backend.pages_browser import log_in
 from tests.conftest import ServedBackend

@@ -17,17 +17,16 @@ import pytest
 from starlette.requests import Request
 
 from deployer.backend.data_folder import FolderLock, is_served, read_server_id
-from deployer.backend.db.schema import OLDEST, SCHEMA
-from deployer.backend.db.store import DATABASE, Store
+from deployer.backend.db.store import DATABASE, OLDEST, SCHEMA, Store
 from deployer.backend.server.app import build_app
 from deployer.backend.server.daemon import (
+    Health,
     backend_status,
     revive_backend,
     start_backend,
     stop_backend,
 )
 from deployer.backend.server.foreground import serve
-from deployer.backend.server.health import Health
 from deployer.errors import BackendError, BackendStopped
 from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client

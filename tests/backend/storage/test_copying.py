@@ -20,14 +20,13 @@ import pytest
 
 from deployer.agent.server.client import read_reason
 from deployer.backend.data_folder import KEY_FILE
+from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.attempts import create_run
 from deployer.backend.db.files import promise_file, set_content
-from deployer.backend.db.projects import ensure_project
 from deployer.backend.db.rows import delete
 from deployer.backend.server.daemon import backend_status
-from deployer.backend.storage.backup import adopt_copy, stream_copy
+from deployer.backend.storage.backup import PROOF_FILE, adopt_copy, stream_copy
 from deployer.backend.storage.blob_folder import delete_unreferenced, keep
-from deployer.backend.storage.copy_proof import PROOF_FILE
 from deployer.errors import BackendError
 from tests.backend.bench import Bench
 from tests.backend.client import Client, grid

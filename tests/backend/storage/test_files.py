@@ -19,13 +19,18 @@ from urllib.parse import urlsplit
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
+from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.attempts import create_run
 from deployer.backend.db.files import File, promise_file, set_content
-from deployer.backend.db.projects import ensure_project
 from deployer.backend.db.rows import delete, get
-from deployer.backend.refusal import NoSpace, Refusal
-from deployer.backend.storage.blob_folder import delete_unreferenced, keep
-from deployer.backend.storage.signed_urls import SECONDS, Signer, load_signer
+from deployer.backend.request import NoSpace, Refusal
+from deployer.backend.storage.blob_folder import (
+    SECONDS,
+    Signer,
+    delete_unreferenced,
+    keep,
+    load_signer,
+)
 from tests.backend.bench import Bench
 from tests.backend.client import Client
 from tests.conftest import ServedBackend, serve_backend

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deployer.backend.db.projects import Project
+from deployer.backend.db.accounts import Project
 from deployer.backend.db.rows import change, get
 from deployer.backend.db.sweeps import Sweep, update_sweep
-from deployer.backend.scheduling.process_ends import note_exit
+from deployer.backend.scheduling.run_endings import note_exit
 from deployer.backend.web.results import SweepReader
 from deployer.backend.web.views import open_site, show_run, show_sweep
 from deployer.page.strict_json import to_strict_json

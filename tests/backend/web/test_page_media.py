@@ -6,7 +6,7 @@ from typing import Any
 
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.page.media import MOST_FILES, MOST_FRAMES, list_media
+from deployer.page.run_document import MOST_FILES, MOST_FRAMES, list_media
 from tests.backend.client import Client
 from tests.backend.pages_browser import read
 

@@ -14,9 +14,9 @@ from deployer.page.curves import (
     build_all_curves,
     build_curve,
     describe_curve,
+    write_history,
 )
-from deployer.page.history_csv import write_history
-from deployer.page.summary import flatten_summary
+from deployer.page.run_document import flatten_summary
 from deployer.sweeps.command_line import build_command_line
 
 

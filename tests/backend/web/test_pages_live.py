@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.refusal import Refusal
-from deployer.backend.web.changes import list_changes
+from deployer.backend.request import Refusal
+from deployer.backend.web.routes import list_changes
 from tests.backend.bench import Bench
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import log_in, read

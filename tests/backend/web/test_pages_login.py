@@ -21,7 +21,7 @@ from deployer.backend.db.accounts import (
     hash_key,
     replace_keys,
 )
-from deployer.backend.web.links import LINK_SECONDS, MOST_LINKS, Links
+from deployer.backend.web.sign_in import LINK_SECONDS, MOST_LINKS, Links
 from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client, add_user, grid
 from tests.backend.pages_browser import log_in, page

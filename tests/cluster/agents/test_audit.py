@@ -8,13 +8,12 @@ from typing import Any
 import yaml
 
 from deployer.cli.output.render import to_plain
-from deployer.config.owner import build_owner
+from deployer.config.credentials import build_owner
 from deployer.config.project import Flags
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.executors.registry import find_executor
-from deployer.kube.names import build_selector
-from deployer.launch.agents.agent_environment import choose_pace
-from deployer.launch.agents.planning import plan_agents
+from deployer.kube.objects import build_selector
+from deployer.launch.planning import choose_pace, plan_agents
 from deployer.model import SweepPath
 from deployer.wandb_api.operations import list_sweeps
 from deployer.wandb_api.server import Server

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.config.kubernetes import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
-from deployer.kube.kinds import POD
-from deployer.kube.names import build_selector
-from deployer.launch.agents.scaling import end_agents
+from deployer.executors.kubernetes.gpu_drivers.nodes import GpuProducts
+from deployer.kube.objects import POD, build_selector
+from deployer.launch.scaling import end_agents
 from deployer.model import Ending
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status

@@ -11,9 +11,8 @@ import pytest
 from deployer.errors import KubeError
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
-from deployer.kube.names import build_selector
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import CONFIG_MAP, JOB, POD, SECRET, build_selector
+from deployer.launch.scaling import end_agents
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from deployer.agent.wandb_install import PIN
-from deployer.executors.kubernetes.backend.manifests import NAME, PORT
-from deployer.kube.names import BACKEND, build_selector, join_selector
+from deployer.executors.kubernetes.backend.deployment import NAME, PORT
+from deployer.kube.objects import BACKEND, build_selector, join_selector
 from tests.cluster.cluster import Cluster
 from tests.cluster.foreign import serve_wheels, write_foreign_python
 from tests.cluster.shell import Shell

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.findings import Finding, Severity
-from deployer.kube.kinds import POD
-from deployer.kube.names import build_selector
-from deployer.launch.agents.scaling import end_agents
+from deployer.errors import Finding, Severity
+from deployer.kube.objects import POD, build_selector
+from deployer.launch.scaling import end_agents
 from deployer.wandb_api.operations import list_runs
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.kube.kinds import JOB, POD
-from deployer.kube.names import build_selector
-from deployer.launch.agents.planning import apply_plan, plan_agents
+from deployer.kube.objects import JOB, POD, build_selector
+from deployer.launch.planning import apply_plan, plan_agents
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed

@@ -12,26 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.owner import build_owner
-from deployer.executors.kubernetes.agents.others import list_belongings
-from deployer.executors.kubernetes.backend.users import note_user
+from deployer.config.credentials import build_owner
+from deployer.executors.kubernetes.agents.removal import list_belongings
+from deployer.executors.kubernetes.backend.host import note_user
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
-from deployer.kube.names import (
+from deployer.kube.objects import (
     BACKEND,
+    CLAIM,
+    CONFIG_MAP,
+    JOB,
     OWNER_LABEL,
+    POD,
+    SECRET,
     SWEEP_LABEL,
     SWEEP_PATH_ANNOTATION,
     build_labels,
     build_selector,
 )
-from deployer.launch.remains import describe_owners
+from deployer.launch.provision import describe_owners
 from deployer.model import SweepPath
 from deployer.wandb_api.accounts import add_user
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import Server
-from deployer.watch.restarts import HANDING_OUT
+from deployer.watch.rules import HANDING_OUT
 from tests.cluster.bed import SECTION, TRAINER, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault

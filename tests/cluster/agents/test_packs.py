@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.kubernetes.agents.packs import list_names
-from deployer.kube.kinds import JOB, POD
-from deployer.kube.names import build_selector
-from deployer.launch.agents.scaling import end_agents
+from deployer.executors.kubernetes.agents.objects import list_names
+from deployer.kube.objects import JOB, POD, build_selector
+from deployer.launch.scaling import end_agents
 from deployer.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server

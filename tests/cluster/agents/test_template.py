@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import TRAINER, Bed, make_bed
 from tests.cluster.cluster import Cluster

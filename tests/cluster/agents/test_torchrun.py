@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.launch.agents.scaling import end_agents
+from deployer.launch.scaling import end_agents
 from deployer.wandb_api.operations import create_sweep, list_runs
 from deployer.wandb_api.server import Server
 from tests.agent.trainers import PARALLEL, PARALLEL_SWEEP

@@ -11,8 +11,7 @@ import pytest
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.wanted import change_wanted, get_wanted, withdraw
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP
-from deployer.kube.names import WANTED, build_selector
+from deployer.kube.objects import CONFIG_MAP, WANTED, build_selector
 from deployer.model import Wanted
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster

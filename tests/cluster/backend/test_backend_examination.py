@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.server.health import Health
+from deployer.backend.server.daemon import Health
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
-from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
-from deployer.kube.kinds import POD
+from deployer.executors.kubernetes.backend.removal import describe_trouble, examine_backend
+from deployer.kube.objects import POD
 from tests.cluster.bed import open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod, python

@@ -17,12 +17,11 @@ from typing import Any
 import pytest
 
 from deployer.config.paths import backend_folder
-from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET, NAME
-from deployer.executors.kubernetes.backend.users import USER_ANNOTATION
+from deployer.executors.kubernetes.agents.logs import follow_log
+from deployer.executors.kubernetes.backend.deployment import KEY_FIELD, KEY_SECRET, NAME
+from deployer.executors.kubernetes.backend.host import USER_ANNOTATION
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
-from deployer.kube.logs import follow_log
-from deployer.kube.names import build_selector
+from deployer.kube.objects import CLAIM, POD, SERVICE, STATEFUL_SET, build_selector
 from tests.cluster.backend import logging_agents
 from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster

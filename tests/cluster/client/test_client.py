@@ -14,12 +14,11 @@ from kubernetes.config.config_exception import ConfigException
 from urllib3 import exceptions as http
 
 from deployer.errors import ConfigError, KubeError
+from deployer.executors.kubernetes.agents.logs import follow_log, read_log
 from deployer.kube.access import load_access
-from deployer.kube.client import Kube
+from deployer.kube.client import Kube, identify_cluster
 from deployer.kube.failures import CATCHABLE, HINTS, TROUBLES, Attempt, translate_error
-from deployer.kube.identity import identify_cluster
-from deployer.kube.kinds import CONFIG_MAP, JOB, POD
-from deployer.kube.logs import follow_log, read_log
+from deployer.kube.objects import CONFIG_MAP, JOB, POD
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_job, build_pod, python

@@ -14,7 +14,7 @@ import pytest
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose.rights import REACH_BACKEND, check_rights
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 from deployer.kube.port_forward import Forward
 from tests.cluster.bed import open_client, wait_for
 from tests.cluster.cluster import Cluster

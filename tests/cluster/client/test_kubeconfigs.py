@@ -27,7 +27,7 @@ import tests.outside
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import load_access, open_websocket
 from deployer.kube.client import Kube
-from deployer.kube.kinds import SELF_REVIEW
+from deployer.kube.objects import SELF_REVIEW
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_account
 from tests.outside.cloud import Proxies, run_loop
@@ -346,7 +346,7 @@ WHO_AM_I = """
 import os, kubernetes
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube
-from deployer.kube.kinds import SELF_REVIEW
+from deployer.kube.objects import SELF_REVIEW
 review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 kube = Kube(load_access(None, None, os.environ))
 answer = kube._send("read", SELF_REVIEW, method="POST", body=review)

@@ -9,9 +9,8 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from deployer.errors import KubeError
-from deployer.kube.failures import Attempt
-from deployer.kube.kinds import JOB, POD, Kind
-from deployer.kube.resending import FORBIDDEN_SECONDS, Resender
+from deployer.kube.failures import FORBIDDEN_SECONDS, Attempt, Resender
+from deployer.kube.objects import JOB, POD, Kind
 
 RULES = 'pods is forbidden: User "t" cannot list resource "pods" in API group ""'
 QUOTA = 'pods "a" is forbidden: exceeded quota: tenant'

@@ -18,13 +18,11 @@ import pytest
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError, KubeError
-from deployer.executors.kubernetes.agents.forgetting import forget_objects
-from deployer.executors.kubernetes.data.loader_manifests import LEASE_SECONDS
-from deployer.executors.kubernetes.data.volume_store import VolumeStore
-from deployer.executors.kubernetes.data.volumes import ensure_nfs, open_volume
+from deployer.executors.kubernetes.agents.removal import forget_objects
+from deployer.executors.kubernetes.data.loader import LEASE_SECONDS
+from deployer.executors.kubernetes.data.volumes import VolumeStore, ensure_nfs, open_volume
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, VOLUME
-from deployer.kube.names import DATA, LOADER, build_selector
+from deployer.kube.objects import CLAIM, CONFIG_MAP, DATA, JOB, LOADER, POD, VOLUME, build_selector
 from tests.cluster.bed import SECTION, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import Shell

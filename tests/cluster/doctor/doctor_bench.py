@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.findings import Finding, Severity
-from deployer.launch.checks.doctor import diagnose
+from deployer.errors import Finding, Severity
+from deployer.launch.doctor import diagnose
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import BIN, wait_for
 from tests.cluster.cluster import Cluster

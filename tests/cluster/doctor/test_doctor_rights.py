@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from deployer.errors import Severity
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.rights import (
@@ -12,7 +13,6 @@ from deployer.executors.kubernetes.diagnose.rights import (
     describe_right,
     examine_rights,
 )
-from deployer.findings import Severity
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster

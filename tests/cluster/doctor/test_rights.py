@@ -8,13 +8,21 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import KubeError, Refusals
-from deployer.executors.checks import run_checks
+from deployer.executors.base import run_checks
 from deployer.executors.kubernetes.backend.removal import remove_backend
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
-from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Manifest
-from deployer.kube.names import BACKEND, build_labels, build_selector
-from deployer.launch.agents.planning import plan_agents
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import (
+    BACKEND,
+    CONFIG_MAP,
+    JOB,
+    SECRET,
+    STATEFUL_SET,
+    Manifest,
+    build_labels,
+    build_selector,
+)
+from deployer.launch.planning import plan_agents
+from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster

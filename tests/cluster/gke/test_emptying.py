@@ -22,12 +22,18 @@ from deployer.executors.gke.orphans import (
 from deployer.executors.kubernetes.orphans import count_living, delete_leftovers, list_leftovers
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.removal.contents import CLAIM, SERVICE, VOLUME, empty_cluster
-from deployer.gke.removal.teardown import Terms
+from deployer.gke.removal.teardown import CLAIM, SERVICE, VOLUME, Terms, empty_cluster
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, Kind, Manifest
-from deployer.kube.names import SWEEP_PATH_ANNOTATION, build_labels
+from deployer.kube.objects import (
+    CONFIG_MAP,
+    JOB,
+    SECRET,
+    SWEEP_PATH_ANNOTATION,
+    Kind,
+    Manifest,
+    build_labels,
+)
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
 from tests.cluster.pods import build_job, build_pod

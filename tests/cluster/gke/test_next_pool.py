@@ -12,8 +12,7 @@ import pytest
 from deployer.config.causes import Cause
 from deployer.executors.gke.executor import GkeExecutor
 from deployer.gke.cluster.creation import ensure_cluster
-from deployer.kube.kinds import POD
-from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.kube.objects import AGENT_LABEL, POD, SWEEP_PATH_ANNOTATION, build_labels
 from tests.cluster.bed import SECTION, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gke.test_gke import build_refusal

@@ -21,8 +21,7 @@ from deployer.executors.kubernetes.gpu_drivers.installation import (
     remove_drivers,
 )
 from deployer.kube.client import Kube
-from deployer.kube.kinds import DAEMON_SET, POD
-from deployer.kube.names import build_selector
+from deployer.kube.objects import DAEMON_SET, POD, build_selector
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node

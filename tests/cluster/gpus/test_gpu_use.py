@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 
 from deployer.kube.client import Kube
-from deployer.kube.kinds import JOB
-from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels, build_selector
+from deployer.kube.objects import (
+    AGENT_LABEL,
+    JOB,
+    SWEEP_PATH_ANNOTATION,
+    build_labels,
+    build_selector,
+)
 from tests.cluster.bed import build_executor, build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node

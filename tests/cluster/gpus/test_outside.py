@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.errors import KubeError
+from deployer.errors import Finding, KubeError
 from deployer.executors.kubernetes.diagnose.pending import LOOK_AFTER_SECONDS, PendingPods
 from deployer.executors.kubernetes.gpu_drivers.installation import (
     DEVICE_PLUGIN,
@@ -19,9 +19,8 @@ from deployer.executors.kubernetes.gpu_drivers.installation import (
     install_drivers,
 )
 from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
-from deployer.findings import Finding
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD
+from deployer.kube.objects import POD
 from tests.cluster.bed import open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_job, build_pod

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.kube.kinds import JOB
-from deployer.kube.names import build_selector
-from deployer.launch.agents.planning import AgentStarter
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import JOB, build_selector
+from deployer.launch.planning import AgentStarter
+from deployer.launch.scaling import end_agents
 from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import watch_status
 from tests.cluster.bed import make_bed, serve_for_pods

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.kube.kinds import POD
-from deployer.kube.names import build_selector
+from deployer.kube.objects import POD, build_selector
 from deployer.model import SweepPath
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.kubernetes.agents.agent_objects import (
+from deployer.executors.kubernetes.agents.objects import (
     LOST_SECONDS,
     group_objects,
     judge_state,
 )
-from deployer.kube.kinds import POD
-from deployer.kube.names import SWEEP_PATH_ANNOTATION as PATH
-from deployer.kube.names import build_labels, build_selector
-from deployer.launch.agents.planning import AgentStarter
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import POD, build_labels, build_selector
+from deployer.kube.objects import SWEEP_PATH_ANNOTATION as PATH
+from deployer.launch.planning import AgentStarter
+from deployer.launch.scaling import end_agents
 from deployer.model import SweepPath
 from deployer.sweeps.recount import verify_sweep
 from deployer.wandb_api.operations import get_snapshot

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.sections.image import ImageConfig
+from deployer.config.image import ImageConfig
 from deployer.errors import ImageError
 from deployer.images.image import build_image, find_pushed, push_image
 from deployer.images.image_file import load_image, save_image

@@ -6,9 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from deployer.kube.kinds import CONFIG_MAP
-from deployer.kube.names import build_selector
-from deployer.launch.agents.planning import plan_agents
+from deployer.kube.objects import CONFIG_MAP, build_selector
+from deployer.launch.planning import plan_agents
 from deployer.model import SweepPath
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster

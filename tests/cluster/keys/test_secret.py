@@ -22,7 +22,7 @@ from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
-from deployer.kube.kinds import SECRET
+from deployer.kube.objects import SECRET
 from deployer.model import SweepPath
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.server import Server

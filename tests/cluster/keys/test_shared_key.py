@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from deployer.kube.client import Kube
-from deployer.kube.kinds import JOB, SECRET
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import JOB, SECRET
+from deployer.launch.scaling import end_agents
 from tests.cluster.bed import SECTION, TRAINER, Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
-from deployer.kube.names import build_selector
+from deployer.kube.objects import CLAIM, CONFIG_MAP, JOB, POD, SECRET, build_selector
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import SECTION, open_client, serve_for_pods, wait_for
 from tests.cluster.cluster import Cluster

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD
-from deployer.kube.names import build_selector
+from deployer.kube.objects import CLAIM, CONFIG_MAP, JOB, POD, build_selector
 from tests.cluster.bed import SECTION, open_client, serve_for_pods, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane.image import build_image

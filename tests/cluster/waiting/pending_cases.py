@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deployer.config.causes import Cause
-from deployer.findings import PERMANENT, TRANSIENT
+from deployer.errors import PERMANENT, TRANSIENT
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT
 
 NEVER, TIME, UNKNOWN = PERMANENT, TRANSIENT, None

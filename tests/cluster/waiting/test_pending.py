@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
+from deployer.errors import Finding
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.findings import Finding
-from deployer.kube.kinds import POD
-from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.kube.objects import AGENT_LABEL, POD, SWEEP_PATH_ANNOTATION, build_labels
 from deployer.model import Agent
 from tests.cluster.bed import build_executor, build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster

@@ -7,15 +7,21 @@ from pathlib import Path
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.errors import KubeError, StartFailed
-from deployer.executors.checks import run_checks
+from deployer.errors import Finding, KubeError, StartFailed
+from deployer.executors.base import run_checks
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.plan import build_plan
-from deployer.findings import Finding
-from deployer.kube.kinds import JOB, POD, SECRET
-from deployer.kube.names import COMPONENT_LABEL, WANTED, build_labels, build_selector
-from deployer.launch.agents.scaling import end_agents
+from deployer.kube.objects import (
+    COMPONENT_LABEL,
+    JOB,
+    POD,
+    SECRET,
+    WANTED,
+    build_labels,
+    build_selector,
+)
 from deployer.launch.pipeline import watch_sweep
+from deployer.launch.scaling import end_agents
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client

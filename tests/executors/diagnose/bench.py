@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.executors.kubernetes.diagnose.facts import Event, Facts
+from deployer.errors import Finding
+from deployer.executors.kubernetes.diagnose.facts import Event, Facts, Reference
 from deployer.executors.kubernetes.diagnose.pending import explain
-from deployer.executors.kubernetes.diagnose.references import Reference
-from deployer.findings import Finding
-from deployer.kube.kinds import SECRET
+from deployer.kube.objects import SECRET
 from tests.executors.test_agent_objects import NAME, PENDING, build_object, condition, container
 
 POD = f"{NAME}-x7k2p"

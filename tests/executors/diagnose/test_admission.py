@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.errors import KubeError
+from deployer.errors import PERMANENT, TRANSIENT, KubeError
 from deployer.executors.kubernetes.diagnose.admission import (
     advise,
     explain_refusal,
     fix_violations,
 )
-from deployer.findings import PERMANENT, TRANSIENT
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
 from tests.docs.pending_table import is_listed

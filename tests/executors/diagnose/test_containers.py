@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.executors.kubernetes.agents.agent_endings import explain_pod_end
-from deployer.executors.kubernetes.agents.agent_objects import build_agent, group_objects
+from deployer.errors import PERMANENT, Finding
+from deployer.executors.kubernetes.agents.objects import build_agent, explain_pod_end, group_objects
 from deployer.executors.kubernetes.diagnose.containers import explain_missing_program
 from deployer.executors.kubernetes.diagnose.facts import Facts
 from deployer.executors.kubernetes.diagnose.pending import explain
-from deployer.findings import PERMANENT, Finding
 from tests.docs.pending_table import is_listed
 from tests.executors.diagnose.bench import CONTAINER
 from tests.executors.pending import pending

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
-from deployer.executors.kubernetes.diagnose.facts import Event
-from deployer.executors.kubernetes.diagnose.references import Reference, list_references
-from deployer.findings import PERMANENT, Finding
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
+from deployer.errors import PERMANENT, Finding
+from deployer.executors.kubernetes.diagnose.facts import Event, Reference, list_references
+from deployer.kube.objects import CLAIM, CONFIG_MAP, SECRET
 from tests.docs.pending_table import is_listed
 from tests.executors.diagnose.bench import (
     CONTAINER,

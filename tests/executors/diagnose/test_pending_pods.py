@@ -10,7 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from deployer.executors.checks import examine_all
+from deployer.errors import Severity
+from deployer.executors.base import examine_all
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.doctor import list_object_checks
 from deployer.executors.kubernetes.diagnose.pending import (
@@ -18,9 +19,8 @@ from deployer.executors.kubernetes.diagnose.pending import (
     PendingPods,
 )
 from deployer.executors.kubernetes.diagnose.view import LIFE_SECONDS
-from deployer.findings import Severity
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM
+from deployer.kube.objects import CLAIM
 from deployer.watch.status import POLL_SECONDS
 from tests.executors.diagnose.bench import UNBOUND, unscheduled
 from tests.executors.refusing_server import Answering, serve_kube

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
+from deployer.errors import TRANSIENT, Finding
 from deployer.executors.kubernetes.diagnose.facts import Nodes
 from deployer.executors.kubernetes.diagnose.placement import (
     explain_nodes,
@@ -16,7 +17,6 @@ from deployer.executors.kubernetes.diagnose.placement import (
     shorten,
 )
 from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
-from deployer.findings import TRANSIENT, Finding
 from tests.docs.pending_table import is_listed
 from tests.executors.gpu_drivers.objects import (
     GKE_LABELS,

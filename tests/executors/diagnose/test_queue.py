@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from deployer.config.causes import Cause
+from deployer.errors import PERMANENT, TRANSIENT, Finding
 from deployer.executors.kubernetes.diagnose.facts import Queue
 from deployer.executors.kubernetes.diagnose.queue import explain_queue
-from deployer.findings import PERMANENT, TRANSIENT, Finding
-from deployer.kube.names import QUEUE_PRIORITY_LABEL
+from deployer.kube.objects import QUEUE_PRIORITY_LABEL
 from tests.docs.pending_table import is_listed
 from tests.executors.edits import follow
 

@@ -10,7 +10,7 @@ from deployer.executors.kubernetes.gpu_drivers.installation import (
     load_manifest,
 )
 from deployer.executors.kubernetes.gpu_drivers.nodes import DRIVER_COMPONENT, PLUGIN_COMPONENT
-from deployer.kube.names import build_labels
+from deployer.kube.objects import build_labels
 
 COMPONENTS = {**dict.fromkeys(DISTRIBUTIONS, DRIVER_COMPONENT), DEVICE_PLUGIN: PLUGIN_COMPONENT}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from deployer.backend.db.accounts import Caller
+from deployer.backend.db.accounts import Caller, check_label, get_project
 from deployer.backend.db.artifacts import (
     Alias,
     Artifact,
@@ -17,9 +17,9 @@ from deployer.backend.db.artifacts import (
     rename_collection,
     set_aliases,
 )
-from deployer.backend.db.projects import check_label, get_project
 from deployer.backend.db.rows import Connection, change, delete, find, find_all, get
 from deployer.backend.graphql.engine import Resolvers
+from deployer.backend.graphql.listing import Info
 from deployer.backend.graphql.resolvers.artifact_upload import named_run, writable_artifact
 from deployer.backend.graphql.resolvers.artifacts import (
     Deleted,
@@ -27,8 +27,7 @@ from deployer.backend.graphql.resolvers.artifacts import (
     own_artifact,
     own_collection,
 )
-from deployer.backend.graphql.resolvers.wire import Info
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.request import Refusal, not_found
 
 resolvers = Resolvers()
 

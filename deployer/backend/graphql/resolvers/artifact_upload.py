@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deployer.backend.db.accounts import Caller
+from deployer.backend.db.accounts import Caller, Project, get_project
 from deployer.backend.db.artifacts import (
     PATCH,
     Artifact,
@@ -20,18 +20,17 @@ from deployer.backend.db.artifacts import (
     set_aliases,
 )
 from deployer.backend.db.files import list_patches, promise_artifact_file, promise_manifest
-from deployer.backend.db.projects import Project, get_project
 from deployer.backend.db.rows import Connection, change, find, get, update
 from deployer.backend.db.runs import Run, check_writer, get_run, may_write
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.artifacts import own_artifact
-from deployer.backend.graphql.resolvers.files import manifest_node, promised_file_node
-from deployer.backend.graphql.resolvers.wire import (
+from deployer.backend.graphql.listing import (
     Info,
     decode_id,
     encode_id,
 )
-from deployer.backend.refusal import Refusal
+from deployer.backend.graphql.resolvers.artifacts import own_artifact
+from deployer.backend.graphql.resolvers.files import manifest_node, promised_file_node
+from deployer.backend.request import Refusal
 from deployer.backend.storage.artifact_commit import commit_artifact
 
 resolvers = Resolvers()

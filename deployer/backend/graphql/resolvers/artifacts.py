@@ -7,7 +7,7 @@ from typing import Any
 
 from graphql.language import FieldNode
 
-from deployer.backend.db.accounts import Caller, User
+from deployer.backend.db.accounts import Caller, Project, User, owns_project
 from deployer.backend.db.artifacts import (
     LATEST,
     Alias,
@@ -23,15 +23,21 @@ from deployer.backend.db.artifacts import (
     type_of,
 )
 from deployer.backend.db.files import File, list_artifact_files
-from deployer.backend.db.projects import Project, owns_project
 from deployer.backend.db.rows import Connection, find, find_all, get
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Filter
-from deployer.backend.graphql.listing import ARTIFACT_FIELDS, COLLECTION_FIELDS, page_of
+from deployer.backend.graphql.listing import (
+    ARTIFACT_FIELDS,
+    COLLECTION_FIELDS,
+    Info,
+    decode_id,
+    encode_id,
+    page_of,
+    tag_nodes,
+)
 from deployer.backend.graphql.resolvers.files import artifact_file_node, manifest_node
-from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, tag_nodes
-from deployer.backend.refusal import not_found
+from deployer.backend.request import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
 
 NO_TTL = -2  # W&B's word for "is kept until somebody deletes it"

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.accounts import Caller, adopt_own_key, create_agent_key
-from deployer.backend.db.agents import Agent
-from deployer.backend.db.attempts import Attempt, list_attempts
-from deployer.backend.db.projects import get_project
+from deployer.backend.db.accounts import Caller, adopt_own_key, create_agent_key, get_project
+from deployer.backend.db.attempts import Attempt, list_attempts, read_run_table
 from deployer.backend.db.rows import Connection, find
-from deployer.backend.db.run_table import read_run_table
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import Agent, Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.listing import encode_birth, parse_birth
+from deployer.backend.graphql.listing import Info, encode_birth, parse_birth
 from deployer.backend.graphql.resolvers.sweeps import named_sweep
-from deployer.backend.graphql.resolvers.wire import Info
-from deployer.backend.refusal import Refusal
+from deployer.backend.request import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
 

@@ -7,18 +7,17 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+from deployer.backend.db.accounts import Project, get_project, owns_project
 from deployer.backend.db.artifacts import Artifact
 from deployer.backend.db.files import File, is_unnamed, list_run_files, promise_file
-from deployer.backend.db.projects import Project, get_project, owns_project
 from deployer.backend.db.rows import delete, get
 from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.listing import page_of
-from deployer.backend.graphql.patterns import Pattern, PatternError
-from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.graphql.filters import Pattern, PatternError
+from deployer.backend.graphql.listing import Info, decode_id, encode_id, page_of
+from deployer.backend.request import Refusal, not_found
 from deployer.backend.scheduling.context import Request
-from deployer.backend.storage.signed_urls import Action
+from deployer.backend.storage.blob_folder import Action
 
 Node = dict[str, Any]
 LIKE = {"%": ".*", "_": "."}

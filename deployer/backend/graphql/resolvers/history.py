@@ -20,9 +20,8 @@ from deployer.backend.db.lines import (
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, connection, parse_cursor
-from deployer.backend.parsing import parse_object, read_object
-from deployer.backend.refusal import Refusal
+from deployer.backend.graphql.listing import Info, connection, parse_cursor
+from deployer.backend.request import Refusal, parse_object, read_object
 
 DEFAULT_SAMPLES = 500  # W&B's own
 SPEC_NUMBERS = ("minStep", "maxStep", "samples")

@@ -18,8 +18,8 @@ from deployer.backend.db.accounts import (
 )
 from deployer.backend.db.rows import Connection
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, encode_id
-from deployer.backend.refusal import Refusal
+from deployer.backend.graphql.listing import Info, encode_id
+from deployer.backend.request import Refusal
 
 # What W&B's clients may rely on here; each is probed by its name.
 FEATURES = (

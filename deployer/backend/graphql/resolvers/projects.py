@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.accounts import User
-from deployer.backend.db.projects import Project, ensure_project, find_project, list_projects
+from deployer.backend.db.accounts import Project, User, ensure_project, find_project, list_projects
 from deployer.backend.db.rows import find
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import find_sweep, list_sweeps
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Filter
-from deployer.backend.graphql.listing import SWEEP_FIELDS, Runs, page_of
+from deployer.backend.graphql.listing import SWEEP_FIELDS, Info, Runs, page_of
 from deployer.backend.graphql.resolvers.people import entity_of
-from deployer.backend.graphql.resolvers.wire import Info
-from deployer.backend.refusal import not_found
+from deployer.backend.request import not_found
 
 resolvers = Resolvers(
     {

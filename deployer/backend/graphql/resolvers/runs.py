@@ -6,19 +6,16 @@ import json
 import secrets
 from typing import Any
 
-from deployer.backend.db.accounts import User
+from deployer.backend.db.accounts import Project, User, check_label, ensure_project, owns_project
 from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
-from deployer.backend.db.attempts import create_run, reopen_attempt
-from deployer.backend.db.history import keep_former, set_apart
+from deployer.backend.db.attempts import create_run, keep_former, reopen_attempt, set_apart
 from deployer.backend.db.lines import Stream, clear_lines, count_lines, last_lines
-from deployer.backend.db.projects import Project, check_label, ensure_project, owns_project
 from deployer.backend.db.rows import Connection, change, delete, find, get, update
 from deployer.backend.db.runs import ACTIVE, Run, check_writer, is_taken, wandb_part
 from deployer.backend.db.sweeps import Sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.resolvers.wire import Info, decode_id
-from deployer.backend.parsing import parse_object, read_object
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.graphql.listing import Info, decode_id
+from deployer.backend.request import Refusal, not_found, parse_object, read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS, Outcome
 from deployer.backend.scheduling.run_endings import end_run

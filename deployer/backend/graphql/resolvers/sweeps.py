@@ -6,23 +6,43 @@ import contextlib
 import json
 from typing import Any
 
-from deployer.backend.db.accounts import Caller, User, check_newest
-from deployer.backend.db.agents import Agent, create_agent, list_agents
-from deployer.backend.db.projects import Project, ensure_project, get_project, owns_project
+from deployer.backend.db.accounts import (
+    Caller,
+    Project,
+    User,
+    check_newest,
+    ensure_project,
+    get_project,
+    owns_project,
+)
 from deployer.backend.db.rows import Connection, find, get, select
-from deployer.backend.db.runs import Run, get_run
+from deployer.backend.db.runs import Agent, Run, create_agent, get_run, list_agents
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
-from deployer.backend.graphql.listing import ALL, DEFAULT_PAGE, Runs, fields_of_runs, page_of
-from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id
-from deployer.backend.parsing import parse_object
-from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.scheduling.config_warnings import Unread, is_read, list_warnings, read_config
+from deployer.backend.graphql.listing import (
+    ALL,
+    DEFAULT_PAGE,
+    Info,
+    Runs,
+    decode_id,
+    encode_id,
+    fields_of_runs,
+    page_of,
+)
+from deployer.backend.request import Refusal, not_found, parse_object
 from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
-from deployer.backend.scheduling.process_ends import note_exit, note_leave
-from deployer.backend.scheduling.ranking import best_metric
-from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
+from deployer.backend.scheduling.numbering import best_metric
+from deployer.backend.scheduling.run_endings import note_exit, note_leave
+from deployer.backend.scheduling.sweep_control import (
+    Unread,
+    adopt_prior_runs,
+    change_sweep,
+    enqueue_run,
+    is_read,
+    list_warnings,
+    read_config,
+)
 
 # The history that an agent asks for in its first question, in which there are all runs of its
 # sweep: it reads none of them. A local controller, which reads all, asks for its metric's.

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.sweeps.metrics import metric_goal, metric_name
-from deployer.sweeps.parameters.counting import expected_count
-from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.parameters.space import Space
+from deployer.sweeps.parameters.forms import Space
+from deployer.sweeps.parameters.parse import expected_count, parse_parameters
+from deployer.sweeps.results import metric_goal, metric_name
 
 __all__ = [
     "SearchError",

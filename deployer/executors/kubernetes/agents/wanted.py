@@ -10,16 +10,25 @@ from collections.abc import Callable
 from http import HTTPStatus
 from itertools import count
 
-from deployer.config.deployer_yaml import MOST_REPLICAS
-from deployer.config.owner import Owner
+from deployer.config.credentials import Owner
+from deployer.config.document import MOST_REPLICAS
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agents.agent_objects import path_of
-from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.manifests.fields import Manifest, build_metadata, without_none
-from deployer.executors.kubernetes.manifests.overlay import overlay
-from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP
-from deployer.kube.names import OWNER_LABEL, WANTED, build_hash, build_owned_name, build_selector
+from deployer.executors.kubernetes.agents.objects import path_of
+from deployer.executors.kubernetes.manifests.overlay import (
+    Manifest,
+    build_metadata,
+    overlay,
+    without_none,
+)
+from deployer.kube.client import Kube, do_all
+from deployer.kube.objects import (
+    CONFIG_MAP,
+    OWNER_LABEL,
+    WANTED,
+    build_hash,
+    build_owned_name,
+    build_selector,
+)
 from deployer.model import Plan, Wanted
 
 NUMBER, LEAVING = "number", "leaving"

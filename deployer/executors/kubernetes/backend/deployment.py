@@ -1,24 +1,21 @@
-"""The deployment of the backend in a cluster: found by its labels, created if it is missing."""
+"""The backend's deployment in a cluster: its manifests, created if missing, waited for."""
 
 from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from deployer.backend.db.accounts import new_key
+from deployer.config.causes import Cause
+from deployer.config.document import FILE_NAME
+from deployer.config.kubernetes import ClusterConfig
 from deployer.config.project import Project
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.errors import BackendError, KubeError
-from deployer.executors.kubernetes.backend.manifests import (
-    KEY_FIELD,
-    KEY_SECRET,
-    build_backend,
-    build_url,
-    load_backend_templates,
-)
-from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
+from deployer.config.settings import BackendConfig
+from deployer.errors import BackendError, ConfigError, Finding, KubeError, edit
+from deployer.executors.kubernetes.diagnose.pending import Patience, PendingPods
 from deployer.executors.kubernetes.diagnose.rights import (
     GUARD_BACKEND,
     MAKE_BACKEND,
@@ -27,12 +24,223 @@ from deployer.executors.kubernetes.diagnose.rights import (
     find_missing,
 )
 from deployer.executors.kubernetes.manifests.build import build_secret
-from deployer.executors.kubernetes.manifests.templates import find_template_image
-from deployer.images.backend_archive import build_backend_archive
+from deployer.executors.kubernetes.manifests.overlay import (
+    REMOVED,
+    Whole,
+    build_identity,
+    encode,
+    list_variables,
+    overlay,
+    without_none,
+)
+from deployer.executors.kubernetes.manifests.templates import (
+    find_folder,
+    find_template_image,
+    load_documents,
+)
+from deployer.images.code_archive import build_backend_archive, split_archive
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, POD, SECRET, STATEFUL_SET, Manifest
-from deployer.kube.names import BACKEND, NO_OWNER, build_labels, build_selector, read_owner
+from deployer.kube.objects import (
+    BACKEND,
+    CONFIG_MAP,
+    NO_OWNER,
+    POD,
+    QUEUE_LABEL,
+    SECRET,
+    STATEFUL_SET,
+    Manifest,
+    build_hash,
+    build_labels,
+    build_selector,
+    find_condition,
+    read_owner,
+)
+
+NAME = "sweep-backend"
+KEY_SECRET = f"{NAME}-key"
+KEY_FIELD = "key"
+PORT = 8080
+
+
+def build_url(name: str, namespace: str) -> str:
+    """Return where agents reach it: a name that is right whatever the cluster's domain is."""
+    return f"http://{name}.{namespace}.svc:{PORT}"
+
+
+def load_backend_templates() -> tuple[Manifest, ...]:
+    """Read k8s/backend.yaml: claim, Service, NetworkPolicy, ConfigMap, StatefulSet."""
+    return tuple(load_documents(find_folder() / "backend.yaml"))
+
+
+def build_backend(
+    templates: Sequence[Manifest], program: bytes, settings: BackendConfig, cluster: ClusterConfig
+) -> tuple[Manifest, ...]:
+    """Return the backend's manifests without its key; `program` is the archive of its server.
+
+    What `settings` leave out about image and interpreter is as for agents. Raises ConfigError if
+    no image is named.
+    """
+    labels = {**cluster.labels, **build_labels(BACKEND)}
+    metadata = {"namespace": cluster.namespace or REMOVED, "labels": labels}
+    documents = [overlay(one, {"metadata": metadata}) for one in templates]
+    claim, service, policy, config_map, stateful_set = documents
+    config_maps = _build_config_maps(config_map, program)
+    claim = _build_claim(claim, settings)
+    stateful_set = _build_stateful_set(stateful_set, config_maps, settings, cluster)
+    return claim, service, policy, *config_maps, stateful_set
+
+
+def _build_claim(template: Manifest, settings: BackendConfig) -> Manifest:
+    # An empty one is another wish: no class, not even the cluster's default.
+    storage_class = REMOVED if settings.storage_class is None else settings.storage_class
+    patch = {
+        "storageClassName": storage_class,
+        "resources": {"requests": {"storage": settings.size}},
+    }
+    return dict(overlay(template, {"spec": patch}))
+
+
+def _build_config_maps(template: Manifest, program: bytes) -> list[Manifest]:
+    """Return a ConfigMap for each part of the archive; other content has another name."""
+    whole = build_hash(program, template["data"]["__main__.py"].encode())
+    return [
+        {
+            **overlay(template, {"metadata": {"name": f"{NAME}-{whole}-{number}"}}),
+            "binaryData": {f"program.tar.gz.{number:02}": encode(part)},
+        }
+        for number, part in enumerate(split_archive(program))
+    ]
+
+
+def _build_stateful_set(
+    template: Manifest,
+    config_maps: Sequence[Manifest],
+    settings: BackendConfig,
+    cluster: ClusterConfig,
+) -> Manifest:
+    image = settings.image or cluster.image
+    if image is None:
+        hint = "backend: {image: …}: an image with Python 3.11 or newer, such as python:3.13-slim"
+        raise ConfigError(f"{FILE_NAME}: backend.image", "is missing", hint)
+    known = template["spec"]["template"]["spec"]["containers"][0]
+    wanted = {"cpu": settings.cpu, "memory": settings.memory}
+    container = {
+        "name": known["name"],
+        "image": image,
+        "imagePullPolicy": cluster.image_pull_policy,
+        "command": [settings.python or cluster.python, *known["command"][1:]],
+        # Here the template's variables win over the user's.
+        "env": Whole(overlay(list_variables(settings.env), known["env"], "env")),
+        "resources": {"requests": wanted, "limits": wanted},
+    }
+    sources = [{"configMap": {"name": one["metadata"]["name"]}} for one in config_maps]
+    pod = {
+        **build_identity(cluster),
+        "nodeSelector": settings.node_selector,
+        "tolerations": [without_none(asdict(one)) for one in settings.tolerations],
+        "containers": [container],
+        "volumes": [{"name": "program", "projected": {"sources": sources}}],
+    }
+    patch = {
+        "metadata": {"labels": {QUEUE_LABEL: settings.queue}},
+        "spec": {"template": {"metadata": {"labels": template["metadata"]["labels"]}, "spec": pod}},
+    }
+    return dict(overlay(template, patch))
+
+
+START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
+POLL_SECONDS = 1.0
+HOPELESS_RESTARTS = 2
+# An older Python (78), one that lacks a part of its library (1), and what runtimes say of a program
+# that cannot be run. Our server never ends with these: backend/server/foreground.py.
+NO_SUCH_PYTHON = (1, 78, 126, 127, 128)
+
+
+def is_up(stateful_set: Manifest) -> bool:
+    """Tell whether the pod of the newest description is ready."""
+    status, metadata = stateful_set.get("status") or {}, stateful_set["metadata"]
+    return (
+        status.get("observedGeneration") == metadata.get("generation")
+        and status.get("readyReplicas") == 1
+        and status.get("currentRevision") == status.get("updateRevision")
+    )
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Why the backend does not serve; nothing is said while its server starts.
+
+    `reason` is why its pod does not run, `exit_code` how its container ended last, `restarts` how
+    often it has.
+    """
+
+    words: str = ""
+    reason: Finding | None = None
+    exit_code: int | None = None
+    restarts: int = 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether no waiting mends it."""
+        return self.restarts >= HOPELESS_RESTARTS or bool(self.reason and self.reason.is_permanent)
+
+
+def wait_until_up(kube: Kube, name: str) -> None:
+    """Wait until the backend's StatefulSet is ready, and log each reason once.
+
+    Raises KubeError, and BackendError if it does not come up.
+    """
+    deadline, pending = time.monotonic() + START_SECONDS, PendingPods(kube)
+    patience = Patience("the embedded backend")
+    while True:
+        stateful_set = kube.get(STATEFUL_SET, name)
+        if stateful_set is not None and is_up(stateful_set):
+            return
+        why = _explain(pending, name, kube.get(POD, f"{name}-0"))
+        if patience.is_over(why.words, why.hopeless) or time.monotonic() > deadline:
+            said = f"the embedded backend in namespace {kube.namespace} does not come up"
+            raise BackendError(f"{said}: {why.words}", choose_hint(kube, name, why))
+        time.sleep(POLL_SECONDS)
+
+
+def explain_absence(kube: Kube, name: str) -> Absence:
+    """Say why the backend does not serve. Raises KubeError."""
+    return _explain(PendingPods(kube), name, kube.get(POD, f"{name}-0"))
+
+
+def choose_hint(kube: Kube, name: str, why: Absence) -> str:
+    """Return what to do about a backend that does not come up."""
+    if why.exit_code in NO_SUCH_PYTHON:
+        return f"{edit('backend', 'image: …')}: an image with Python 3.11 or newer"
+    if why.reason and why.reason.code is Cause.CLAIM_UNBOUND:
+        hint = f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
+    else:
+        hint = f"kubectl describe pod {name}-0 -n {kube.namespace}"
+    return kube.with_context(hint)
+
+
+def read_end(pod: Manifest | None) -> Absence | None:
+    """Return how the pod's container ended last; None if it is ready, or never has; pure."""
+    if pod is None or find_condition(pod, "Ready"):
+        return None
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (one.get("lastState") or {}).get("terminated")
+        if ended:
+            words = str(ended.get("message") or "").strip().splitlines()[-1:]
+            said = words[0] if words else f"its server ended with {ended.get('exitCode')}"
+            return Absence(said, None, ended.get("exitCode"), one.get("restartCount", 0))
+    return None
+
+
+def _explain(pending: PendingPods, name: str, pod: Manifest | None) -> Absence:
+    if ended := read_end(pod):
+        return ended
+    if pod is None or (pod.get("status") or {}).get("phase") != "Running":
+        reason = pending.explain([({"metadata": {"name": name}}, pod)]).get(name)
+        return Absence(reason.line, reason) if reason else Absence()
+    return Absence()  # its server starts, which takes seconds
+
 
 LOG = logging.getLogger(__name__)
 

@@ -1,20 +1,172 @@
-"""The embedded backend beside the agents of a cluster, as its executor offers it."""
+"""The embedded backend beside a cluster's agents: reached, copied, kept while it is used."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import logging
+import urllib.request
+from collections.abc import Iterable
 from functools import partial
+from http.client import HTTPException
+from pathlib import Path
 
+from deployer.agent.server.client import read_reason
+from deployer.backend.server.daemon import start_backend, stop_backend
+from deployer.backend.storage.backup import Copied, adopt_copy
+from deployer.config.paths import copies_folder
+from deployer.config.project import Project
+from deployer.errors import BackendError, KubeError
 from deployer.executors.base import HostedBackend, HostsBackend, Saved
-from deployer.executors.kubernetes.backend.deployment import ensure_backend, require_backend
-from deployer.executors.kubernetes.backend.download import save_backend
-from deployer.executors.kubernetes.backend.manifests import KEY_SECRET, NAME, build_url
-from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
-from deployer.executors.kubernetes.backend.users import note_user
-from deployer.executors.kubernetes.cluster import ClusterExecutor
-from deployer.kube.identity import identify_cluster
+from deployer.executors.kubernetes.backend.deployment import (
+    KEY_SECRET,
+    NAME,
+    PORT,
+    SELECTOR,
+    ClusterBackend,
+    build_url,
+    ensure_backend,
+    require_backend,
+)
+from deployer.executors.kubernetes.diagnose.rights import REACH_BACKEND, check_rights
+from deployer.executors.kubernetes.manifest_builder import ClusterExecutor
+from deployer.kube.client import Kube, identify_cluster
+from deployer.kube.objects import (
+    BACKEND,
+    CLAIM,
+    NO_OWNER,
+    PREFIX,
+    Manifest,
+    build_selector,
+    read_owner,
+)
+from deployer.kube.port_forward import Forward
+from deployer.waiting import waiting_for
+
+# Each address of a page stays the same as long as the port is free: below what systems deal out.
+FIRST_PORT, PORTS = 20_000, 10_000
+
+
+def open_forward(kube: Kube, backend: ClusterBackend, *, patient: bool = True) -> Forward:
+    """Return a port of this machine that leads to the backend, once it is ready if `patient`.
+
+    Raises KubeError if we may not.
+    """
+    check_rights(kube, REACH_BACKEND)
+    return Forward(kube, backend.pod, PORT, choose_port(kube), patient=patient)
+
+
+def choose_port(kube: Kube) -> int:
+    """Return the local port for a namespace of a cluster, so that addresses of pages last."""
+    where = hashlib.sha256(f"{kube.server} {kube.namespace}".encode()).hexdigest()
+    return FIRST_PORT + int(where[:8], 16) % PORTS
+
+
+def build_pages_url(kube: Kube) -> str:
+    """Return where people see the pages while `deployer backend open` runs."""
+    return f"http://127.0.0.1:{choose_port(kube)}"
+
 
 LOG = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
+TRIES = 3  # nobody may be there to type the command again
+
+
+def save_backend(kube: Kube, project: Project, on: str) -> Saved | None:
+    """Copy a cluster's backend to a folder of its own and prove it; None if there is no data.
+
+    One that does not run is made to. Raises BackendError, KubeError.
+    """
+    claims = kube.list_objects(CLAIM, SELECTOR)
+    if not claims:
+        return None
+    backend = ensure_backend(kube, project, on)
+    # A cluster that is made anew under its old name has another backend.
+    folder = copies_folder() / f"{on}-{claims[0]['metadata']['uid'][:13]}"
+    for left in reversed(range(TRIES)):
+        try:
+            copied = copy_backend(kube, backend, folder)
+            break
+        except BackendError as error:
+            if not left:
+                raise
+            LOG.info(f"{error.message}; trying again")
+    LOG.info(f"results are copied to {folder}: {copied.describe()}")
+    return Saved(folder, backend.url, identify_cluster(kube))
+
+
+def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
+    """Make a folder what the cluster's backend holds now; a server of the folder is started again.
+
+    Returns what was proven to be in it. Raises BackendError, also if the folder has sweeps of its
+    own.
+    """
+    # No proxy: the address is this machine's own.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    credentials = base64.b64encode(f"api:{backend.key}".encode()).decode()
+    words = f"the backend in namespace {backend.namespace}"
+    with open_forward(kube, backend) as forward:
+        request = urllib.request.Request(f"{forward.url}/deployer/copy")
+        request.add_header("Authorization", f"Basic {credentials}")
+        try:
+            with waiting_for(f"{words} to copy its database"):
+                answer = opener.open(request, timeout=TIMEOUT_SECONDS)
+        except (OSError, HTTPException) as error:
+            said = f"{words} sends no copy: {read_reason(error)}"
+            look = kube.with_context(f"kubectl logs {backend.pod} -n {kube.namespace}")
+            raise BackendError(said, look) from error
+        with answer:
+            served = stop_backend(data, for_good=False)
+            try:
+                return adopt_copy(answer, data)
+            finally:
+                if served:
+                    start_backend(data)
+
+
+USER_ANNOTATION = f"{PREFIX}/used-by-"  # and the id of an owner; the value is the readable name
+
+
+def note_user(kube: Kube) -> None:
+    """Note the caller on the claim of the backend. Best effort: not every user may change it."""
+    _annotate(kube, kube.owner.name)
+
+
+def forget_user(kube: Kube) -> None:
+    """Take the caller's note from the claim of the backend, as one who has ended all there."""
+    _annotate(kube, None)
+
+
+def _annotate(kube: Kube, value: str | None) -> None:
+    name = f"{USER_ANNOTATION}{kube.owner.id}"
+    try:
+        for claim in list_claims(kube):
+            if (name in (claim["metadata"].get("annotations") or {})) == (value is None):
+                change: Manifest = {"metadata": {"annotations": {name: value}}}
+                kube.patch(CLAIM, claim["metadata"]["name"], change)
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+
+
+def list_claims(kube: Kube) -> list[Manifest]:
+    """Return the claims with a backend's data. Raises KubeError."""
+    return kube.list_objects(CLAIM, build_selector(component=BACKEND))
+
+
+def name_other_users(kube: Kube, items: Iterable[Manifest]) -> tuple[str, ...]:
+    """Return who else owns or uses these objects of a backend."""
+    names = []
+    for item in items:
+        owner = read_owner(item)
+        if owner != kube.owner:
+            names.append(owner.name if owner else NO_OWNER)
+        for annotation, name in (item["metadata"].get("annotations") or {}).items():
+            if annotation.startswith(USER_ANNOTATION) and not annotation.endswith(kube.owner.id):
+                names.append(name)
+    return tuple(dict.fromkeys(names))
+
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 

@@ -1,16 +1,24 @@
-"""Removes the backend from a cluster, and its data if that is wanted."""
+"""How a cluster's backend is, and its removal with or without its data."""
 
 from __future__ import annotations
 
 import time
 
-from deployer.errors import KubeError, Refusals
-from deployer.executors.kubernetes.backend.deployment import SELECTOR
+from deployer.backend.server.daemon import Health, probe
+from deployer.errors import BackendError, KubeError, Refusals
+from deployer.executors.kubernetes.backend.deployment import (
+    SELECTOR,
+    ClusterBackend,
+    choose_hint,
+    explain_absence,
+)
+from deployer.executors.kubernetes.backend.host import open_forward
 from deployer.kube.client import Kube
-from deployer.kube.kinds import (
+from deployer.kube.objects import (
     CLAIM,
     CONFIG_MAP,
     NETWORK_POLICY,
+    OWNER_LABEL,
     POD,
     SECRET,
     SERVICE,
@@ -18,8 +26,8 @@ from deployer.kube.kinds import (
     VOLUME,
     Kind,
     Manifest,
+    find_container_state,
 )
-from deployer.kube.names import OWNER_LABEL
 
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 90.0  # beyond the grace of its pod
@@ -101,3 +109,46 @@ def _list(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
         if not error.forbidden or kube.is_allowed("create", kind):
             raise
         return []
+
+
+PROBE_SECONDS = 10.0  # through the API server and the kubelet, which take their time
+
+
+def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:
+    """Ask the server how it is; where we may not, its pod's readiness says it. Raises KubeError."""
+    if not find_container_state(kube.get(POD, backend.pod) or {}, "running"):
+        return Health.AWAY
+    try:
+        forward = open_forward(kube, backend, patient=False)
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        return Health.READY if backend.ready else Health.AWAY
+    with forward:
+        return probe(forward.url, PROBE_SECONDS)
+
+
+def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> BackendError | None:
+    """Say what is wrong with a backend and what to do; None if nothing is. Raises KubeError."""
+    if health is Health.HUNG:
+        return BackendError(
+            f"the embedded backend hangs: pod {backend.pod} answers nothing",
+            kube.with_context(
+                "replace it, its data stays: "
+                f"kubectl delete pod {backend.pod} -n {backend.namespace}"
+            ),
+        )
+    if health is Health.DISK_FULL:
+        claim = find_data(kube)
+        return BackendError(
+            f"the disk of the embedded backend is full: PersistentVolumeClaim {claim}",
+            kube.with_context(
+                "enlarge it, where its storage class allows that: "
+                f"kubectl edit pvc {claim} -n {backend.namespace}"
+            ),
+        )
+    if health is Health.AWAY:
+        why = explain_absence(kube, backend.name)
+        said = f"the embedded backend is not ready: {why.words or 'its server starts'}"
+        return BackendError(said, choose_hint(kube, backend.name, why))
+    return None

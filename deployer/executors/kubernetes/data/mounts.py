@@ -1,16 +1,28 @@
-"""Data sets as volumes of an agent's pod; pure."""
+"""Claims of data sets, and what agents' pods mount and write to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.config.sections.data import DataSet, list_variables
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.kubernetes_parts import Volume
-from deployer.errors import ConfigError
-from deployer.kube.names import build_hash, build_name
+from deployer.config.data import DataSet, list_variables
+from deployer.config.kubernetes import (
+    CHECKPOINTS,
+    CHECKPOINTS_PATH,
+    OUTPUTS_FOLDER,
+    ClusterConfig,
+    NfsFolder,
+    Volume,
+)
+from deployer.data.archive import is_archive
+from deployer.errors import ConfigError, DataError, KubeError, collect_refusals
+from deployer.executors.kubernetes.manifests.job import POD_SOURCES, find_container
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, Manifest, overlay
+from deployer.executors.kubernetes.manifests.templates import Templates, find_folder, load_documents
+from deployer.kube.client import Kube
+from deployer.kube.objects import CLAIM, DATA, build_hash, build_labels, build_name
 
 PREFIX = "data"  # of volumes and claims of ours
 
@@ -62,3 +74,131 @@ def _build_volume(data: DataSet, folder: Path) -> Volume:
         nfs=data.nfs,
         pvc=None if data.nfs else name_claim(data, folder),
     )
+
+
+GIBIBYTE = 1 << 30
+SPARE = 1.2
+UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is not yet used
+
+
+def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> Manifest:
+    """Return a claim for a data set; without a class the cluster's default."""
+    [template] = load_documents(find_folder() / "data-claim.yaml")
+    storage_class = REMOVED if data.storage_class is None else data.storage_class
+    patch = {
+        "metadata": {
+            "name": name,
+            "namespace": namespace or REMOVED,
+            "labels": build_labels(DATA),
+        },
+        "spec": {
+            "accessModes": [data.access_mode] if data.access_mode else None,
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": size}},
+        },
+    }
+    return dict(overlay(template, patch))
+
+
+def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -> bool:
+    """Make the claim unless it is there; tell whether it was made.
+
+    Raises DataError if it is missing and nothing is to be put there (None); KubeError.
+    """
+    if kube.get(CLAIM, name) is not None:
+        return False
+    if size_bytes is None:
+        verb = "put SOURCE" if data.claim else "preload"
+        raise DataError(
+            f"PersistentVolumeClaim {name} not found in namespace {kube.namespace}",
+            f"deployer data {verb} {data.name} makes it",
+            missing=True,
+        )
+    size = data.size or count_size(data, size_bytes)
+    return kube.create_once(build_claim(name, kube.namespace, data, size))
+
+
+def check_claims(kube: Kube, claims: Mapping[str, str]) -> None:
+    """Refuse agents whose data sets (by claim) have no claim, naming each of them.
+
+    What we may not look at is taken to be there. Raises DeployerError.
+    """
+    with collect_refusals() as refusals:
+        for claim, name in claims.items():
+            if _is_missing(kube, claim):
+                with refusals.noted():
+                    raise DataError(
+                        f"data set {name}: there is no PersistentVolumeClaim {claim} "
+                        f"in namespace {kube.namespace}",
+                        f"deployer data put SOURCE {name}, or preload {name}, with --on kubernetes",
+                    )
+
+
+def _is_missing(kube: Kube, claim: str) -> bool:
+    try:
+        return kube.get(CLAIM, claim) is None
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        return False
+
+
+def count_size(data: DataSet, size_bytes: int) -> str:
+    """Return how large a claim is that holds so many bytes, with room for file systems' own."""
+    packed = data.unpack and is_archive(data.url or "")
+    wanted = size_bytes * (UNPACKED if packed else SPARE)
+    return f"{max(1, math.ceil(wanted / GIBIBYTE))}Gi"
+
+
+def delete_claim(kube: Kube, name: str) -> bool:
+    """Delete a claim that we made, and with it the data; tell whether it was ours. KubeError."""
+    found = kube.get(CLAIM, name)
+    ours = (
+        build_labels(DATA).items()
+        <= ((found or {}).get("metadata", {}).get("labels") or {}).items()
+    )
+    if found is None or not ours:
+        return False
+    kube.delete(CLAIM, name)
+    return True
+
+
+def find_outputs(cluster: ClusterConfig, templates: Templates) -> DataSet | None:
+    """Return the folder of outputs on the volume of checkpoints, as a data set would have it.
+
+    None if the volume ends with its pod. Raises DataError if it is of a kind that no loader mounts.
+    """
+    for volume in cluster.volumes:
+        if volume.name == CHECKPOINTS:
+            return _build(volume.pvc, volume.nfs, volume.sub_path)
+    return _find_in_template(templates.template or templates.agent)
+
+
+def _find_in_template(job: Manifest) -> DataSet | None:
+    container = find_container(job)
+    mounts = (container or {}).get("volumeMounts") or ()
+    named = [m for m in mounts if m["name"] == CHECKPOINTS]
+    there = named or [m for m in mounts if m["mountPath"].rstrip("/") == CHECKPOINTS_PATH]
+    volumes = job["spec"]["template"]["spec"].get("volumes") or ()
+    source = next((v for v in volumes if there and v["name"] == there[0]["name"]), None)
+    if source is None or POD_SOURCES & source.keys():
+        return None
+    claim, nfs = source.get("persistentVolumeClaim"), source.get("nfs")
+    if not claim and not nfs:
+        kind = next(key for key in source if key != "name")
+        said = f"outputs are on a volume of the kind {kind}, which deployer does not mount"
+        raise DataError(said, "copy them with a pod of your own: kubectl cp")
+    folder = NfsFolder(server=nfs["server"], path=nfs["path"]) if nfs else None
+    return _build(claim["claimName"] if claim else None, folder, there[0].get("subPath"))
+
+
+def _build(claim: str | None, nfs: NfsFolder | None, sub_path: str | None) -> DataSet | None:
+    if not claim and not nfs:
+        return None
+    parts = [*filter(None, (sub_path or "").split("/")), OUTPUTS_FOLDER]
+    folder = "/".join(parts)
+    if claim:
+        return DataSet(name=OUTPUTS_FOLDER, path=f"/{OUTPUTS_FOLDER}", claim=claim, sub_path=folder)
+    assert nfs is not None
+    inner = replace(nfs, path=f"{nfs.path.rstrip('/')}/{folder}")
+    return DataSet(name=OUTPUTS_FOLDER, path=f"/{OUTPUTS_FOLDER}", nfs=inner)

@@ -1,24 +1,138 @@
-"""The data sets of a cluster, each as a store behind a loader that ends with the store."""
+"""The data sets of a cluster, each as a store behind a loader that ends with it."""
 
 from __future__ import annotations
 
+import base64
 import logging
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from deployer.config.sections.data import DataSet
-from deployer.config.sections.kubernetes import ClusterConfig
-from deployer.config.sections.kubernetes_parts import NfsFolder
-from deployer.errors import KubeError
-from deployer.executors.kubernetes.data.claims import ensure_claim
+from deployer.config.data import DataSet
+from deployer.config.kubernetes import ClusterConfig, NfsFolder
+from deployer.data.store import Entry, Store, is_own
+from deployer.errors import DataError, KubeError
+from deployer.executors.base import KeepsData
 from deployer.executors.kubernetes.data.loader import open_loader
-from deployer.executors.kubernetes.data.mounts import PREFIX, name_claim
-from deployer.executors.kubernetes.data.volume_store import VolumeStore
+from deployer.executors.kubernetes.data.loader_client import LoaderClient, SmallFile
+from deployer.executors.kubernetes.data.mounts import (
+    PREFIX,
+    delete_claim,
+    ensure_claim,
+    find_outputs,
+    name_claim,
+)
+from deployer.executors.kubernetes.manifest_builder import ClusterExecutor
 from deployer.executors.kubernetes.manifests.build import build_nfs
-from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.overlay import Manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.kube.client import Kube
-from deployer.kube.names import build_hash, build_name
+from deployer.kube.objects import SECRET, build_hash, build_name
+
+BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
+
+
+class VolumeStore(Store):
+    """The files of the volume that `client` reaches; `folder` is a part of it, empty for all.
+
+    `close` ends what the client needs.
+    """
+
+    parallel = 4
+    batches = True
+
+    def __init__(self, client: LoaderClient, where: str, close: Callable[[], None]) -> None:
+        self._client = client
+        self._where = where
+        self._close = close
+
+    def describe(self) -> str:
+        """Name the volume."""
+        return self._where
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every file; checksums are computed when they are asked for."""
+        return [
+            Entry(str(one["path"]), int(one["size_bytes"]), tag=str(one["tag"]))
+            for one in self._client.list_entries()
+            if not is_own(str(one["path"]))
+        ]
+
+    def checksum(self, path: str) -> str | None:
+        """Have the loader read the file."""
+        return self._client.get_checksum(path)
+
+    def list_checksums(self, paths: Sequence[str]) -> Mapping[str, str | None]:
+        """Have the loader read the files."""
+        return self._client.get_checksums(paths)
+
+    def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Yield the file's bytes, also across lost connections."""
+        return self._client.read(path, offset)
+
+    def read_many(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
+        """Read small files in one request."""
+        paths = [entry.path for entry in entries]
+        return zip(entries, self._client.read_many(paths), strict=True)
+
+    def write_many(self, files: Iterable[tuple[Entry, bytes]]) -> Set[str]:
+        """Write small files in one request; the loader verifies each."""
+        sized = [(entry, held) for entry, held in files if len(held) == entry.size_bytes]
+        return self._client.write_many(
+            [SmallFile(entry.path, held, entry.sha256) for entry, held in sized]
+        )
+
+    def partial_size(self, entry: Entry) -> int:
+        """Return the size of the partial file."""
+        return self._client.get_partial_size(entry.identity)
+
+    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
+        """Add to the partial file; a chunk that is on the volume counts, whatever comes next."""
+        if entry.size_bytes == 0:
+            self._client.write(entry.identity, 0, b"")
+        for block in _join(chunks):
+            self._client.write(entry.identity, offset, block)
+            offset += len(block)
+
+    def finish(self, entry: Entry) -> bool:
+        """Have the loader verify and rename it."""
+        return self._client.finish(entry.path, entry.identity, entry.size_bytes, entry.sha256)
+
+    def delete(self, path: str) -> None:
+        """Delete the file, and the folders above it that are empty then."""
+        self._client.delete(path)
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Mark the volume; a loader takes one copy at a time."""
+        self._client.begin()
+        yield
+        self._client.end()
+
+    def is_unfinished(self) -> bool:
+        """Tell whether the mark is there."""
+        return self._client.is_unfinished()
+
+    def delete_all(self) -> bool:
+        """Have the loader delete everything, partial files too."""
+        return self._client.clear()
+
+    def close(self) -> None:
+        """End the loader."""
+        self._close()
+
+
+def _join(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield larger blocks, each of which costs one request."""
+    block = bytearray()
+    for chunk in chunks:
+        block += chunk
+        while len(block) >= BLOCK_BYTES:
+            yield bytes(block[:BLOCK_BYTES])
+            del block[:BLOCK_BYTES]
+    if block:
+        yield bytes(block)
+
 
 LOG = logging.getLogger(__name__)
 
@@ -66,3 +180,52 @@ def ensure_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
                 raise KubeError(error.message, INLINE_HINT, error.status) from error
             raise
     return {"persistentVolumeClaim": {"claimName": name}}
+
+
+AMAZON_KEYS = "--from-env-file=FILE with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+GOOGLE_KEYS = "--from-file=key.json=FILE, a service account's key"
+
+
+def read_secret(kube: Kube, name: str, url: str = "") -> dict[str, str]:
+    """Return what is in a Secret, for the store at `url`.
+
+    Raises DataError if there is none, KubeError.
+    """
+    found = kube.get(SECRET, name)
+    if found is None:
+        keys = GOOGLE_KEYS if url.startswith("gs://") else AMAZON_KEYS
+        raise DataError(
+            f"Secret {name} not found in namespace {kube.namespace}",
+            kube.with_context(f"kubectl create secret generic {name} -n {kube.namespace} {keys}"),
+        )
+    encoded = found.get("data") or {}
+    return {
+        key: base64.b64decode(value).decode(errors="replace").strip()
+        for key, value in encoded.items()
+    }
+
+
+class ClusterData(ClusterExecutor, KeepsData):
+    """Reaches volumes by loader pods."""
+
+    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
+        image = self.builder.with_image()
+        return open_volume(self.kube, image, data, self.project.folder, size_bytes)
+
+    def delete_data(self, data: DataSet) -> bool:
+        """Delete the claim if we made it, else what is in the volume."""
+        claim = name_claim(data, self.project.folder)
+        if data.nfs or not delete_claim(self.kube, claim):
+            return super().delete_data(data)
+        LOG.info(f"deleted PersistentVolumeClaim {claim} in namespace {self.kube.namespace}")
+        return True
+
+    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
+        """Return what the data set's Secret holds; raises DataError if there is none."""
+        return None if data.secret is None else read_secret(self.kube, data.secret, data.url or "")
+
+    def open_outputs(self) -> Store | None:
+        """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
+        volume = find_outputs(self.project.kubernetes, self.builder.templates)
+        return self.open_data(volume) if volume else None

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from deployer.config.causes import Cause
-from deployer.errors import KubeError
+from deployer.errors import EDIT, Finding, KubeError, edit
 from deployer.executors.kubernetes.diagnose import rules
-from deployer.findings import EDIT, Finding, edit
 from deployer.kube.client import Kube
-from deployer.kube.kinds import JOB, POD, Manifest, kind_of
-from deployer.kube.quantities import read_quantity
+from deployer.kube.objects import JOB, POD, Manifest, kind_of, read_quantity
 
 DRY_RUN = "deployer-dry-run"  # the name of what is never made
 POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy

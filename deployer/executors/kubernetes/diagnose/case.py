@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from deployer.config.owner import Owner
-from deployer.config.sections.backend import BackendConfig
-from deployer.config.sections.data import DataSet
-from deployer.config.sections.image import ImageConfig
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.credentials import Owner
+from deployer.config.data import DataSet
+from deployer.config.image import ImageConfig
+from deployer.config.kubernetes import ClusterConfig
+from deployer.config.settings import BackendConfig
 from deployer.executors.kubernetes.diagnose.admission import DryRun, try_job
-from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.executors.kubernetes.diagnose.facts import Reference
 from deployer.executors.kubernetes.diagnose.rights import Right, find_missing, list_rights
 from deployer.executors.kubernetes.diagnose.view import View
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of
+from deployer.kube.objects import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of
 from deployer.model import Plan
 
 MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
-from deployer.executors.kubernetes.diagnose.facts import Facts
-from deployer.executors.kubernetes.diagnose.references import list_pull_secrets
-from deployer.findings import Finding
-from deployer.kube.names import BACKEND
-from deployer.kube.objects import find_trouble, list_statuses
+from deployer.executors.kubernetes.diagnose.facts import Facts, list_pull_secrets
+from deployer.kube.objects import BACKEND, find_trouble, list_statuses
 
 Manifest = Mapping[str, Any]
 # What keeps a pod from its containers, whatever is said after it.

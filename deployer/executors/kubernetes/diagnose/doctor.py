@@ -12,13 +12,21 @@ from functools import partial
 from typing import Any
 
 from deployer.config.causes import Cause
-from deployer.errors import DeployerError, KubeError
-from deployer.executors.checks import Check, examine_all
-from deployer.executors.clock import judge_clock
+from deployer.errors import (
+    DeployerError,
+    Finding,
+    KubeError,
+    Severity,
+    edit,
+    right,
+    unknown,
+    warning,
+    wrong,
+)
+from deployer.executors.base import Check, examine_all, judge_clock
 from deployer.executors.kubernetes.backend.deployment import find_backend
-from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
-from deployer.executors.kubernetes.data.claims import check_claims
-from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.backend.removal import describe_trouble, examine_backend
+from deployer.executors.kubernetes.data.mounts import check_claims, list_claims
 from deployer.executors.kubernetes.data.volumes import INLINE_HINT
 from deployer.executors.kubernetes.diagnose.admission import (
     DRY_RUN,
@@ -27,15 +35,15 @@ from deployer.executors.kubernetes.diagnose.admission import (
     explain_refusal,
 )
 from deployer.executors.kubernetes.diagnose.case import Case
-from deployer.executors.kubernetes.diagnose.facts import Nodes
-from deployer.executors.kubernetes.diagnose.image import examine_image
-from deployer.executors.kubernetes.diagnose.placement import explain_nodes, is_hidden, is_selected
-from deployer.executors.kubernetes.diagnose.queue import examine_priority, examine_queue
-from deployer.executors.kubernetes.diagnose.references import (
+from deployer.executors.kubernetes.diagnose.facts import (
+    Nodes,
     Reference,
     describe_missing,
     list_references,
 )
+from deployer.executors.kubernetes.diagnose.image import examine_image
+from deployer.executors.kubernetes.diagnose.placement import explain_nodes, is_hidden, is_selected
+from deployer.executors.kubernetes.diagnose.queue import examine_priority, examine_queue
 from deployer.executors.kubernetes.diagnose.rights import (
     RUN_AGENTS,
     Role,
@@ -46,10 +54,16 @@ from deployer.executors.kubernetes.diagnose.rights import (
 from deployer.executors.kubernetes.diagnose.view import HIDDEN
 from deployer.executors.kubernetes.gpu_drivers.nodes import describe_served, is_gpu_resource
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
-from deployer.findings import Finding, Severity, edit, right, unknown, warning, wrong
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, NAMESPACE, SECRET, VOLUME, Manifest
-from deployer.kube.objects import count_requests
+from deployer.kube.objects import (
+    CLAIM,
+    CONFIG_MAP,
+    NAMESPACE,
+    SECRET,
+    VOLUME,
+    Manifest,
+    count_requests,
+)
 
 LOG = logging.getLogger(__name__)
 OLDEST = (1, 24)

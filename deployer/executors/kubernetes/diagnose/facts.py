@@ -1,16 +1,135 @@
-"""What is known about a pod that does not run; None and empty where it may not be read."""
+"""What is known about a pod that does not run, and the objects that it cannot start without."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import json
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.errors import Finding
+from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
-from deployer.kube.objects import list_parents
+from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
+from deployer.kube.objects import CLAIM, CONFIG_MAP, SECRET, Kind, list_parents, sweep_id
 
 Manifest = Mapping[str, Any]
+MISSING = {SECRET: rules.SECRET, CONFIG_MAP: rules.CONFIG_MAP, CLAIM: rules.CLAIM}
+
+
+class Reference(NamedTuple):
+    """An object that a pod cannot start without; `key` is what has to be in it."""
+
+    kind: Kind
+    name: str
+    key: str = ""
+
+    def sentence(self) -> str:
+        """Say that it is missing."""
+        if self.key:
+            return f"{self.kind.kind} {self.name} has no key {self.key}"
+        return f"{self.kind.kind} {self.name} is missing"
+
+
+def list_references(spec: Manifest) -> tuple[Reference, ...]:
+    """Return the Secrets, ConfigMaps and claims that a pod's specification cannot do without."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    found = [
+        *(one for volume in spec.get("volumes") or () for one in _of_volume(volume)),
+        *(one for container in containers for one in _of_variables(container)),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def list_pull_secrets(spec: Manifest) -> tuple[Reference, ...]:
+    """Return the Secrets that images are pulled with; without them the kubelet tries, too."""
+    return tuple(Reference(SECRET, one["name"]) for one in spec.get("imagePullSecrets") or ())
+
+
+def explain_missing(
+    spec: Manifest, missing: Collection[Reference], namespace: str, path: str
+) -> Finding | None:
+    """Name what a pod of a sweep's agent cannot start without and is not there.
+
+    If all of it is made with agents, the sweep's path is the finding's subject.
+    """
+    gone = [one for one in list_references(spec) if one in missing]
+    if not gone:
+        return None
+    said = "; ".join(one.sentence() for one in gone)
+    # First those that the user has to create.
+    first = next((one for one in gone if not _is_made(one, path)), None)
+    if first is None:
+        return replace(rules.MADE.found(objects=said, path=path), subject=path)
+    known = _list_variables(spec, first)
+    return replace(describe_missing(first, f"-n {namespace}", known), message=said)
+
+
+def describe_missing(
+    one: Reference, where: str, variables: Mapping[str, str] | None = None
+) -> Finding:
+    """Return that an object or a key of it is missing; `where` is kubectl's flags.
+
+    `variables` are those of the environment that agents read the keys of a Secret as, by key.
+    """
+    variables = variables or {}
+    kind = one.kind.kind
+    if one.key:
+        field = "stringData" if one.kind == SECRET else "data"
+        patch = shlex.quote(json.dumps({field: {one.key: "VALUE"}}))
+        if one.key in variables:
+            patch = json.dumps(f'{{"{field}":{{"{one.key}":"${variables[one.key]}"}}}}')
+        values = {"kind": kind, "resource": kind.lower(), "name": one.name, "key": one.key}
+        return rules.KEY.found(**values, where=where, patch=patch)
+    literals = [f'--from-literal={key}="${name}"' for key, name in variables.items()]
+    pairs = " ".join(literals) or "--from-literal=KEY=VALUE"
+    return MISSING[one.kind].found(name=one.name, where=where, values=pairs)
+
+
+def _list_variables(spec: Manifest, secret: Reference) -> dict[str, str]:
+    """Return the variables that containers read a Secret's keys as, by key."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    variables = [one for container in containers for one in container.get("env") or ()]
+    sources = [(one["name"], (one.get("valueFrom") or {})) for one in variables]
+    read = [(name, source.get("secretKeyRef") or {}) for name, source in sources]
+    return {one["key"]: name for name, one in read if one.get("name") == secret.name}
+
+
+def _of_volume(volume: Manifest) -> Iterator[Reference]:
+    if claim := volume.get("persistentVolumeClaim"):
+        yield Reference(CLAIM, claim["claimName"])
+    sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+    for source in sources:
+        yield from _needed(CONFIG_MAP, source.get("configMap"), "name")
+        yield from _needed(
+            SECRET, source.get("secret"), "secretName" if source is volume else "name"
+        )
+
+
+def _of_variables(container: Manifest) -> Iterator[Reference]:
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        yield from _needed(CONFIG_MAP, source.get("configMapKeyRef"), "name")
+        yield from _needed(SECRET, source.get("secretKeyRef"), "name")
+    for source in container.get("envFrom") or ():
+        yield from _needed(CONFIG_MAP, source.get("configMapRef"), "name")
+        yield from _needed(SECRET, source.get("secretRef"), "name")
+
+
+def _needed(kind: Kind, source: Manifest | None, field: str) -> Iterator[Reference]:
+    """Yield the object, then each key of it that is named."""
+    if not source or source.get("optional"):
+        return
+    keys = [source.get("key"), *(item.get("key") for item in source.get("items") or ())]
+    yield Reference(kind, source[field])
+    for key in filter(None, keys):
+        yield Reference(kind, source[field], str(key))
+
+
+def _is_made(one: Reference, path: str) -> bool:
+    """Return True if `up` creates an object for a sweep's agents."""
+    return bool(path) and (one.name == WANDB_SECRET or one.name.startswith(f"{sweep_id(path)}-"))
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.config.sections.kubernetes_parts import Gpu
-from deployer.errors import KubeError
-from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
+from deployer.config.kubernetes import Gpu
+from deployer.errors import Finding, KubeError, edit, right, unknown, warning
 from deployer.executors.kubernetes.diagnose.case import Case
-from deployer.findings import Finding, edit, right, unknown, warning
-from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
+from deployer.executors.kubernetes.gpu_drivers.nodes import GpuProducts
 from deployer.images.builders import choose_builder
-from deployer.images.image import find_pushed, predict_image_labels
-from deployer.kube.kinds import SECRET
+from deployer.images.image import (
+    OLDER,
+    explain_mismatch,
+    find_pushed,
+    predict_image_labels,
+    read_architectures,
+)
+from deployer.kube.objects import SECRET
 
 Manifest = Mapping[str, Any]
 FIELD = ".dockerconfigjson"

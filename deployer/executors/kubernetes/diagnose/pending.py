@@ -11,15 +11,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from deployer.errors import KubeError
-from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.errors import Finding, KubeError
+from deployer.executors.kubernetes.agents.objects import path_of
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.admission import explain_refusal
 from deployer.executors.kubernetes.diagnose.containers import (
     explain_containers,
     explain_missing_program,
 )
-from deployer.executors.kubernetes.diagnose.facts import Event, Facts, read_events
+from deployer.executors.kubernetes.diagnose.facts import (
+    Event,
+    Facts,
+    explain_missing,
+    list_pull_secrets,
+    list_references,
+    read_events,
+)
 from deployer.executors.kubernetes.diagnose.placement import UNBOUND, explain_sentence, shorten
 from deployer.executors.kubernetes.diagnose.queue import (
     explain_other_cluster,
@@ -27,17 +34,17 @@ from deployer.executors.kubernetes.diagnose.queue import (
     is_elsewhere,
     is_suspended,
 )
-from deployer.executors.kubernetes.diagnose.references import (
-    explain_missing,
-    list_pull_secrets,
-    list_references,
-)
 from deployer.executors.kubernetes.diagnose.view import View
-from deployer.findings import Finding
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, EVENT, Manifest
-from deployer.kube.names import QUEUE_LABEL
-from deployer.kube.objects import ENDED_PHASES, created_at, find_condition
+from deployer.kube.objects import (
+    CLAIM,
+    ENDED_PHASES,
+    EVENT,
+    QUEUE_LABEL,
+    Manifest,
+    created_at,
+    find_condition,
+)
 from deployer.waiting import Confirmation
 
 # Most pods have started by then: without a sign of trouble only events are read.

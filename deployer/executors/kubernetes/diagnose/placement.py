@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.facts import Nodes
 from deployer.executors.kubernetes.gpu_drivers.nodes import (
@@ -21,7 +22,6 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import (
     NodeGpus,
     is_gpu_resource,
 )
-from deployer.findings import Finding
 from deployer.kube.objects import count_requests, find_condition, find_trouble
 
 Manifest = Mapping[str, Any]

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from deployer.errors import Finding, Severity, edit, right, unknown, warning
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.facts import Facts, Queue
 from deployer.executors.kubernetes.diagnose.placement import find_nearest
 from deployer.executors.kubernetes.diagnose.view import HIDDEN
-from deployer.findings import Finding, Severity, edit, right, unknown, warning
-from deployer.kube.names import DEFAULT_QUEUE, MULTI_KUEUE, QUEUE_PRIORITY_LABEL
-from deployer.kube.objects import find_condition
+from deployer.kube.objects import DEFAULT_QUEUE, MULTI_KUEUE, QUEUE_PRIORITY_LABEL, find_condition
 
 Manifest = Mapping[str, Any]
 # Since 0.19 Kueue may say by the condition's reason whether waiting helps (apis/kueue/v1beta2).

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from deployer.config.paths import find_packaged
-from deployer.errors import KubeError
-from deployer.executors.kubernetes.concurrency import do_all
-from deployer.findings import Finding, Severity, right, unknown
-from deployer.kube.kinds import (
+from deployer.errors import Finding, KubeError, Severity, right, unknown
+from deployer.kube.client import do_all
+from deployer.kube.objects import (
     CLAIM,
     CONFIG_MAP,
     EVENT,
@@ -26,8 +25,8 @@ from deployer.kube.kinds import (
     STATEFUL_SET,
     Kind,
     Manifest,
+    build_name,
 )
-from deployer.kube.names import build_name
 
 if TYPE_CHECKING:  # `deployer rights` only prints a Role, without the Kubernetes client
     from deployer.executors.kubernetes.diagnose.case import Case

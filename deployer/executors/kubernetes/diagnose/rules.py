@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from string import Template
 
 from deployer.config.causes import Cause
-from deployer.findings import PERMANENT, TRANSIENT, Finding, edit
+from deployer.errors import PERMANENT, TRANSIENT, Finding, edit
 
 
 @dataclass(frozen=True)

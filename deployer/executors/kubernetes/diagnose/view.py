@@ -12,12 +12,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue
-from deployer.executors.kubernetes.diagnose.references import Reference
+from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue, Reference
 from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
 from deployer.kube.client import Kube
-from deployer.kube.kinds import SECRET, Kind, Manifest
-from deployer.kube.names import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL
+from deployer.kube.objects import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, SECRET, Kind, Manifest
 
 LIFE_SECONDS = 4.0
 REFUSED_SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""Installs GPU drivers where a cluster lacks them, waits until GPUs are counted, removes ours."""
+"""Installs NVIDIA's driver and device plugin, waits for them, and removes what is ours."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import (
     survey_nodes,
 )
 from deployer.kube.client import Kube
-from deployer.kube.kinds import DAEMON_SET, POD, Manifest
-from deployer.kube.names import NO_OWNER, build_selector, read_owner
+from deployer.kube.objects import DAEMON_SET, NO_OWNER, POD, Manifest, build_selector, read_owner
 
 LOG = logging.getLogger(__name__)
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.config.kubernetes import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
 from deployer.kube.client import Kube
-from deployer.kube.kinds import DEVICE_CLASS, NODE, POD, Manifest
-from deployer.kube.names import COMPONENT_LABEL, MANAGED_BY
-from deployer.kube.objects import ENDED_PHASES, count_requests, find_condition
+from deployer.kube.objects import (
+    COMPONENT_LABEL,
+    DEVICE_CLASS,
+    ENDED_PHASES,
+    MANAGED_BY,
+    NODE,
+    POD,
+    Manifest,
+    count_requests,
+    find_condition,
+)
 
 # GKE's labels (cluster-autoscaler, cloudprovider/gke/labels; cloud.google.com/kubernetes-engine).
 ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
@@ -329,3 +337,27 @@ def _read_slice(resource: str, product: str, labels: Mapping[str, str]) -> str:
     if MIG_INFIX in product:
         return product.removesuffix(SHARED_SUFFIX).rpartition(MIG_INFIX)[2]
     return labels.get(PARTITION_LABEL, "")
+
+
+class GpuProducts:
+    """GPU products by node, read once and again only when a node is new."""
+
+    def __init__(self, kube: Kube, label: str) -> None:
+        self._kube = kube
+        self._label = label
+        self._known: dict[str, str] = {}
+
+    def read(self, nodes: Set[str]) -> Mapping[str, str]:
+        """Return the products; nothing of a node that has none, or where nodes may not be read."""
+        if not nodes <= self._known.keys():
+            self._known.update(dict.fromkeys(nodes, ""), **self._list())
+        return self._known
+
+    def _list(self) -> dict[str, str]:
+        try:
+            found = self._kube.list_objects(NODE, self._label)
+        except KubeError as error:
+            if not error.forbidden:
+                raise
+            return {}
+        return {node["metadata"]["name"]: node["metadata"]["labels"][self._label] for node in found}

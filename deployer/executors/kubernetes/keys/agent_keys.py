@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from deployer.config.owner import Owner
+from deployer.config.credentials import Owner
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.keys.key_secret import (
     WANDB_SECRET,
@@ -15,8 +15,7 @@ from deployer.executors.kubernetes.keys.key_secret import (
 )
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
-from deployer.kube.kinds import SECRET, Manifest
-from deployer.kube.names import build_label, build_owned_name
+from deployer.kube.objects import SECRET, Manifest, build_label, build_owned_name
 from deployer.model import Plan
 
 KEYS = "keys"

@@ -10,8 +10,7 @@ from functools import cache
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agents.agent_objects import identify
-from deployer.executors.kubernetes.agents.packs import list_names
+from deployer.executors.kubernetes.agents.objects import identify, list_names
 from deployer.executors.kubernetes.keys.key_secret import (
     BASE_URL_ANNOTATION,
     WANDB_SECRET,
@@ -21,8 +20,7 @@ from deployer.executors.kubernetes.keys.key_secret import (
 )
 from deployer.executors.kubernetes.manifests.build import KEY_COMPONENT
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD, SECRET
-from deployer.kube.names import build_selector, read_owner
+from deployer.kube.objects import POD, SECRET, build_selector, read_owner
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from deployer.errors import ConfigError, KubeError
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
-from deployer.kube.kinds import SECRET, Manifest
-from deployer.kube.names import NO_OWNER, PREFIX, read_owner
+from deployer.kube.objects import NO_OWNER, PREFIX, SECRET, Manifest, read_owner
 
 WANDB_SECRET = "wandb-secret"
 WANDB_SECRET_KEY = "secret"

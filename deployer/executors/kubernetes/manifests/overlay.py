@@ -1,9 +1,19 @@
-"""Lays a few fields over a manifest; pure."""
+"""Lays settings over a manifest, field by field; pure."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
+
+from deployer.config.kubernetes import ClusterConfig, SecretKey
+from deployer.kube.objects import (
+    QUEUE_LABEL,
+    QUEUE_PRIORITY_LABEL,
+    SWEEP_PATH_ANNOTATION,
+    build_labels,
+)
 
 # Lists whose items are told apart by a field; an item stands in the place of the one it is laid on.
 KEYS = {
@@ -54,3 +64,51 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
             items[item[key]] = overlay(known, item) if field in MERGED else item
         return list(items.values())
     return patch
+
+
+Manifest = dict[str, Any]
+
+
+def build_metadata(name: str, component: str, sweep_path: str, namespace: str | None) -> Manifest:
+    """Name an object and label it as ours; with `sweep_path`, as one that goes with that sweep."""
+    return {
+        "name": name,
+        "namespace": namespace or REMOVED,
+        "labels": build_labels(component, sweep_path),
+        "annotations": {SWEEP_PATH_ANNOTATION: sweep_path} if sweep_path else {},
+    }
+
+
+def encode(content: bytes) -> str:
+    """Return bytes as `data` and `binaryData` hold them."""
+    return base64.b64encode(content).decode()
+
+
+def without_none(values: Mapping[str, Any]) -> Manifest:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def build_identity(cluster: ClusterConfig) -> Manifest:
+    """Return the fields of a pod that say as whom it runs, and how its image is pulled."""
+    user = cluster.run_as_user
+    return {
+        "serviceAccountName": cluster.service_account,
+        "securityContext": {"runAsUser": user, "fsGroup": user},
+        "imagePullSecrets": [{"name": name} for name in cluster.image_pull_secrets],
+    }
+
+
+def build_queue_labels(cluster: ClusterConfig) -> Manifest:
+    """Return the labels of a Job that waits in a queue: its name, and the priority there."""
+    return without_none({QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority})
+
+
+def list_variables(values: Mapping[str, str | SecretKey | None]) -> list[Manifest]:
+    """Return variables as a container names them, those without a value left out."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": asdict(value)}}
+        if isinstance(value, SecretKey)
+        else {"name": name, "value": value}
+        for name, value in values.items()
+        if value is not None
+    ]

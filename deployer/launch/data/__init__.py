@@ -1,1 +1,0 @@
-"""The data sets that runs read."""

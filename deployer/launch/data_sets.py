@@ -1,0 +1,329 @@
+"""The data sets of a project: put, brought to where runs see them, deleted.
+
+What has an address, or a folder of this machine, is kept there; all else where runs see it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deployer.config.project import Project
+from deployer.data.archive import is_like
+from deployer.data.copy import Copied, Progress, copy
+from deployer.data.folder_store import FolderStore
+from deployer.data.sources import (
+    FileStore,
+    find_archive,
+    find_place,
+    open_kept,
+    open_source,
+    preload,
+)
+from deployer.data.store import Entry, Store
+from deployer.errors import ConfigError, DataError, Refusals
+from deployer.executors.base import Executor, KeepsData
+from deployer.executors.registry import find_executor
+
+if TYPE_CHECKING:
+    from deployer.config.data import DataSet
+
+
+EXAMPLE = "data: {path: /data, folder: data} in deployer.yaml"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A copy that has come to its end: from where, to where; `copied` is None if all was there."""
+
+    name: str
+    origin: str
+    target: str
+    copied: Copied | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A data set where runs see it; `state` is `whole`, `unfinished`, `missing`, or what failed."""
+
+    name: str
+    kept_in: str
+    place: str
+    files: int
+    size_bytes: int
+    state: str
+
+
+def find_data(project: Project, name: str | None) -> DataSet:
+    """Return the data set of that name, the only one if it is left out; raises ConfigError."""
+    sets = project.data
+    if not sets:
+        raise ConfigError("deployer.yaml: data", "it has no data set", EXAMPLE)
+    if name is None:
+        if len(sets) == 1:
+            return sets[0]
+        names = ", ".join(data.name for data in sets)
+        raise ConfigError("NAME", "deployer.yaml has several data sets", f"name one of: {names}")
+    for data in sets:
+        if data.name == name:
+            return data
+    names = ", ".join(data.name for data in sets)
+    raise ConfigError("NAME", f"data set '{name}' not found", f"one of: {names}")
+
+
+def put(
+    project: Project,
+    data: DataSet,
+    source: str,
+    progress: Progress,
+    unpacked: bool,
+    overwrite: bool = False,
+) -> Transfer:
+    """Copy a folder, a file, the content of an archive or an address to where the set is kept.
+
+    Files with other content there are lost with `overwrite` alone. Raises DeployerError.
+    """
+    archive = find_archive(data)
+    with open_source(source, archive, unpacked and data.unpack and not archive) as origin:
+        entries = origin.list_entries()
+        if not entries:
+            raise DataError(f"{source}: is empty", "name the source of the data")
+        if archive and [entry.path for entry in entries] != [archive]:
+            said = f"data set {data.name} is the one archive {data.url}"
+            raise DataError(said, f"pack it first: deployer data put {archive} {data.name}")
+        if archive and data.unpack and isinstance(origin, FileStore):
+            check_kind(origin, archive)
+        size_bytes = sum(entry.size_bytes for entry in entries)
+        with _open_kept(project, data, size_bytes) as target:
+            check_apart(origin, target)
+            copied = copy(origin, target, progress, entries, overwrite=overwrite)
+            return Transfer(data.name, source, str(target), copied)
+
+
+def get(
+    project: Project,
+    data: DataSet,
+    folder: Path,
+    progress: Progress,
+    overwrite: bool = False,
+) -> Transfer:
+    """Copy a data set from where it is kept to a folder of this machine; see `put`."""
+    with _open_kept(project, data) as origin:
+        target = FolderStore(folder)
+        check_apart(origin, target)
+        kept = _list_kept(origin, data)
+        copied = copy(origin, target, progress, kept, overwrite=overwrite)
+        return Transfer(data.name, str(origin), str(target), copied)
+
+
+def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
+    """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
+    executor = find_keeper(project)
+    kept = open_kept(data, project.folder, executor.read_credentials(data))
+    if kept is None or is_place(executor, data):
+        place = "in a cluster" if data.claim or data.nfs else "on this machine"
+        said = f"data set {data.name} is {place}, where runs see it"
+        raise ConfigError("deployer data preload", said, _hint(data))
+    with kept:
+        found = _list_kept(kept, data)
+        size_bytes = sum(entry.size_bytes for entry in found)
+        with executor.open_data(data, size_bytes) as place_store:
+            archive = find_archive(data) if data.unpack else ""
+            copied = preload(kept, found, place_store, archive, progress)
+            return Transfer(data.name, str(kept), str(place_store), copied)
+
+
+def find_keeper(project: Project) -> KeepsData:
+    """Return where runs see data sets; raises ConfigError where they see none."""
+    executor = find_executor(project)
+    if isinstance(executor, KeepsData):
+        return executor
+    said = f"{executor.name} keeps no data sets"
+    raise ConfigError("--on", said, "--on local or --on kubernetes")
+
+
+def find_elsewhere(project: Project) -> list[DataSet]:
+    """Return the data sets that have to be brought to where runs see them; raises ConfigError."""
+    executor = find_keeper(project)
+    found = [
+        data
+        for data in project.data
+        if data.url or (data.folder is not None and not is_place(executor, data))
+    ]
+    if not found:
+        raise ConfigError(
+            "deployer.yaml: data",
+            "all data sets are where runs see them",
+            "deployer data put SOURCE NAME",
+        )
+    return found
+
+
+def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
+    """Yield each data set as runs see it; one that cannot be read says why.
+
+    Its error is noted in `refusals`.
+    """
+    executor = find_keeper(project)
+    for data in project.data:
+        kept_in = describe_kept(data)
+        try:
+            with executor.open_data(data) as place:
+                entries = place.list_entries()
+                whole = "whole" if entries else "missing"
+                yield Listing(
+                    name=data.name,
+                    kept_in=kept_in,
+                    place=str(place),
+                    files=len(entries),
+                    size_bytes=sum(entry.size_bytes for entry in entries),
+                    state="unfinished" if place.is_unfinished() else whole,
+                )
+        except DataError as error:
+            if not error.missing:
+                with refusals.noted():
+                    raise
+            state = "missing" if error.missing else error.message
+            yield Listing(data.name, kept_in, "", 0, 0, state)
+
+
+def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
+    """Return a data set's files where it is kept; refuses nothing, and half of it."""
+    check_whole(kept, data.name)
+    archive = find_archive(data)
+    found = [entry for entry in kept.list_entries() if archive in ("", entry.path)]
+    if not found:
+        raise DataError(
+            f"data set {data.name}: there is nothing in {data.url or kept}", _hint(data)
+        )
+    return found
+
+
+def check_whole(store: Store, name: str) -> None:
+    """Refuse to copy from where a copy has not come to its end; raises DataError."""
+    if store.is_unfinished():
+        said = f"data set {name}: a copy to {store} is running or was interrupted"
+        raise DataError(said, f"deployer data put SOURCE {name}, with the same SOURCE")
+
+
+def check_kind(source: FileStore, archive: str) -> None:
+    """Refuse a file that could not be unpacked under an archive's name; raises DataError."""
+    if not is_like(source.file, archive):
+        said = f"{source} is not an archive like {archive}"
+        raise DataError(said, "pack it so, or correct `url:` in deployer.yaml")
+
+
+def check_apart(source: Store, target: Store) -> None:
+    """Refuse a folder inside the one that is copied to it; raises DataError."""
+    if isinstance(source, FolderStore) and isinstance(target, FolderStore):
+        inside, outer = target.root.resolve(), source.root.resolve()
+        if not isinstance(source, FileStore) and inside != outer and inside.is_relative_to(outer):
+            said = f"{target} is inside {source}, and would be copied into itself"
+            raise DataError(said, "choose a folder outside it")
+
+
+def describe_kept(data: DataSet) -> str:
+    """Name where a data set is kept, as deployer.yaml has it."""
+    if data.nfs:
+        return f"nfs {data.nfs.server}:{data.nfs.path}"
+    value = getattr(data, data.source)
+    return str(value) if data.source == "url" else f"{data.source} {value}"
+
+
+def is_place(executor: Executor, data: DataSet) -> bool:
+    """Tell whether runs see a data set right where it is kept."""
+    return data.folder is not None and executor.runs_here
+
+
+@contextmanager
+def _open_kept(project: Project, data: DataSet, size_bytes: int | None = None) -> Iterator[Store]:
+    executor = find_keeper(project)
+    store = open_kept(data, project.folder, executor.read_credentials(data))
+    if store is None:
+        store = executor.open_data(data, size_bytes)
+    with store:
+        yield store
+
+
+def _hint(data: DataSet) -> str:
+    return f"deployer data put SOURCE {data.name}"
+
+
+def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
+    """Refuse to delete a folder that is not there, holds more than a data set, or is a link.
+
+    Raises DataError.
+    """
+    executor, place = find_executor(project), Path(find_place(data, project.folder))
+    if executor.runs_here and not everywhere and not os.path.lexists(place):
+        raise _refuse_nothing(executor, data, everywhere)
+    if data.folder is None or not (everywhere or executor.runs_here):
+        return
+    more = (project.folder, Path(project.environment.get("HOME") or "/"))
+    if any(one.resolve().is_relative_to(place.resolve()) for one in more):
+        said = f"data set {data.name}: {place} holds more than the data set"
+        raise DataError(said, f"delete the files yourself, or give {data.name} another folder")
+    if place.is_symlink():
+        said = f"data set {data.name}: {place} is a link to {place.resolve()}"
+        raise DataError(said, "delete the link or its target yourself")
+
+
+def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
+    """Name what `delete` would delete."""
+    executor = find_executor(project)
+    seen = f"what runs on {executor.name} see of data set {data.name}"
+    if is_place(executor, data):
+        return f"data set {data.name}, the folder {find_place(data, project.folder)}"
+    if data.claim or data.nfs:
+        return f"{seen}, for good"
+    return f"{seen}, and all of it in {describe_kept(data)}" if everywhere else seen
+
+
+def delete(project: Project, data: DataSet, everywhere: bool) -> None:
+    """Delete what runs see; with `everywhere` also what is kept elsewhere.
+
+    Raises DataError if there was nothing.
+    """
+    executor = find_keeper(project)
+    found = _delete_place(executor, data)
+    credentials = executor.read_credentials(data)
+    kept = open_kept(data, project.folder, credentials) if everywhere else None
+    if kept is not None and not is_place(executor, data):
+        with kept:
+            found = _delete_kept(kept, data) or found
+    if not found:
+        raise _refuse_nothing(executor, data, everywhere)
+
+
+def _delete_place(executor: KeepsData, data: DataSet) -> bool:
+    """Delete what runs see; tell whether there was anything."""
+    try:
+        return executor.delete_data(data)
+    except DataError as error:
+        if not error.missing:
+            raise
+        return False
+
+
+def _delete_kept(kept: Store, data: DataSet) -> bool:
+    """Delete what is kept elsewhere; tell whether there was anything."""
+    archive = find_archive(data)
+    if not archive:
+        return kept.delete_all()
+    found = any(entry.path == archive for entry in kept.list_entries())
+    kept.delete(archive)
+    return found
+
+
+def _refuse_nothing(executor: Executor, data: DataSet, everywhere: bool) -> DataError:
+    place = "" if everywhere else f" where runs on {executor.name} see it"
+    kept = data.url and not everywhere
+    more = f"; --kept also deletes {data.url}" if kept else ""
+    return DataError(
+        f"data set {data.name} was not found{place}: deleted nothing",
+        f"deployer data list{executor.project.on_option} lists the data sets{more}",
+    )

@@ -1,0 +1,375 @@
+"""Which agents there shall be, what each is told, and their start."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from deployer.agent.settings import (
+    COUNT_VARIABLE,
+    DEADLINE_VARIABLE,
+    ISOLATE_VARIABLE,
+    METRICS_VARIABLE,
+    POLLS_VARIABLE,
+    QUICK,
+    STOCK,
+    WARM_VARIABLE,
+    parse_warm,
+)
+from deployer.config.project import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code, Project
+from deployer.errors import DeployerError
+from deployer.executors.base import Executor, SharesPods, list_gpus
+from deployer.executors.plan import build_plan, find_deadline
+from deployer.launch.scaling import (
+    count_agents,
+    count_left,
+    list_used_names,
+    read_wanted,
+    stays,
+    takes_one_run,
+)
+from deployer.model import Agent, AgentPlan, Plan, SweepPath, Wanted
+from deployer.sweeps.results import build_results
+from deployer.wandb_api.operations import create_agent_keys, get_snapshot
+from deployer.wandb_api.server import Server
+from deployer.watch.rules import count_missing, find_lack
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How an agent's runs start and end.
+
+    `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked, with
+    `warm_packages` preloaded besides the agent's own list. With `metrics`, a wrapper opens each run
+    and reads its metrics, and exit code 0 is success; it is empty for scripts that log them. With
+    `isolate`, each works in a folder of its own.
+    """
+
+    polls: str = STOCK
+    warm: bool = False
+    warm_packages: tuple[str, ...] = ()
+    metrics: str = ""
+    isolate: bool = False
+
+
+def build_environment(
+    one_run: bool, deadline: float | None, pace: Pace
+) -> tuple[tuple[str, str], ...]:
+    """Return an agent's variables; `deadline` is in seconds since the epoch, None for never."""
+    told = {
+        COUNT_VARIABLE: "1" if one_run else "",
+        DEADLINE_VARIABLE: "" if deadline is None else f"{deadline:.0f}",
+        POLLS_VARIABLE: "" if pace.polls == STOCK else pace.polls,
+        WARM_VARIABLE: " ".join(("1", *pace.warm_packages)) if pace.warm else "",
+        METRICS_VARIABLE: pace.metrics,
+        ISOLATE_VARIABLE: "1" if pace.isolate else "",
+    }
+    return tuple((name, value) for name, value in told.items() if value)
+
+
+def choose_pace(project: Project, extended: bool) -> Pace:
+    """Return a sweep's pace; W&B's own servers would refuse so many questions."""
+    settings = project.settings
+    polls = settings.polls or (QUICK if extended else STOCK)
+    packages = settings.warm if isinstance(settings.warm, tuple) else ()
+    warm = (settings.warm is not False, packages)
+    return Pace(polls, *warm, project.metrics.variable, settings.isolate)
+
+
+def find_pace(agents: Sequence[Agent]) -> Pace:
+    """Return the pace of the youngest of a sweep's agents; they are oldest first."""
+    told = agents[-1].environment if agents else {}
+    polls = told.get(POLLS_VARIABLE, STOCK)
+    warm, isolate = parse_warm(told.get(WARM_VARIABLE, "")), ISOLATE_VARIABLE in told
+    return Pace(polls, *warm, told.get(METRICS_VARIABLE, ""), isolate)
+
+
+# W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
+# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
+RAMP_SECONDS = 6.0
+RAMP_JITTER = 0.25
+
+
+def choose_bound(project: Project, executor: Executor, one_run: bool) -> int | None:
+    """Return how many agents there shall be; None for what was there, or one for each run.
+
+    A cluster queues what does not fit now, and this machine does not.
+    """
+    return project.replicas if one_run and executor.runs_here else project.given_replicas
+
+
+def build_draft(project: Project, base_url: str, own_keys: bool) -> Plan:
+    """Plan an agent of a sweep that is not there yet, to ask whether it would be taken; pure."""
+    return build_plan(
+        sweep_path=str(SweepPath("entity", "project", "draft")),
+        base_url=base_url,
+        folder=str(project.code.folder),
+        replicas=1,
+        own_keys=own_keys,
+    )
+
+
+def plan_agents(
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    replicas: int | None,
+    code: Code,
+    *,
+    one_run: bool = False,
+    deadline: float | None = None,
+    pace: Pace | None = None,
+    agents: Sequence[Agent] | None = None,
+) -> Plan:
+    """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
+
+    With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
+    many as configurations are left, at most `replicas`. Else None means one. New ones leave at
+    `deadline`, in seconds since the epoch, or with those that are there. `pace` is that of those
+    that are there if it is None. `agents` are those that are there, if they were listed just now.
+    Raises ConfigError.
+    """
+    if agents is None:
+        agents = executor.list_agents(str(path))
+    wanted = read_wanted(executor, str(path))
+    one_run = one_run or any(map(takes_one_run, agents))
+    if one_run:
+        replicas = count_agents(get_left(server, path), replicas)
+    elif replicas is None:
+        replicas = 1
+    replicas = max(replicas, sum(stays(agent, wanted) for agent in agents))
+    if deadline is None and any(agent.alive for agent in agents):
+        deadline = find_deadline(agents)
+    return _plan(
+        server,
+        executor,
+        path,
+        agents,
+        wanted,
+        replicas,
+        code,
+        one_run=one_run,
+        deadline=deadline,
+        pace=pace or find_pace(agents),
+    )
+
+
+@dataclass(frozen=True)
+class AgentStarter:
+    """Starts more of a sweep's agents for a watcher, which says what it wants: its `Starter`.
+
+    They work where those before them did; `folder` is for an executor that does not know it.
+    """
+
+    server: Server
+    executor: Executor
+    path: SweepPath
+    folder: Path
+
+    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
+        """Plan `count` agents more; fewer if fewer are missing by now."""
+        agents = self.executor.list_agents(str(self.path))
+        wanted = read_wanted(self.executor, str(self.path))
+        missing = min(count, count_missing(agents, wanted)) if wanted else 0
+        staying = sum(stays(agent, wanted) for agent in agents)
+        return _plan(
+            self.server,
+            self.executor,
+            self.path,
+            agents,
+            wanted,
+            staying + max(0, missing),
+            _find_code(agents, self.folder),
+            one_run=any(map(takes_one_run, agents)),
+            deadline=find_deadline(agents),
+            pace=find_pace(agents),
+            avoided=[*avoided, *(wanted.leaving if wanted else ())],
+            avoided_nodes=avoided_nodes,
+        )
+
+    def start(self, plan: Plan) -> Sequence[Agent]:
+        """Start those that are missing."""
+        agents = self.executor.list_agents(plan.sweep_path)
+        return start_missing(self.server, self.executor, plan, agents)
+
+
+def _plan(
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    agents: Sequence[Agent],
+    wanted: Wanted | None,
+    replicas: int,
+    code: Code,
+    *,
+    one_run: bool,
+    deadline: float | None,
+    pace: Pace,
+    avoided: Sequence[str] = (),
+    avoided_nodes: Sequence[str] = (),
+) -> Plan:
+    staying = [agent for agent in agents if stays(agent, wanted)]
+    existing = [agent.name for agent in staying]
+    others = [a.name for a in agents if (a.alive or a.foreign) and a.name not in existing]
+    gone = wanted.leaving if wanted else frozenset()
+    used = list_used_names(agents)
+    plan = build_plan(
+        sweep_path=str(path),
+        base_url=server.url,
+        folder=str(code.folder),
+        replicas=replicas,
+        existing=existing,
+        leaving=[*others, *used, *avoided],
+        preferred=[a.name for a in agents if not a.alive and a.name not in gone],
+        gpus=list_gpus(executor),
+        environment=(*build_environment(one_run, deadline, pace), *code.variables),
+        avoided_nodes=avoided_nodes,
+        own_keys=server.extended,
+        deadline=deadline,
+    )
+    return replace(plan, asked=len(plan.agents) - sum(agent.foreign for agent in staying))
+
+
+def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
+    """Return the code of the agents that are there, so that a replacement has the same."""
+    folders = [Path(agent.folder) for agent in agents if agent.folder]
+    told = agents[-1].environment if agents else {}
+    return Code(
+        folders[-1] if folders else folder,
+        told.get(COMMIT_VARIABLE, ""),
+        told.get(REPOSITORY_VARIABLE, ""),
+    )
+
+
+def get_left(server: Server, path: SweepPath) -> int | None:
+    """Return how many configurations of a sweep are left; None for one without end."""
+    snapshot = get_snapshot(server.client, path)
+    return count_left(build_results(snapshot.sweep, snapshot.runs).coverage)
+
+
+def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
+    """Return the seconds to wait before each of `count` starts, so that limits bear them."""
+    spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)
+    return tuple(RAMP_SECONDS * chance.uniform(*spread) if n else 0.0 for n in range(count))
+
+
+def apply_plan(
+    server: Server,
+    executor: Executor,
+    plan: Plan,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Sequence[Agent]:
+    """Start the plan's agents that are missing, once as many are wanted; return all of them.
+
+    Where they start one after another, each is wanted in its turn. The caller's other agents that
+    have ended are wanted no more, and lost ones are ended: a node that returns, or a Job, could
+    bring them back. If none can be started, as many are wanted as before.
+    """
+    path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
+    agents, before = executor.list_agents(path), read_wanted(executor, path)
+    over = {a.name for a in agents if not (a.alive or a.foreign)} - planned
+    in_turn = not server.extended
+    later = planned - {agent.name for agent in agents if agent.alive} if in_turn else ()
+    first = max(0, plan.asked - len(later))
+
+    def change(old: Wanted | None) -> Wanted:
+        told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()
+        return Wanted(first, (told | over) - planned)
+
+    executor.change_wanted(path, change)
+    try:
+        if lost := [a.name for a in agents if a.state == "lost" and a.name in over]:
+            executor.stop(lost)
+            agents = executor.list_agents(path)
+        start_missing(server, executor, plan, agents, sleep, first if in_turn else None)
+    except DeployerError:
+        with suppress(DeployerError):
+            _take_back(executor, path, before)
+        raise
+    return [agent for agent in executor.list_agents(path) if agent.name in planned]
+
+
+def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
+    """Have as many agents be wanted as before a start that failed, or as are there by now."""
+    wanted = read_wanted(executor, path)
+    there = [a for a in executor.list_agents(path) if stays(a, wanted) and not a.foreign]
+    if before or there:
+        number = max(before.number if before else 0, len(there))
+        executor.change_wanted(path, lambda old: old and replace(old, number=number))
+    else:
+        executor.withdraw(path)
+
+
+def list_missing(plan: Plan, agents: Iterable[Agent]) -> list[AgentPlan]:
+    """Return the plan's agents that are not alive, or lack what was made for them; pure."""
+    there = {agent.name for agent in agents if agent.alive and not find_lack(agent)}
+    return [agent for agent in plan.agents if agent.name not in there]
+
+
+def start_missing(
+    server: Server,
+    executor: Executor,
+    plan: Plan,
+    agents: Sequence[Agent],
+    sleep: Callable[[float], None] = time.sleep,
+    wanted: int | None = None,
+) -> Sequence[Agent]:
+    """Start the plan's agents that are missing, each with its own key if it can have one.
+
+    `agents` are those that are there. If they lack what was made for them, they end first: their
+    new start makes it again. On a server with W&B's limits they start one after another; if
+    `wanted` is how many there shall be before, one more is wanted each time. Ends once another
+    command wants something else. Returns those that it has started.
+    """
+    starting, path = list_missing(plan, agents), plan.sweep_path
+    if not starting:
+        return ()
+    names = tuple(agent.name for agent in starting)
+    if lacking := [a.name for a in agents if a.alive and a.name in names]:
+        executor.stop(lacking)
+    keys = create_agent_keys(server.client, SweepPath(*path.split("/")), names, uuid.uuid4().hex)
+    started: list[Agent] = []
+    for wait, group in _group_starts(server, executor, starting):
+        sleep(wait)
+        if wanted is None:
+            now = read_wanted(executor, path)
+        else:
+            now = _raise(executor, path, wanted, wanted + len(group))
+            wanted += len(group)
+        if now is None:
+            break
+        staying = tuple(agent for agent in group if agent.name not in now.leaving)
+        started += executor.apply(replace(plan, agents=staying), keys)
+    if started and read_wanted(executor, path) is None:  # taken down while they started
+        executor.stop([agent.name for agent in started])
+        return ()
+    return started
+
+
+def _group_starts(
+    server: Server, executor: Executor, starting: Sequence[AgentPlan]
+) -> list[tuple[float, Sequence[AgentPlan]]]:
+    """Return the agents that start at the same time, and the seconds to wait before them."""
+    if server.extended:
+        return [(0.0, starting)]
+    waits = iter(build_ramp(len(starting), random.Random()))
+    alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
+    groups = executor.group(starting) if isinstance(executor, SharesPods) else alone
+    return [(sum(islice(waits, len(group))), group) for group in groups]
+
+
+def _raise(executor: Executor, path: str, number: int, higher: int) -> Wanted | None:
+    """Have more agents be wanted and return what is wanted; None if it was another number."""
+
+    def change(old: Wanted | None) -> Wanted | None:
+        return replace(old, number=higher) if old and old.number == number else None
+
+    executor.change_wanted(path, change)
+    now = read_wanted(executor, path)
+    return now if now and now.number == higher else None

@@ -1,0 +1,287 @@
+"""Fewer agents of a sweep: who leaves, the end of all, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from deployer.agent.settings import COUNT_VARIABLE
+from deployer.backend.scheduling.lifecycle import Patience
+from deployer.config.document import find_too_many
+from deployer.errors import (
+    AgentError,
+    ConfigError,
+    DeployerError,
+    KubeError,
+    Refusals,
+    collect_refusals,
+)
+from deployer.executors.base import Executor
+from deployer.model import Agent, Run, SweepPath, Wanted
+from deployer.sweeps.results import ACTIVE_STATES, Coverage
+from deployer.text import format_count, format_seconds
+from deployer.wandb_api.operations import list_runs
+from deployer.wandb_api.server import Server
+from deployer.watch.rules import takes_runs
+from deployer.watch.status import join_runs
+
+
+def takes_one_run(agent: Agent) -> bool:
+    """Tell whether an agent leaves after its first run, as all of its sweep do."""
+    return agent.environment.get(COUNT_VARIABLE) == "1"
+
+
+def count_left(coverage: Coverage) -> int | None:
+    """Count the configurations that are neither finished nor given up; None without end."""
+    if coverage.expected is None:
+        return None
+    return coverage.waiting + coverage.running
+
+
+def count_agents(left: int | None, bound: int | None) -> int:
+    """Return how many agents there shall be: one for each run, at most `bound` at a time.
+
+    Raises ConfigError for a sweep without end that has no bound either, and for too many.
+    """
+    counts = [count for count in (left, bound) if count is not None]
+    if not counts:
+        raise ConfigError(
+            "--one-run-per-job",
+            "the number of runs of an endless sweep is unknown",
+            "--run-cap N ends it, --replicas N limits how many run at a time",
+        )
+    bounded = "--replicas N limits how many run at a time"
+    if error := find_too_many("--one-run-per-job", min(counts), bounded):
+        raise error
+    return min(counts)
+
+
+def list_used_names(agents: Iterable[Agent]) -> list[str]:
+    """Return the names whose run is settled: the next agents have others, so that logs stay.
+
+    One that was killed is followed by one of its name, to which its run returns at once.
+    """
+    return [
+        agent.name
+        for agent in agents
+        if takes_one_run(agent) and agent.state == "ended" and agent.exit_code == 0
+    ]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The `names` of agents that were ended; `forgotten`: records of them were deleted too."""
+
+    names: tuple[str, ...] = ()
+    forgotten: bool = False
+
+    def __add__(self, other: Ended) -> Ended:
+        return Ended((*self.names, *other.names), self.forgotten or other.forgotten)
+
+    def __bool__(self) -> bool:
+        return bool(self.names) or self.forgotten
+
+
+def scale_down(
+    executor: Executor, path: SweepPath, replicas: int, runs: Sequence[Run] = ()
+) -> tuple[str, ...]:
+    """Have `replicas` agents be wanted, if at least as many stay, and drain those beyond.
+
+    Idle ones go first, of which `runs` tell where the executor cannot. Another owner's agents
+    count, and stay. Returns the names of those that go, also of those whom an earlier command has
+    named and not told.
+    """
+    agents = join_runs(executor.list_agents(str(path)), runs)
+    wanted = read_wanted(executor, str(path))
+    staying = [agent for agent in agents if stays(agent, wanted)]
+    if len(staying) < replicas:
+        return ()
+    unheard = [a.name for a in agents if stays(a) and not a.foreign and a not in staying]
+    leaving = (*choose_leaving(staying, replicas), *unheard)
+    own = max(0, replicas - sum(agent.foreign for agent in staying))
+    over = {agent.name for agent in agents if not (agent.alive or agent.foreign)}
+    _want(executor, path, own, {*leaving, *over})
+    if lost := [agent.name for agent in agents if agent.state == "lost" and agent.name in over]:
+        executor.stop(lost)  # a node that returns, or a Job, could bring them back
+    if leaving:
+        executor.drain(leaving)
+    return leaving
+
+
+def drain_agents(executor: Executor, path: SweepPath, names: Sequence[str]) -> None:
+    """Let agents leave after their runs; none comes in their place."""
+    used = list_used_names(executor.list_agents(str(path)))  # none was to come in their place
+    counted = [name for name in names if name not in used]
+    executor.change_wanted(str(path), lambda old: old and old.without(counted))
+    executor.drain(names)
+
+
+def drain_all(executor: Executor, path: SweepPath) -> None:
+    """Let the caller's agents of a sweep that is over leave; none comes in their place."""
+    agents = executor.list_agents(str(path))
+    going = [agent.name for agent in agents if takes_runs(agent) and not agent.foreign]
+    _want(executor, path, 0, going)
+    if going:
+        executor.drain(going)
+
+
+def _want(executor: Executor, path: SweepPath, number: int, leaving: Collection[str]) -> None:
+    """Have so many of the caller's agents be wanted; one who has none wants none."""
+
+    def change(old: Wanted | None) -> Wanted | None:
+        if old is None and not (number or leaving):
+            return None
+        return Wanted(number, (old.leaving if old else frozenset()) | {*leaving})
+
+    executor.change_wanted(str(path), change)
+
+
+def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:
+    """Return how many agents are wanted; None if nobody knows, also where that cannot be read.
+
+    Raises what passes.
+    """
+    try:
+        return executor.get_wanted(sweep_path)
+    except (AgentError, KubeError) as error:
+        if error.passing:
+            raise
+        return None
+
+
+def choose_leaving(staying: Sequence[Agent], replicas: int) -> tuple[str, ...]:
+    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure.
+
+    Another owner's agents count, and stay.
+    """
+    own = [agent for agent in staying if not agent.foreign]
+    by_idleness = sorted(own, key=lambda a: (a.run_id is not None, -a.started_at))
+    return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
+
+
+def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
+    """Interrupt the caller's agents of one sweep, or of all, and delete what was kept about them.
+
+    Returns who was alive. Raises what was refused once the rest is done.
+    """
+    with collect_refusals() as refusals:
+        return end_willing_agents(executor, sweep_path, refusals).names
+
+
+def end_willing_agents(
+    executor: Executor, sweep_path: str | None, refusals: Refusals, *, everyone: bool = False
+) -> Ended:
+    """Do what `end_agents` does, and note what is refused instead of raising it.
+
+    Other owners' agents end only if `everyone` is meant. Watchers see first that none is wanted any
+    more. Raises what forbids to list them at all.
+    """
+    try:
+        executor.withdraw(sweep_path, everyone=everyone)
+    except KubeError as error:
+        if not error.forbidden:
+            raise
+        with refusals.noted():
+            raise
+    agents = [a for a in executor.list_agents(sweep_path) if everyone or not a.foreign]
+    # Lost ones too: their runs may still be going.
+    names = [agent.name for agent in agents if agent.state != "ended"]
+    stopped, forgotten = tuple[str, ...](), False
+    with refusals.noted():
+        stopped = tuple(executor.stop(names)) if names else ()
+    with refusals.noted():
+        forgotten = executor.forget(sweep_path, everyone=everyone)
+    return Ended(stopped, forgotten or bool(agents))
+
+
+def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> None:
+    """Refuse to go below the number of other owners' agents; raises AgentError."""
+    others = [agent for agent in agents if agent.foreign and stays(agent)]
+    if len(others) > replicas:
+        owners = ", ".join(sorted({agent.owner for agent in others}))
+        stay = f"{format_count(len(others), 'agent')} of {owners}"
+        raise AgentError(f"{path}: not yours to drain: {stay}", f"ask {owners} to scale down")
+
+
+def list_shown(executor: Executor, sweep_path: str | None) -> list[Agent]:
+    """Return a sweep's agents, of all owners; without a path the caller's own of every sweep."""
+    agents = executor.list_agents(sweep_path)
+    return [agent for agent in agents if sweep_path or not agent.foreign]
+
+
+def find_named(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[Agent]:
+    """Return the sweep's agents with these names, of every owner; raises AgentError."""
+    known = {a.name: a for a in executor.list_agents(str(path))}
+    for name in names:
+        if name not in known:
+            hint = f"its agents: {', '.join(known)}" if known else "deployer agents list --all"
+            raise AgentError(f"{path} has no agent '{name}'", hint)
+    return [known[name] for name in names]
+
+
+def check_drainable(agents: Sequence[Agent]) -> None:
+    """Refuse to drain another owner's agents; raises AgentError."""
+    for agent in agents:
+        if agent.foreign:
+            said = f"agent '{agent.name}' belongs to {agent.owner}"
+            raise AgentError(said, f"ask {agent.owner} to drain it")
+
+
+def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
+    """Tell whether an agent works and has not been told to leave."""
+    told = wanted is not None and agent.name in wanted.leaving
+    return agent.state in ("starting", "running") and not told
+
+
+LOG = logging.getLogger(__name__)
+
+SILENT_SECONDS = 3.0  # most agents end sooner
+NAMED_RUNS = 5
+
+
+@contextmanager
+def tell_who_lasts(executor: Executor, sweep_path: str | None) -> Iterator[None]:
+    """Tell once who is still there and how long at most, if the work inside takes a while."""
+    timer = threading.Timer(SILENT_SECONDS, _tell, (executor, sweep_path))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _tell(executor: Executor, sweep_path: str | None) -> None:
+    try:
+        left = [
+            agent
+            for agent in executor.list_agents(sweep_path)
+            if agent.state != "ended" and not agent.foreign
+        ]
+        seconds = executor.longest_stop_seconds([agent.name for agent in left])
+    except DeployerError:
+        return  # whoever does the work meets it, too
+    if left:
+        who = ", ".join(map(_name, left))
+        LOG.info(f"waiting for {who}: {format_seconds(seconds)} at most, then killed")
+
+
+def _name(agent: Agent) -> str:
+    return f"{agent.name} (run {agent.run_id})" if agent.run_id else agent.name
+
+
+def tell_which_runs_stop(server: Server, path: SweepPath) -> None:
+    """Tell which runs of a cancelled sweep still go on, and how long at most."""
+    runs = [run.run_id for run in list_runs(server.client, path) if run.state in ACTIVE_STATES]
+    if not runs:
+        return
+    rest = len(runs) - NAMED_RUNS
+    who = ", ".join(runs[:NAMED_RUNS]) + (f" and {rest} more" if rest > 0 else "")
+    seconds = format_seconds(Patience().graceful_stop_seconds)
+    then = f"{seconds} at most, then killed" if server.extended else "or killed by their agents"
+    LOG.info(
+        f"{format_count(len(runs), 'run')} asked to stop ({who}): {then}: deployer watch {path}"
+    )

@@ -1,0 +1,282 @@
+"""The sweep's script, asked about its flags: for `up`, `sweep check` and `init`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deployer.config.document import UnreadableYaml
+from deployer.config.project import Project
+from deployer.errors import ConfigError, Finding, right, unknown, warning
+from deployer.executors.base import Check, Executor
+from deployer.executors.registry import find_executor
+from deployer.launch.check import find_unserved
+from deployer.launch.request import Request
+from deployer.scripts.script_check import (
+    OF_WANDB,
+    Report,
+    Surroundings,
+    Unseen,
+    check_script,
+    read_script,
+)
+from deployer.scripts.sweep_draft import Draft, Flag, Start, draft_sweep, read_value, write_by_hand
+from deployer.sweeps.problem import Problem, doubt
+from deployer.sweeps.program import find_missing_scripts
+from deployer.sweeps.results import metric_name
+from deployer.sweeps.sweep_file import (
+    Complaint,
+    Examination,
+    examine_sweep,
+    load_text,
+    locate,
+    parse_sweep,
+)
+
+LOG = logging.getLogger(__name__)
+
+METRIC_PATH = ("metric", "name")
+IN_IMAGE = "the code is in the image"
+
+
+def begin_script_check(executor: Executor, request: Request) -> Future[Report]:
+    """Begin to ask a sweep's script about its flags, in a thread."""
+    future: Future[Report] = Future()
+
+    def ask() -> None:
+        try:
+            future.set_result(ask_script(executor, request))
+        except BaseException as error:
+            future.set_exception(error)
+
+    # Whoever ends before the script has answered does not wait for it.
+    threading.Thread(target=ask, daemon=True).start()
+    return future
+
+
+def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> Report:
+    """Return what the script says; tell what is waited for if it takes long."""
+    try:
+        return future.result(timeout=patience)
+    except FutureTimeout:
+        LOG.info(f"{file}: checking the flags with its script")
+    return future.result()
+
+
+def check_script_first(executor: Executor, request: Request) -> None:
+    """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
+    tell_report(ask_script(executor, request), request)
+
+
+def ask_script(executor: Executor, request: Request) -> Report:
+    """Return what the script says of the sweep; nothing where it shall not be asked."""
+    project = executor.project
+    if not request.check_script:
+        return Report()
+    if not executor.has_folder:
+        return Report(not_checked=IN_IMAGE)
+    if any("${" in word for word in request.words):
+        return Report(not_checked="${ in its command starts a macro in a sweep")
+    around = Surroundings(project.code.folder, executor.run_environment, executor.runs_here)
+    report = check_script(request.started, around)
+    if not project.metrics.source:
+        return report
+    # The script itself logs nothing.
+    kept = (p for p in report.problems if p.path != METRIC_PATH and p.hint not in OF_WANDB)
+    return replace(report, problems=(*kept, *doubt_metrics(project, request.sweep.config)))
+
+
+def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Problem]:
+    """Warn of a sweep's metric that `metrics:` does not read."""
+    metric, wanted = metric_name(config), project.metrics.wanted
+    if metric and metric == project.metrics.step:
+        said = f"metrics: in deployer.yaml has {metric} as its step, which is no metric then"
+        yield doubt(METRIC_PATH, said, "name as step what counts the rows, such as epoch")
+    if metric and wanted and metric not in wanted:
+        said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, and not {metric}"
+        yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
+
+
+def tell_report(report: Report, request: Request) -> None:
+    """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
+    for one in list_findings(report, request, "warning"):
+        LOG.warning(f"{one.place}: {one.message} ({one.hint})")
+    if report.not_checked:
+        LOG.info(f"{request.file}: the script was not checked: {report.not_checked}")
+    if errors := list_errors(report, request):
+        raise ConfigError.join(errors)
+
+
+def list_errors(report: Report, request: Request) -> list[ConfigError]:
+    """Return what would keep runs from their work, each at its line of the sweep file."""
+    found = list_findings(report, request, "error")
+    return [ConfigError(one.place, one.message, one.hint) for one in found]
+
+
+def list_findings(report: Report, request: Request, severity: str) -> list[Complaint]:
+    """Return errors or warnings in the order of the file."""
+    chosen = [one for one in report.problems if one.severity == severity]
+    located = [locate(request.looked_at.document, one) for one in chosen]
+    return sorted(located, key=lambda one: (one.line, one.column))
+
+
+def build_script_check(executor: Executor, request: Request) -> Check:
+    """Return the same for `doctor`."""
+    place = str(request.file)
+
+    def ask() -> Iterable[Finding]:
+        try:
+            executor.describe_runs()
+        except ConfigError:
+            return  # the target's own examination says why there is no Python for it
+        report = ask_script(executor, request)
+        if errors := list_errors(report, request):
+            raise ConfigError.join(errors)
+        for one in list_findings(report, request, "warning"):
+            yield warning("script", one.place, one.message, one.hint)
+        if report.not_checked:
+            yield unknown("script", place, f"the script was not checked: {report.not_checked}")
+        elif report.script and not report.raised:
+            yield right("script", place, f"{report.script} accepts the sweep's flags")
+
+    return Check("script", place, ask)
+
+
+FROM_GIT = "its code is in git, and this command contacts no server"
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What was found, in the order of the file; `not_checked` says why no script was asked."""
+
+    findings: tuple[Complaint, ...]
+    not_checked: str = ""
+
+
+def check_file(
+    path: Path, project: Project, run_cap: int | None = None, ask: bool = True
+) -> FileCheck:
+    """Return what is found about a file; where it can run and with `ask`, its script is asked.
+
+    Contacts nothing: of code from git only the file is looked at.
+    """
+    try:
+        text = load_text(path)
+        examined = examine_sweep(text, str(path), run_cap)
+    except UnreadableYaml as error:
+        return FileCheck((_refuse(path, error.said, error.hint, error.line, error.column),))
+    except ConfigError as error:
+        return FileCheck((_refuse(path, error.findings[0].message, error.hint),))
+    if any(one.severity == "error" for one in examined.findings):
+        return FileCheck(examined.findings)
+    if project.code_from_git and not project.resolved_code:
+        return FileCheck(examined.findings, FROM_GIT)
+    request = Request(path, parse_sweep(text, str(path), run_cap), check_script=ask)
+    return _check_script(project, examined, request)
+
+
+def _check_script(project: Project, examined: Examination, request: Request) -> FileCheck:
+    executor = find_executor(project)
+    folder = project.code.folder
+    archived = not executor.runs_here
+    refused = list(find_unserved(project, examined.config))
+    if executor.has_folder:
+        refused += find_missing_scripts(examined.config, folder, archived=archived)
+    if located := [locate(examined.document, one) for one in refused]:
+        return FileCheck((*located, *examined.findings))
+    report = ask_script(executor, request)
+    asked = (locate(examined.document, one) for one in report.problems)
+    found = sorted((*examined.findings, *asked), key=lambda one: (one.line, one.column))
+    return FileCheck(tuple(found), report.not_checked)
+
+
+def _refuse(path: Path, said: str, hint: str, line: int = 0, column: int = 0) -> Complaint:
+    return Complaint(str(path), line, column, "error", "", said, hint)
+
+
+NO_FLAGS = "its parser lists no flags"
+NOTHING_TO_TRY = "none of its flags looks like a hyperparameter"
+
+
+class NotDrafted(ConfigError):
+    """Nothing can be written for a script; `lines` are those of a sweep file to copy."""
+
+    def __init__(self, script: str, said: str, start: Start) -> None:
+        super().__init__(script, said, "copy the lines above into sweep.yaml, with your own flags")
+        self.lines = write_by_hand(start)
+
+
+def draft_for_script(
+    project: Project, script: str, given: Mapping[str, str], words: Sequence[str] = ()
+) -> Draft:
+    """Return the sweep file of a script of the folder, of a package or of a module.
+
+    `given` are values of flags by name; `words` come before the flags, such as a subcommand. The
+    script's parser accepts what is written. Raises ConfigError where its flags cannot be had.
+    """
+    start = find_start(project.folder, script, tuple(words))
+    around = Surroundings(project.folder, find_executor(project).run_environment)
+    config = {"program": start.program, "parameters": {}, "command": start.build_command()}
+    try:
+        read = read_script(config, around)
+    except Unseen as unseen:
+        raise NotDrafted(script, str(unseen), start) from unseen
+    if read.subcommands and not set(read.subcommands) & set(words):
+        return Draft("", (), 0, read.subcommands)
+    start = replace(start, style=read.style)
+    _check_given(script, given, read.flags)
+    draft = draft_sweep(start, read.flags, read.logged, given)
+    if draft.needed:
+        return draft
+    report = _check(draft, around)
+    refused = {one.path[1] for one in report.problems if one.severity == "error" and one.path[1:]}
+    if refused:
+        draft = draft_sweep(start, read.flags, read.logged, given, tuple(refused))
+        report = _check(draft, around)
+    if not draft.tried:
+        raise NotDrafted(script, NOTHING_TO_TRY if read.flags else NO_FLAGS, start)
+    for one in report.problems:
+        if one.severity == "error":
+            raise NotDrafted(script, one.message, start)
+    return draft
+
+
+def _check(draft: Draft, around: Surroundings) -> Report:
+    """Return what the script says of a draft."""
+    if not draft.tried:
+        return Report()
+    return check_script(parse_sweep(draft.text, "the draft").config, around)
+
+
+def _check_given(script: str, given: Mapping[str, str], flags: Sequence[Flag]) -> None:
+    known = {flag.name: flag for flag in flags}
+    for name, text in given.items():
+        if name not in known:
+            raise ConfigError("--set", f"{script} has no flag --{name}", f"one of: {[*known]}")
+        flag, value = known[name], read_value(text)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if flag.type in ("int", "float") and not number:
+            said = f"--{name} takes {flag.type}, not '{text}'"
+            raise ConfigError("--set", said, f"--set {name}={flag.default or 1}")
+
+
+def find_start(folder: Path, script: str, words: tuple[str, ...] = ()) -> Start:
+    """Return how a script, a package with `__main__.py` or a module such as pkg.train starts.
+
+    Raises ConfigError if there is no such file.
+    """
+    if (folder / script).is_file():
+        return Start(script, words=words)
+    module = script.strip("/").replace("/", ".")
+    base = folder / Path(*module.split("."))
+    for file in (base / "__main__.py", base.with_name(base.name + ".py")):
+        if file.is_file():
+            return Start(str(file.relative_to(folder)), ("-m", module), words)
+    hint = "name a Python file of this folder, or a package such as pkg or pkg.train"
+    raise ConfigError(script, "script not found", hint)
