@@ -22,6 +22,7 @@ WORDS: dict[bool | None, str] = {
     None: "",
 }
 EDIT = "in deployer.yaml"
+FORBIDDEN = "forbidden"  # code of findings about missing rights
 
 
 class Severity(StrEnum):
@@ -97,9 +98,6 @@ def unknown(code: str, subject: str, message: str, fix: str = "") -> Finding:
 def edit(section: str, setting: str) -> str:
     """Return the fix that is an edit of deployer.yaml."""
     return f"{section}: {{{setting}}} {EDIT}"
-
-
-FORBIDDEN = "forbidden"  # code of findings about missing rights
 
 
 class ExitCode(IntEnum):

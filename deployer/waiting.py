@@ -29,6 +29,14 @@ FIRST_PAUSE_SECONDS = 0.5
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
+NO_ANSWER = 0
+OWN_VERDICT = -1  # no server was asked: we know, so that no other answer can come
+# Refused before anything was done: good also for what cannot be repeated. At 507 a disk is full.
+BUSY_STATUSES = (429, 503, 507)
+HOPELESS_STATUSES = (501, 505)  # the server knows no such thing, however often it is asked
+# gRPC's words, as Google has them. After these nobody knows whether it was done.
+UNCERTAIN_REASONS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED")
+PASSING_REASONS = frozenset((*UNCERTAIN_REASONS, "RESOURCE_EXHAUSTED", "ABORTED"))
 
 
 class Waiting:
@@ -218,11 +226,6 @@ def _kill_tree(process: subprocess.Popen[bytes]) -> None:
     process.kill()
 
 
-NO_ANSWER = 0
-OWN_VERDICT = -1  # no server was asked: we know, so that no other answer can come
-# Refused before anything was done: good also for what cannot be repeated. At 507 a disk is full.
-BUSY_STATUSES = (429, 503, 507)
-HOPELESS_STATUSES = (501, 505)  # the server knows no such thing, however often it is asked
 PASSING_STATUSES = (
     NO_ANSWER,
     408,
@@ -230,9 +233,6 @@ PASSING_STATUSES = (
     # Proxies have codes of their own, up to Cloudflare's 530.
     *(status for status in range(500, 600) if status not in HOPELESS_STATUSES),
 )
-# gRPC's words, as Google has them. After these nobody knows whether it was done.
-UNCERTAIN_REASONS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED")
-PASSING_REASONS = frozenset((*UNCERTAIN_REASONS, "RESOURCE_EXHAUSTED", "ABORTED"))
 
 
 def is_passing(status: int) -> bool:

@@ -82,6 +82,8 @@ METRICS_DEFAULTS = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "3"}
 OLD_URL_VARIABLE, BEFORE_FORGE = "DEPLOYER_OLD_BASE_URL", "0.30"
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
+CPU_LIMIT = "/sys/fs/cgroup/cpu.max"  # of a pod's own control group, version 2
+GPU_SHARE = 0.9  # the rest is what each process takes outside of any pool
 
 
 def find_missing(settings: Settings, key: str) -> str:
@@ -165,10 +167,6 @@ def agent_environment(
         NAME_VARIABLE: settings.name,
         FOLDER_VARIABLE: settings.folder,
     }
-
-
-CPU_LIMIT = "/sys/fs/cgroup/cpu.max"  # of a pod's own control group, version 2
-GPU_SHARE = 0.9  # the rest is what each process takes outside of any pool
 
 
 def divide(cpus: int, agents: int, on_gpu: int) -> Dict[str, str]:

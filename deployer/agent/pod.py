@@ -38,6 +38,11 @@ GRAVEST_FIRST = (STOPPED, MISCONFIGURED, GAVE_UP)
 MESSAGE_BYTES = 4096  # what a kubelet reads of a termination log
 CHUNK_BYTES = 1 << 16
 TICK_SECONDS = 0.2
+ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
+CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"
+ANNOTATIONS_VARIABLE = "DEPLOYER_POD_ANNOTATIONS"
+DRAIN_KEY = "deployer.dev/drain"  # with a number behind it, of one of several agents
+POLL_SECONDS = 1.0
 
 
 class Member:
@@ -225,13 +230,6 @@ def build_environment(member: Member, environment: Mapping[str, str]) -> Dict[st
         KEY_VARIABLE: key,
         LAST_WORDS_VARIABLE: member.last_words_path,
     }
-
-
-ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
-CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"
-ANNOTATIONS_VARIABLE = "DEPLOYER_POD_ANNOTATIONS"
-DRAIN_KEY = "deployer.dev/drain"  # with a number behind it, of one of several agents
-POLL_SECONDS = 1.0
 
 
 def main() -> int:

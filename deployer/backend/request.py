@@ -15,6 +15,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+MOST_LEVELS = 100  # more than any client nests, and few enough for what walks through a value
+LARGEST_INT = 2**31 - 1  # GraphQL's
+SURROGATES = ("\\ud", "\\uD")
+P = ParamSpec("P")
+Result = TypeVar("Result")
+READING, ANSWERING = "reading", "answering"
+# Of one key: reading is Python alone, and answers wait for the disk as well. asyncio has five
+# threads on one core, starlette forty.
+SHARES = {READING: 1, ANSWERING: 4}
+# By what the threads do and the key; only those in use.
+_shares: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
+
 
 class Refusal(Exception):
     """Refuse a request for good with a 4xx status.
@@ -52,11 +64,6 @@ def describe_passing(error: BaseException) -> str:
 def not_found(what: str) -> Refusal:
     """Return the refusal for something that is not there, or not this user's."""
     return Refusal(404, f"{what} not found")
-
-
-MOST_LEVELS = 100  # more than any client nests, and few enough for what walks through a value
-LARGEST_INT = 2**31 - 1  # GraphQL's
-SURROGATES = ("\\ud", "\\uD")
 
 
 def parse_json(text: str, what: str) -> Any:
@@ -117,18 +124,6 @@ def repair(value: Any) -> Any:
     if isinstance(value, dict):
         return {repair(key): repair(inner) for key, inner in value.items()}
     return [repair(inner) for inner in value] if isinstance(value, list) else value
-
-
-P = ParamSpec("P")
-Result = TypeVar("Result")
-
-READING, ANSWERING = "reading", "answering"
-# Of one key: reading is Python alone, and answers wait for the disk as well. asyncio has five
-# threads on one core, starlette forty.
-SHARES = {READING: 1, ANSWERING: 4}
-
-# By what the threads do and the key; only those in use.
-_shares: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
 
 
 async def answer_in_thread(

@@ -32,6 +32,27 @@ from deployer.text import DURATION, DURATION_HINT, parse_duration
 STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
 # What to write instead of a text that does not match: the hint of each pattern.
 PATTERN_HINTS: dict[str, str] = {}
+Text = Annotated[str, StringConstraints(min_length=1)]
+T = TypeVar("T")
+PlaceOf = Callable[[KeyPath], str]
+Problem = tuple[KeyPath, str, str]  # path, message, hint
+KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dataclass_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+HINTS = {
+    "text": "put it in quotes",
+    "a whole number": "write digits without quotes, such as 2",
+    "a number": "write it without quotes, such as 0.5",
+    "true or false": "write true or false, without quotes",
+    "a mapping": "write `name: value` pairs below it",
+    "a list": "write each item on its own line, after a dash",
+}
 
 
 def refuse(said: str, hint: str = "") -> NoReturn:
@@ -95,7 +116,6 @@ def _read_duration(value: object) -> timedelta:
         refuse(str(error), DURATION_HINT)
 
 
-Text = Annotated[str, StringConstraints(min_length=1)]
 Value = Annotated[str, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float)]
 Duration = Annotated[
     timedelta,
@@ -104,27 +124,6 @@ Duration = Annotated[
         json_schema_input_type=Annotated[str, Field(pattern=f"^{DURATION.pattern}$")],
     ),
 ]
-
-T = TypeVar("T")
-PlaceOf = Callable[[KeyPath], str]
-Problem = tuple[KeyPath, str, str]  # path, message, hint
-KINDS = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "dataclass_type": "a mapping",
-    "dict_type": "a mapping",
-    "tuple_type": "a list",
-}
-HINTS = {
-    "text": "put it in quotes",
-    "a whole number": "write digits without quotes, such as 2",
-    "a number": "write it without quotes, such as 0.5",
-    "true or false": "write true or false, without quotes",
-    "a mapping": "write `name: value` pairs below it",
-    "a list": "write each item on its own line, after a dash",
-}
 
 
 def check(model: type[T], document: Document, value: object) -> T:

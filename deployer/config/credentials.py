@@ -24,6 +24,9 @@ from deployer.errors import ConfigError
 
 NETRC = "each entry is: machine HOST login user password KEY; wandb login writes one"
 SETTINGS = f"write [default] and below it lines such as base_url = {CLOUD_URL}"
+ID_LENGTH = 16  # hexadecimal characters: valid in labels of Kubernetes and of Google's cloud
+# As EKS names the session of a role that nobody has named: botocore-session-1764374400.
+NAMELESS_SESSION = re.compile(r"^(arn:aws[\w-]*:sts::\d+:assumed-role/[^/]+)/.*\d$")
 
 
 @dataclass(frozen=True)
@@ -186,9 +189,6 @@ def _refuse_file(path: Path, error: OSError, hint: str) -> ConfigError:
     return ConfigError(str(path), said, hint)
 
 
-ID_LENGTH = 16  # hexadecimal characters: valid in labels of Kubernetes and of Google's cloud
-
-
 @dataclass(frozen=True)
 class Owner:
     """`id` is the value of the owner label; `name` is for people."""
@@ -199,10 +199,6 @@ class Owner:
 
 # Stands in plans for the owner, which only a server knows.
 UNKNOWN_OWNER = Owner("OWNER", "OWNER")
-
-
-# As EKS names the session of a role that nobody has named: botocore-session-1764374400.
-NAMELESS_SESSION = re.compile(r"^(arn:aws[\w-]*:sts::\d+:assumed-role/[^/]+)/.*\d$")
 
 
 def drop_session(user: str) -> str:

@@ -65,6 +65,12 @@ ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "ti
 ODD_INTEGER = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)")
 MOST_VALUES = 100_000  # in all, with every alias written out
 MOST_LEVELS = 100
+MOST_BYTES = 5_000_000
+# Where a shell puts what is piped into a command, and `<(command)`.
+PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
+FILE_NAME = "deployer.yaml"
+MOST_REPLICAS = 1000  # of a sweep and owner: a larger number is a slip
 
 
 @dataclass(frozen=True)
@@ -293,12 +299,6 @@ def _is_circular(value: Any, above: tuple[int, ...]) -> bool:
     return any(_is_circular(item, (*above, id(value))) for item in inside)
 
 
-MOST_BYTES = 5_000_000
-# Where a shell puts what is piped into a command, and `<(command)`.
-PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
-KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
-
-
 def read_user_file(path: Path, place: str = "") -> bytes:
     """Return a file's content; raise OSError, or ConfigError for a device or a file too large.
 
@@ -341,10 +341,6 @@ def write_user_text(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
         said = f"cannot be written: {(error.strerror or str(error)).lower()}"
         raise ConfigError(str(path), said, "name a file in a folder of yours") from error
-
-
-FILE_NAME = "deployer.yaml"
-MOST_REPLICAS = 1000  # of a sweep and owner: a larger number is a slip
 
 
 def read_document(folder: Path) -> Document | None:

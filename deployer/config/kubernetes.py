@@ -49,6 +49,16 @@ _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = rf"^({_LABEL_NAME})?$"
 LABEL_KEY = rf"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}$"
 LABEL_LETTERS = "at most 63 letters, digits, dashes, dots and underscores, no sign first or last"
+Quantity = Annotated[Value, matching(QUANTITY, "write it as Kubernetes does: 500m, 2, 4Gi")]
+Image = Annotated[str, matching(IMAGE, IMAGE_HINT)]
+ObjectName = Annotated[str, matching(NAME, "small letters, digits and dashes, at most 63")]
+# Of what is no part of an address.
+LongName = Annotated[str, matching(OBJECT, "small letters, digits, dashes and dots")]
+LabelKey = Annotated[str, matching(LABEL_KEY, f"a name, or DOMAIN/NAME: {LABEL_LETTERS}")]
+LabelValue = Annotated[Value, matching(LABEL_VALUE, LABEL_LETTERS)]
+AbsolutePath = Annotated[str, matching(ABSOLUTE_PATH, "write an absolute path")]
+ONE_SOURCE = f"give exactly one of {', '.join(SOURCES)}"
+MOST_PER_POD = 16
 
 
 def count_to_gpu(value: object) -> object:
@@ -73,16 +83,6 @@ def _bare_empty_dir(value: object) -> object:
 def _plain_to_amount(value: object) -> object:
     """Take `cpu: 2` as `cpu: {request: 2, limit: 2}`."""
     return value if isinstance(value, dict | Amount) else {"request": value, "limit": value}
-
-
-Quantity = Annotated[Value, matching(QUANTITY, "write it as Kubernetes does: 500m, 2, 4Gi")]
-Image = Annotated[str, matching(IMAGE, IMAGE_HINT)]
-ObjectName = Annotated[str, matching(NAME, "small letters, digits and dashes, at most 63")]
-# Of what is no part of an address.
-LongName = Annotated[str, matching(OBJECT, "small letters, digits, dashes and dots")]
-LabelKey = Annotated[str, matching(LABEL_KEY, f"a name, or DOMAIN/NAME: {LABEL_LETTERS}")]
-LabelValue = Annotated[Value, matching(LABEL_VALUE, LABEL_LETTERS)]
-AbsolutePath = Annotated[str, matching(ABSOLUTE_PATH, "write an absolute path")]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -202,9 +202,6 @@ class Volume:
         return self
 
 
-ONE_SOURCE = f"give exactly one of {', '.join(SOURCES)}"
-
-
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class SecretKey:
     """One key of an existing Secret."""
@@ -234,9 +231,6 @@ class Toleration:
 
     tolerationSeconds: Annotated[int, Field(ge=0)] | None = None
     """How many seconds a pod stays after a NoExecute taint appears."""
-
-
-MOST_PER_POD = 16
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

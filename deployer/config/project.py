@@ -35,6 +35,14 @@ if TYPE_CHECKING:
     from deployer.config.image import ImageConfig
     from deployer.config.kubernetes import ClusterConfig
     from deployer.config.settings import BackendConfig, LocalConfig, MetricsConfig, Settings
+# By which W&B's SDK knows the commit where it finds no repository.
+COMMIT_VARIABLE = "WANDB_GIT_COMMIT"
+REPOSITORY_VARIABLE = "WANDB_GIT_REMOTE_URL"
+LOG = logging.getLogger(__name__)
+EMBEDDED = "embedded"
+DEFAULT = "default"  # the source of a server that nobody has named
+LOCAL = "local"  # where agents run if nobody says where
+KUBERNETES = "kubernetes"  # and if a context or a namespace is named
 
 
 def derive_project(program: str | None, folder: Path) -> str:
@@ -50,11 +58,6 @@ def derive_project(program: str | None, folder: Path) -> str:
         return root.name
     inside = "_".join(place.relative_to(root).parts)
     return f"{root.name}-{inside}" if inside else root.name
-
-
-# By which W&B's SDK knows the commit where it finds no repository.
-COMMIT_VARIABLE = "WANDB_GIT_COMMIT"
-REPOSITORY_VARIABLE = "WANDB_GIT_REMOTE_URL"
 
 
 @dataclass(frozen=True)
@@ -73,14 +76,6 @@ class Code:
         """Return the environment that tells runs their commit."""
         named = {COMMIT_VARIABLE: self.commit, REPOSITORY_VARIABLE: self.repository}
         return tuple((name, value) for name, value in named.items() if value)
-
-
-LOG = logging.getLogger(__name__)
-
-EMBEDDED = "embedded"
-DEFAULT = "default"  # the source of a server that nobody has named
-LOCAL = "local"  # where agents run if nobody says where
-KUBERNETES = "kubernetes"  # and if a context or a namespace is named
 
 
 @dataclass(frozen=True)

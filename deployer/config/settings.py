@@ -45,6 +45,12 @@ from deployer.config.kubernetes import (
 )
 from deployer.errors import ConfigError
 
+ALL = "all"
+EXAMPLE = r"'loss: (?P<loss>\S+)'"
+OPTIONS = ("names", "step", "pattern")
+PATH = Path(__file__).with_name("deployer.schema.json")
+NULL = {"type": "null"}
+
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class BackendConfig:
@@ -79,11 +85,6 @@ class BackendConfig:
 
     tolerations: tuple[Toleration, ...] = ()
     """Taints of nodes that it tolerates."""
-
-
-ALL = "all"
-EXAMPLE = r"'loss: (?P<loss>\S+)'"
-OPTIONS = ("names", "step", "pattern")
 
 
 def _check_pattern(value: str) -> str:
@@ -268,10 +269,6 @@ def read_settings(
         empty.append("on")
     kept = {key: one for key, one in said.items() if key not in empty}
     return read(Settings, document, kept, within, problems)
-
-
-PATH = Path(__file__).with_name("deployer.schema.json")
-NULL = {"type": "null"}
 
 
 class _Described(GenerateJsonSchema):

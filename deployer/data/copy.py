@@ -22,6 +22,10 @@ MD5 = re.compile(r'"?([0-9a-f]{32})"?')  # as the tag of an artifact's file, or 
 
 Advance = Callable[[int], None]
 T = TypeVar("T")
+# A connection that breaks costs what was on its way; this often without a byte is no accident.
+ATTEMPTS = 5
+FIRST_WAIT_SECONDS = 0.5
+IN_VAIN_SECONDS = 25.0  # without a byte: a store that answers nothing is not asked five times
 
 
 @dataclass(frozen=True)
@@ -147,12 +151,6 @@ def _hash(store: Store, path: str, algorithm: str) -> str:
     for chunk in store.read(path):
         digest.update(chunk)
     return digest.hexdigest()
-
-
-# A connection that breaks costs what was on its way; this often without a byte is no accident.
-ATTEMPTS = 5
-FIRST_WAIT_SECONDS = 0.5
-IN_VAIN_SECONDS = 25.0  # without a byte: a store that answers nothing is not asked five times
 
 
 class Progress(Protocol):

@@ -39,6 +39,10 @@ SETTINGS = {
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
+LEAST_PART_BYTES = 8 << 20
+MOST_PARTS = 10_000  # of S3
+READ_BYTES = 8 << 20  # of one request; the next one is under way meanwhile
+GONE_HINT = "leave the source alone, then type the command again"
 
 
 class S3Client:
@@ -148,10 +152,6 @@ def _load_client(where: str) -> Any:
         hint = install_command("s3")
         raise DataError(f"{where}: the package s3fs is not installed", hint) from error
     return S3FileSystem
-
-
-LEAST_PART_BYTES = 8 << 20
-MOST_PARTS = 10_000  # of S3
 
 
 @dataclass(frozen=True)
@@ -334,10 +334,6 @@ def _build_metadata(entry: Entry) -> dict[str, str]:
 
 def _md5(held: bytes) -> str:
     return base64.b64encode(hashlib.md5(held, usedforsecurity=False).digest()).decode()
-
-
-READ_BYTES = 8 << 20  # of one request; the next one is under way meanwhile
-GONE_HINT = "leave the source alone, then type the command again"
 
 
 class ObjectStore(Store):

@@ -25,6 +25,9 @@ LOG = logging.getLogger(__name__)
 
 SOURCE_HINT = "name a folder, a file, an archive, or s3://BUCKET/FOLDER"
 ADDRESS_HINT = "s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys come from the environment"
+# How much may have to be fetched again after a kill.
+NOTED_FILES = 500
+NOTED_BYTES = 256 << 20
 
 
 class FileStore(FolderStore):
@@ -153,11 +156,6 @@ def check_here(data: DataSet, folder: Path) -> None:
         raise DataError(f"data set {data.name}: the copy to {place} was broken off", hint)
     if not place.is_dir() or not any(place.iterdir()):
         raise DataError(f"data set {data.name} is not on this machine: {place} is empty", hint)
-
-
-# How much may have to be fetched again after a kill.
-NOTED_FILES = 500
-NOTED_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 
 THREADS = 12  # questions under way at a time
+EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
+# A server writes its time in whole seconds. Tokens and signed addresses bear a few minutes, and
+# the ages of pods and runs are told by both clocks.
+MOST_SKEW_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,6 @@ def examine_all(checks: Sequence[Check]) -> tuple[Finding, ...]:
         return ()
     with ThreadPoolExecutor(max_workers=min(THREADS, len(checks))) as pool:
         return tuple(one for found in pool.map(Check.examine, checks) for one in found)
-
-
-EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
 
 
 @dataclass(frozen=True)
@@ -471,11 +472,6 @@ def find_backend_url(executor: Executor) -> str:
 def list_gpus(executor: Executor) -> Sequence[str]:
     """Return the GPUs that a plan deals out; none where a scheduler does it."""
     return executor.list_gpus() if isinstance(executor, SharesGpus) else ()
-
-
-# A server writes its time in whole seconds. Tokens and signed addresses bear a few minutes, and
-# the ages of pods and runs are told by both clocks.
-MOST_SKEW_SECONDS = 60.0
 
 
 def judge_clock(subject: str, ahead_seconds: float) -> Finding:

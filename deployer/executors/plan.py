@@ -9,6 +9,8 @@ from itertools import chain, count, islice
 from deployer.agent.settings import DEADLINE_VARIABLE
 from deployer.model import Agent, AgentPlan, Plan
 
+JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
+
 
 def build_plan(
     sweep_path: str,
@@ -61,9 +63,6 @@ def _number(name: str) -> int:
     """Return the number at the end of an agent's name; 0 for a name that is not ours."""
     end = name.rpartition("-a")[2]
     return int(end) if end.isdigit() else 0
-
-
-JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
 
 
 def find_end(max_seconds: float | None, now: float) -> float | None:

@@ -48,6 +48,9 @@ LINE_END = re.compile(rb"[\r\n]+")
 STEP = re.compile(r"(\[\d+/\d+\] )?STEP \d+/\d+: .*|#\d+ \[.*\d+/\d+\] .*")
 STEP_LETTERS = 100
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+PREFIX = "deployer-scratch-"
+UNFINISHED = "deployer-new-"  # without a lock yet, so nobody may take it for abandoned
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -213,11 +216,6 @@ def _probe(name: str, environment: Mapping[str, str]) -> str:
         return ""
     said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
     return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"
-
-
-PREFIX = "deployer-scratch-"
-UNFINISHED = "deployer-new-"  # without a lock yet, so nobody may take it for abandoned
-LOCK = ".lock"
 
 
 @contextmanager

@@ -22,6 +22,7 @@ NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GI
 GIT_SECONDS = 20.0  # without output, of a command that only reads here
 PROGRESS = "--progress"  # of commands that may take long: else they print nothing
 PROGRESS_SECONDS = 45.0
+SHORT = 12  # letters of a commit in names
 
 
 def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
@@ -115,9 +116,6 @@ def _find_reason(done: subprocess.CompletedProcess[bytes]) -> str:
     lines = CREDENTIALS.sub("", done.stderr.decode(errors="replace")).strip().splitlines()
     said = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (said or lines[-1:] or [f"exit code {done.returncode}"])[0]
-
-
-SHORT = 12  # letters of a commit in names
 
 
 def resolve_code(folder: Path, environment: Mapping[str, str], commit: str = "") -> Code:

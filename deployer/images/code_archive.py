@@ -45,6 +45,16 @@ from MODULE import main
 
 sys.exit(main())
 """
+OURS = (
+    *("__init__.py", "errors.py", "installation.py", "model.py", "text.py", "waiting.py"),
+    *("analysis", "backend", "page", "sweeps", "wandb_api"),
+)
+PACKAGES = (
+    *("anyio", "click", "graphql", "h11", "prometheus_client"),
+    *("starlette", "typing_extensions", "uvicorn", "yaml"),
+)
+# They fit one Python on one architecture; a package that has them does without.
+COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
 def build_supervisor_zip() -> bytes:
@@ -215,17 +225,6 @@ def main(words: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
-
-OURS = (
-    *("__init__.py", "errors.py", "installation.py", "model.py", "text.py", "waiting.py"),
-    *("analysis", "backend", "page", "sweeps", "wandb_api"),
-)
-PACKAGES = (
-    *("anyio", "click", "graphql", "h11", "prometheus_client"),
-    *("starlette", "typing_extensions", "uvicorn", "yaml"),
-)
-# They fit one Python on one architecture; a package that has them does without.
-COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
 @cache

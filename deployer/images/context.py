@@ -20,6 +20,9 @@ from deployer.config.image import ImageConfig
 from deployer.errors import ConfigError
 from deployer.images.code_archive import list_files, warn_about_left_out
 
+TAG_LETTERS = 16
+IGNORE_FILE = ".dockerignore"
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -86,10 +89,6 @@ def _translate(pattern: str) -> str:
             wild = {} if escaped else {"*": "[^/]*", "?": "[^/]"}
             done, rest = done + wild.get(letter, re.escape(letter)), rest[1 + escaped :]
     return done
-
-
-TAG_LETTERS = 16
-IGNORE_FILE = ".dockerignore"
 
 
 @dataclass(frozen=True)

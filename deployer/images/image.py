@@ -58,6 +58,15 @@ CAPABILITIES = {
 _LABEL = re.compile(rf'\b({re.escape(ARCHITECTURES_LABEL)}[.\w]*)="([^"]*)"')
 _DEFAULT = re.compile(r"^ARG VARIANT=(\w+)", re.MULTILINE)
 _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])[af]?")
+LOG = logging.getLogger(__name__)
+INPUTS_LABEL = "org.opencontainers.image.version"  # the hash of what went in, which is the tag
+CA = "DEPLOYER_REGISTRY_CA"
+# What the programs of a build read about package indexes; it may hold a password.
+INDEX_VARIABLES = (
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"),
+    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
+)
+AUTHORITIES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
 def explain_mismatch(architectures: str, gpu: str) -> str:
@@ -103,18 +112,6 @@ def predict_labels(dockerfile: str, arguments: Mapping[str, str]) -> dict[str, s
     variant = arguments.get("VARIANT") or (default[1] if default else "")
     found = dict(_LABEL.findall(dockerfile))
     return {**found, VARIANT_LABEL: variant}
-
-
-LOG = logging.getLogger(__name__)
-
-INPUTS_LABEL = "org.opencontainers.image.version"  # the hash of what went in, which is the tag
-CA = "DEPLOYER_REGISTRY_CA"
-# What the programs of a build read about package indexes; it may hold a password.
-INDEX_VARIABLES = (
-    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"),
-    *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
-)
-AUTHORITIES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
 def build_image(

@@ -25,6 +25,8 @@ CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 HINT = "deployer image save FILE writes one; so do docker save, podman save and buildah push"
+Members = dict[str, tarfile.TarInfo]
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,6 @@ def _open(path: Path) -> Iterator[tarfile.TarFile]:
         if error.strerror is None:  # gzip's own: not a whole file
             raise ImageError(f"{path} is damaged: {error}", HINT) from error
         raise ImageError(f"{path}: {error.strerror.lower()}", HINT) from error
-
-
-Members = dict[str, tarfile.TarInfo]
 
 
 def _read_layout(path: Path, tar: tarfile.TarFile, members: Members) -> Archive:
@@ -164,9 +163,6 @@ def _blob_name(digest: str) -> str:
 def _unique(blobs: tuple[Blob, ...]) -> tuple[Blob, ...]:
     """Return each blob once: an image may have the same layer twice."""
     return tuple({blob.digest: blob for blob in blobs}.values())
-
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

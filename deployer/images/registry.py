@@ -41,6 +41,16 @@ USER, PASSWORD, TOKEN = (
 TOKEN_USER = "oauth2accesstoken"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 HELPER_SECONDS = 30.0
+OpenBlob = Callable[[], AbstractContextManager[IO[bytes]]]
+# An upload's answer comes once the registry has stored all of it.
+UPLOAD_SECONDS = (TIMEOUTS_SECONDS[0], 1800.0)
+MANIFEST_TYPES = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -163,18 +173,6 @@ def _decode(pair: str) -> tuple[str, str] | None:
     except ValueError:
         return None
     return (user, password) if colon and user else None
-
-
-OpenBlob = Callable[[], AbstractContextManager[IO[bytes]]]
-# An upload's answer comes once the registry has stored all of it.
-UPLOAD_SECONDS = (TIMEOUTS_SECONDS[0], 1800.0)
-MANIFEST_TYPES = (
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
-PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class NoLogin(AuthBase):

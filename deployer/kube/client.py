@@ -36,6 +36,17 @@ from deployer.kube.objects import (
 )
 from deployer.waiting import COMMAND, NO_ANSWER, TIMEOUTS_SECONDS
 
+FIELD_MANAGER = "deployer"
+COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+JSON = "application/json"
+UNAUTHORIZED = 401
+SYSTEM = "kube-system"
+ROOT_CA = "kube-root-ca.crt"  # Kubernetes puts one into each namespace
+T = TypeVar("T")
+THREADS = 16  # as many connections as the client keeps
+
 
 def parse_answer(data: bytes) -> Manifest:
     """Parse an answer, without who set which field: half of every object, and nothing for us.
@@ -60,14 +71,6 @@ def read_ahead_seconds(answer: Any, known: float) -> float:
     """Return how far the server's clock is ahead of ours; `known` if it does not say."""
     said = getattr(answer, "headers", {}).get("Date")
     return parsedate_to_datetime(said).timestamp() - time.time() if said else known
-
-
-FIELD_MANAGER = "deployer"
-COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
-JSON = "application/json"
-UNAUTHORIZED = 401
 
 
 def open_kube(
@@ -422,10 +425,6 @@ def _build_query(dry_run: bool = False) -> dict[str, str | None]:
     return {"fieldManager": FIELD_MANAGER, "dryRun": "All" if dry_run else None}
 
 
-SYSTEM = "kube-system"
-ROOT_CA = "kube-root-ca.crt"  # Kubernetes puts one into each namespace
-
-
 def identify_cluster(kube: Kube) -> str:
     """Return the uid of the namespace kube-system, else of the caller's ConfigMap with the root CA.
 
@@ -442,10 +441,6 @@ def _read(kube: Kube, name: str) -> Manifest | None:
         if not error.forbidden:
             raise
         return None
-
-
-T = TypeVar("T")
-THREADS = 16  # as many connections as the client keeps
 
 
 def do_all(act: Callable[[T], None], items: Sequence[T]) -> None:

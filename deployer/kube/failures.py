@@ -78,6 +78,12 @@ UNANSWERED = (http.ReadTimeoutError, http.ProtocolError)
 VERBS = {"read": "get", "read the log of": "get", "forward a port of": "create"}
 READS = ("get", "read", "list", "watch")
 CATCHABLE = tuple(kind for kinds, _, _ in TROUBLES for kind in kinds)
+T = TypeVar("T")
+LONGEST_WAIT_SECONDS = 30.0
+FORBIDDEN_SECONDS = 60.0
+FORBIDDEN_PAUSE_SECONDS = 2.0
+# How a server says that its rules refuse a user; a quota or a policy has other words.
+REFUSED_BY_RULES = re.compile(r'\bUser ".*" cannot ')
 
 
 @dataclass(frozen=True)
@@ -194,15 +200,6 @@ def _read_retry_after(error: ApiException) -> float | None:
         return max(0.0, float((error.headers or {}).get("Retry-After", "")))
     except ValueError:
         return None
-
-
-T = TypeVar("T")
-
-LONGEST_WAIT_SECONDS = 30.0
-FORBIDDEN_SECONDS = 60.0
-FORBIDDEN_PAUSE_SECONDS = 2.0
-# How a server says that its rules refuse a user; a quota or a policy has other words.
-REFUSED_BY_RULES = re.compile(r'\bUser ".*" cannot ')
 
 
 class Resender:

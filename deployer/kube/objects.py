@@ -17,6 +17,40 @@ ENDED_PHASES = ("Succeeded", "Failed")
 # What a container waits for while all is well.
 USUAL_WAITING = ("ContainerCreating", "PodInitializing")
 Object = Mapping[str, Any]
+Manifest = dict[str, Any]
+CORE = "v1"
+PREFIX = "deployer.dev"
+SWEEP_LABEL = f"{PREFIX}/sweep"
+AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
+AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a pod that has several
+OWNER_LABEL = f"{PREFIX}/owner"  # as a label a hash, as an annotation the readable name
+NO_OWNER = "an unknown owner"  # of objects without the label, as older versions made them
+SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
+ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
+LOADER_LABEL = f"{PREFIX}/loader"  # tells data loaders apart
+MADE_BY_ANNOTATION = f"{PREFIX}/made-by"  # the process that a data loader works for
+KUEUE = "kueue.x-k8s.io"
+QUEUE_LABEL = f"{KUEUE}/queue-name"
+DEFAULT_QUEUE = "default"  # since 0.17 Kueue puts Jobs without a queue into the one of this name
+MULTI_KUEUE = f"{KUEUE}/multikueue"
+QUEUE_LIMIT_LABEL = f"{KUEUE}/max-exec-time-seconds"
+QUEUE_PRIORITY_LABEL = f"{KUEUE}/priority-class"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
+APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}
+COMPONENT_LABEL = "app.kubernetes.io/component"
+BACKEND = "backend"  # the component that is kept when everything else goes
+DATA = "data"  # the component of claims of data sets, which only `data delete` removes
+LOADER = "data-loader"  # the component of loaders, which end by themselves
+WANTED = "wanted"  # the component of the number of agents that an owner wants
+# A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
+# holds 63.
+LONGEST_NAME = 52
+LONGEST_LABEL = 63
+HASH_LENGTH = 8
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+QUANTITY = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)(n|u|m|k|[KMGTPE]i|[MGTPE])?")
+UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
 
 
 def find_condition(item: Object, kind: str, status: str = "True") -> Mapping[str, Any] | None:
@@ -79,10 +113,6 @@ def _count_one(container: Mapping[str, Any]) -> Counter[str]:
     # Extended resources have no request that differs from their limit.
     limits = container.get("resources", {}).get("limits") or {}
     return Counter({name: int(count) for name, count in limits.items() if "/" in name})
-
-
-Manifest = dict[str, Any]
-CORE = "v1"
 
 
 class Kind(NamedTuple):
@@ -152,40 +182,6 @@ def kind_of(manifest: Manifest) -> Kind:
     """Return the kind of a manifest; without its plural unless we use it ourselves."""
     names = (str(manifest["apiVersion"]), str(manifest["kind"]))
     return _KNOWN.get(names) or Kind(*names, plural="")
-
-
-PREFIX = "deployer.dev"
-SWEEP_LABEL = f"{PREFIX}/sweep"
-AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
-AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a pod that has several
-OWNER_LABEL = f"{PREFIX}/owner"  # as a label a hash, as an annotation the readable name
-NO_OWNER = "an unknown owner"  # of objects without the label, as older versions made them
-SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
-ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
-LOADER_LABEL = f"{PREFIX}/loader"  # tells data loaders apart
-MADE_BY_ANNOTATION = f"{PREFIX}/made-by"  # the process that a data loader works for
-KUEUE = "kueue.x-k8s.io"
-QUEUE_LABEL = f"{KUEUE}/queue-name"
-DEFAULT_QUEUE = "default"  # since 0.17 Kueue puts Jobs without a queue into the one of this name
-MULTI_KUEUE = f"{KUEUE}/multikueue"
-QUEUE_LIMIT_LABEL = f"{KUEUE}/max-exec-time-seconds"
-QUEUE_PRIORITY_LABEL = f"{KUEUE}/priority-class"
-MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
-APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}
-COMPONENT_LABEL = "app.kubernetes.io/component"
-BACKEND = "backend"  # the component that is kept when everything else goes
-DATA = "data"  # the component of claims of data sets, which only `data delete` removes
-LOADER = "data-loader"  # the component of loaders, which end by themselves
-WANTED = "wanted"  # the component of the number of agents that an owner wants
-
-# A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
-# holds 63.
-LONGEST_NAME = 52
-LONGEST_LABEL = 63
-HASH_LENGTH = 8
-
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
 def build_name(text: str) -> str:
@@ -287,8 +283,6 @@ def _slug(text: str, longest: int) -> str:
     return "-".join(part for part in (slug, build_hash(text.encode())) if part)
 
 
-QUANTITY = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)(n|u|m|k|[KMGTPE]i|[MGTPE])?")
-UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
 UNITS |= {unit: 10.0 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)}
 UNITS |= {f"{unit}i": 2.0 ** (10 * power) for power, unit in enumerate("KMGTPE", 1)}
 

@@ -54,6 +54,8 @@ MANY_AGENTS = 20
 LEAST_FREE_BYTES = 1 << 30  # a few checkpoints, or the image that a builder unpacks
 FULL_BYTES = 16 << 20  # the records of a sweep, and the logs of its first minutes
 PORT = re.compile(r"--master[-_]port[= ][1-9]\d*|--rdzv[-_]endpoint[= ]\S*:[1-9]\d*")
+TAIL_LINES = 10  # of which the last that is not empty is shown
+SHOWN = 8
 
 
 def check(executor: Executor, request: Request, server: Server | None) -> None:
@@ -265,9 +267,6 @@ def warn_about_deadline(executor: Executor) -> str:
     )
 
 
-TAIL_LINES = 10  # of which the last that is not empty is shown
-
-
 def check_not_ended(project: Project, server: Server, request: Request) -> None:
     """Say how the file's sweep has ended, and the ways to go on.
 
@@ -330,9 +329,6 @@ def _describe_first(server: Server, path: SweepPath, results: Results) -> str:
     how = describe_attempt(attempt.cause, attempt.exit_code) if attempt and attempt.cause else ""
     said = ": ".join(filter(None, (how, last)))
     return f"; the first, {first.run_id} ({describe_configuration(first)}): {said}"
-
-
-SHOWN = 8
 
 
 def describe_runs(executor: Executor) -> Iterator[str]:

@@ -40,6 +40,11 @@ from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
 from deployer.watch.rules import count_missing, find_lack
 
+# W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
+# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
+RAMP_SECONDS = 6.0
+RAMP_JITTER = 0.25
+
 
 @dataclass(frozen=True)
 class Pace:
@@ -88,12 +93,6 @@ def find_pace(agents: Sequence[Agent]) -> Pace:
     polls = told.get(POLLS_VARIABLE, STOCK)
     warm, isolate = parse_warm(told.get(WARM_VARIABLE, "")), ISOLATE_VARIABLE in told
     return Pace(polls, *warm, told.get(METRICS_VARIABLE, ""), isolate)
-
-
-# W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
-# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
-RAMP_SECONDS = 6.0
-RAMP_JITTER = 0.25
 
 
 def choose_bound(project: Project, executor: Executor, one_run: bool) -> int | None:

@@ -21,6 +21,8 @@ from deployer.wandb_api.operations import get_sweep, get_viewer, list_projects
 from deployer.wandb_api.server import Inside, Server
 
 LOG = logging.getLogger(__name__)
+NUMBERED = re.compile(r"-(a?)\d+$")  # c5u5peps-a1 is an agent, c5u5peps-1 a run
+FILE_ENDINGS = (".yaml", ".yml")
 
 
 def connect(project: Project, executor: Executor | None = None, *, reading: bool = False) -> Server:
@@ -103,10 +105,6 @@ def embedded_url() -> str | None:
 
     data = backend_folder()
     return read_url(data) if is_served(data) else None
-
-
-NUMBERED = re.compile(r"-(a?)\d+$")  # c5u5peps-a1 is an agent, c5u5peps-1 a run
-FILE_ENDINGS = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)

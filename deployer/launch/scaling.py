@@ -28,6 +28,10 @@ from deployer.wandb_api.server import Server
 from deployer.watch.rules import takes_runs
 from deployer.watch.status import join_runs
 
+LOG = logging.getLogger(__name__)
+SILENT_SECONDS = 3.0  # most agents end sooner
+NAMED_RUNS = 5
+
 
 def takes_one_run(agent: Agent) -> bool:
     """Tell whether an agent leaves after its first run, as all of its sweep do."""
@@ -234,12 +238,6 @@ def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
     """Tell whether an agent works and has not been told to leave."""
     told = wanted is not None and agent.name in wanted.leaving
     return agent.state in ("starting", "running") and not told
-
-
-LOG = logging.getLogger(__name__)
-
-SILENT_SECONDS = 3.0  # most agents end sooner
-NAMED_RUNS = 5
 
 
 @contextmanager

@@ -43,6 +43,9 @@ LOG = logging.getLogger(__name__)
 
 METRIC_PATH = ("metric", "name")
 IN_IMAGE = "the code is in the image"
+FROM_GIT = "its code is in git, and this command contacts no server"
+NO_FLAGS = "its parser lists no flags"
+NOTHING_TO_TRY = "none of its flags looks like a hyperparameter"
 
 
 def begin_script_check(executor: Executor, request: Request) -> Future[Report]:
@@ -148,9 +151,6 @@ def build_script_check(executor: Executor, request: Request) -> Check:
     return Check("script", place, ask)
 
 
-FROM_GIT = "its code is in git, and this command contacts no server"
-
-
 @dataclass(frozen=True)
 class FileCheck:
     """What was found, in the order of the file; `not_checked` says why no script was asked."""
@@ -198,10 +198,6 @@ def _check_script(project: Project, examined: Examination, request: Request) -> 
 
 def _refuse(path: Path, said: str, hint: str, line: int = 0, column: int = 0) -> Complaint:
     return Complaint(str(path), line, column, "error", "", said, hint)
-
-
-NO_FLAGS = "its parser lists no flags"
-NOTHING_TO_TRY = "none of its flags looks like a hyperparameter"
 
 
 class NotDrafted(ConfigError):

@@ -22,6 +22,9 @@ from .tree import BLOCK_BYTES, Refusal, Tree, refuse_error
 ADDRESS = "127.0.0.1"  # of the pod: reached through a port-forward alone
 SILENCE_SECONDS = 120.0  # of a client in the middle of a request
 SIGN_SECONDS = 5.0
+ROOT_VARIABLE = "LOADER_ROOT"
+PORT_VARIABLE = "LOADER_PORT"
+TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 
 
 class LoaderServer(ThreadingHTTPServer):
@@ -259,11 +262,6 @@ class Handler(BaseHTTPRequestHandler):
 
 def _describe(refusal: Refusal) -> Dict[str, Any]:
     return {"status": refusal.status, "code": refusal.code, "message": refusal.message}
-
-
-ROOT_VARIABLE = "LOADER_ROOT"
-PORT_VARIABLE = "LOADER_PORT"
-TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 
 
 def main() -> int:

@@ -27,6 +27,11 @@ SYSTEM: Dict[int, Tuple[int, str]] = {
     errno.ENOSPC: (507, "full"),
     errno.EDQUOT: (507, "full"),
 }
+BLOCK_BYTES = 1 << 20
+PARTIAL_FOLDER = ".deployer-partial"
+UNUSABLE = ("", ".", "..")
+IDENTITY = re.compile("[0-9a-f]{64}")
+Entry = Dict[str, Union[str, int]]
 
 
 class Refusal(Exception):
@@ -43,13 +48,6 @@ def refuse_error(error: OSError) -> Refusal:
     """Return what a failure of the file system means to the client."""
     status, code = SYSTEM.get(error.errno or 0, (500, "failed"))
     return Refusal(status, code, error.strerror or str(error))
-
-
-BLOCK_BYTES = 1 << 20
-PARTIAL_FOLDER = ".deployer-partial"
-UNUSABLE = ("", ".", "..")
-IDENTITY = re.compile("[0-9a-f]{64}")
-Entry = Dict[str, Union[str, int]]
 
 
 class Tree:

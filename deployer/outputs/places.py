@@ -32,6 +32,10 @@ OF_THE_SDK = ("job", "code", "run_table", "wandb-history")
 
 # The files of (sweep id, run id) in one place.
 Place = Callable[[str, str], Store]
+LONGEST_NAME = 100
+# Letters and digits of any language, and marks that mean nothing to a shell or a file system.
+ODD = re.compile(r"[^\w.=+,@-]+")
+NOT_KEPT = "deployer_outputs_not_kept"  # agent/prologue/deployer_outputs.py
 
 
 @dataclass(frozen=True)
@@ -92,11 +96,6 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
 
 def _name_folder(artifact: RunArtifact) -> str:
     return f"{ARTIFACTS_FOLDER}/{artifact.name}/"
-
-
-LONGEST_NAME = 100
-# Letters and digits of any language, and marks that mean nothing to a shell or a file system.
-ODD = re.compile(r"[^\w.=+,@-]+")
 
 
 def choose_runs(snapshot: Snapshot, best: Results | None, names: Sequence[str]) -> tuple[Run, ...]:
@@ -164,9 +163,6 @@ def name_folders(runs: Sequence[Run]) -> Mapping[str, str]:
 
 def _make_safe(text: str) -> str:
     return ODD.sub("_", text)[:LONGEST_NAME].strip("._-")
-
-
-NOT_KEPT = "deployer_outputs_not_kept"  # agent/prologue/deployer_outputs.py
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from deployer.wandb_api.artifacts import (
 )
 from deployer.wandb_api.client import Client
 
+LOG = logging.getLogger(__name__)
+
 
 class ReadOnlyStore(Store):
     """Refuses whatever would change it."""
@@ -248,9 +250,6 @@ def _split(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
         if path:
             found[f"{sweep_id}/{run_id}"].append(replace(entry, path=path))
     return dict(found)
-
-
-LOG = logging.getLogger(__name__)
 
 
 class RunFolder(FolderStore):

@@ -15,6 +15,8 @@ from deployer.sweeps.results import metric_value
 POINTS_PER_CURVE = 200
 STRETCHES = POINTS_PER_CURVE // 2 - 1
 EPOCH_NAMES = ("epoch", "train/epoch", "trainer/epoch", "train.epoch")
+W_AND_B = ("_step", "_runtime", "_timestamp")
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # by a spreadsheet, if a text begins so
 
 
 @dataclass(frozen=True)
@@ -142,10 +144,6 @@ def _pick(stretch: list[Point]) -> list[Point]:
     finite = [(point.value, at) for at, point in enumerate(stretch) if point.value is not None]
     places = {min(finite)[1], max(finite)[1]} if finite else {0}
     return [stretch[at] for at in sorted(places)]
-
-
-W_AND_B = ("_step", "_runtime", "_timestamp")
-COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # by a spreadsheet, if a text begins so
 
 
 def write_history(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -29,6 +29,14 @@ HISTOGRAM = "histogram"
 MOST_FRAMES = 60  # of one name, evenly spread over the steps
 MOST_FILES = 600  # in these frames
 MOST_BINS = 512  # as the SDK has them at most
+Rows = Sequence[Mapping[str, Any]]
+# What of a system's figures is worth seeing first.
+SYSTEM_ORDER = ("gpu", "cpu", "memory", "proc", "disk", "network")
+# What the SDK says of machine and code, in the order in which it is shown.
+ENVIRONMENT = (
+    "host", "gpu", "gpu_count", "cpu_count", "memory", "os", "python", "cudaVersion", "program",
+    "codePath", "git", "executable", "args", "startedAt", "root",
+)  # fmt: skip
 
 
 def list_media(
@@ -126,17 +134,6 @@ def flatten_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
     }
     flat = flatten_configuration(logged, tuple(logged))
     return {name: value for name, value in flat.items() if name[:1] != "_" and "._" not in name}
-
-
-Rows = Sequence[Mapping[str, Any]]
-
-# What of a system's figures is worth seeing first.
-SYSTEM_ORDER = ("gpu", "cpu", "memory", "proc", "disk", "network")
-# What the SDK says of machine and code, in the order in which it is shown.
-ENVIRONMENT = (
-    "host", "gpu", "gpu_count", "cpu_count", "memory", "os", "python", "cudaVersion", "program",
-    "codePath", "git", "executable", "args", "startedAt", "root",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

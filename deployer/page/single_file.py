@@ -21,6 +21,29 @@ STATIC = Path(__file__).parent / "static"
 ENTRY = "pages.js"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([a-z-]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
+ENDS_SCRIPT = "</script"
+SHELL = """\
+<!doctype html>
+{mark}
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>deployer</title>
+<style>{style}</style>
+</head>
+<body>
+<header><nav id="trail" aria-label="Where you are"></nav><p id="trouble" role="status"></p></header>
+<main id="main"></main>
+<noscript>This page draws itself with JavaScript, which is switched off.</noscript>
+<script type="application/json" id="documents">{documents}</script>
+{scripts}
+</body>
+</html>
+"""
 
 
 @dataclass(frozen=True)
@@ -63,32 +86,6 @@ def _bundle(assets: Assets, name: str, done: dict[str, str]) -> None:
 
 def _variable(name: str) -> str:
     return "module_" + name.removesuffix(".js").replace("-", "_")
-
-
-ENDS_SCRIPT = "</script"
-
-SHELL = """\
-<!doctype html>
-{mark}
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>deployer</title>
-<style>{style}</style>
-</head>
-<body>
-<header><nav id="trail" aria-label="Where you are"></nav><p id="trouble" role="status"></p></header>
-<main id="main"></main>
-<noscript>This page draws itself with JavaScript, which is switched off.</noscript>
-<script type="application/json" id="documents">{documents}</script>
-{scripts}
-</body>
-</html>
-"""
 
 
 @dataclass(frozen=True)

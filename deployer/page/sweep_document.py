@@ -21,6 +21,16 @@ from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, WRITTEN, Results, Row, is_healed, rank_key
 
+# A run as an array in this order: names are not repeated ten thousand times.
+RUN_FIELDS = (
+    "id", "title", "rank", "state", "note", "value", "seconds", "agent", "exit_code", "attempt",
+    "healed", "started_at", "ended_at", "stopped_early", "parameters", "metrics",
+)  # fmt: skip
+MOST_METRICS = 30
+CURVES_SHOWN = 100
+ACTIVE_CURVES_SHOWN = 30
+Head = dict[str, Any]
+
 
 @dataclass
 class _Known:
@@ -130,16 +140,6 @@ def describe_agents(agents: Sequence[AgentNow]) -> list[dict[str, Any]]:
         }
         for agent in ordered
     ]
-
-
-# A run as an array in this order: names are not repeated ten thousand times.
-RUN_FIELDS = (
-    "id", "title", "rank", "state", "note", "value", "seconds", "agent", "exit_code", "attempt",
-    "healed", "started_at", "ended_at", "stopped_early", "parameters", "metrics",
-)  # fmt: skip
-MOST_METRICS = 30
-CURVES_SHOWN = 100
-ACTIVE_CURVES_SHOWN = 30
 
 
 @dataclass(frozen=True)
@@ -347,9 +347,6 @@ def choose_curves(results: Results) -> list[str]:
     ranked = sorted(results.rows, key=lambda row: rank_key(row.value, results.goal))
     rest = [row.run_id for row in ranked if row.run_id not in active]
     return rest[: CURVES_SHOWN - len(active)] + active
-
-
-Head = dict[str, Any]
 
 
 @dataclass(frozen=True)

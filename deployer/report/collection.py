@@ -38,6 +38,11 @@ from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
 DOING = {"FINISHED": Doing.ENDED, "KILLED": Doing.ENDED, "CRASHED": Doing.SILENT}
+# More than are shown of a curve, since what a server draws at random is not evenly spread.
+SAMPLES = 5 * POINTS_PER_CURVE
+FAILURES_EXPLAINED = 20  # a request each
+TAIL_LINES = 30  # a footer of wandb may be so long
+MOST_LETTERS = 300  # of a run's last line
 
 
 def list_agents(snapshot: Snapshot) -> list[AgentNow]:
@@ -108,13 +113,6 @@ def redact_results(results: Results) -> Results:
 
 def _redact_row(row: Row) -> Row:
     return replace(row, parameters=redact(row.parameters), summary=redact(row.summary))
-
-
-# More than are shown of a curve, since what a server draws at random is not evenly spread.
-SAMPLES = 5 * POINTS_PER_CURVE
-FAILURES_EXPLAINED = 20  # a request each
-TAIL_LINES = 30  # a footer of wandb may be so long
-MOST_LETTERS = 300  # of a run's last line
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ from deployer.sweeps.sweep_file import dump_config
 
 # What JavaScript's encodeURIComponent leaves as it is.
 UNQUOTED = "-_.!~*'()"
+MARK = "<!-- A report of deployer. -->"
+PAGES = (".html", ".htm")
+MARKED_WITHIN = 200  # the mark stands in the first lines
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,6 @@ def _as_texts(files: Sequence[TextFile]) -> list[TextFile]:
     return [file for file in files if file.text]
 
 
-MARK = "<!-- A report of deployer. -->"
-
-
 def build_html(material: Material) -> str:
     """Return the whole file."""
     return build_single_file(hold(material), MARK)
@@ -83,10 +83,6 @@ def hold(material: Material) -> Held:
         curves={metric: list(material.curves)} if metric else {},
         importance={metric: material.importance} if metric else {},
     )
-
-
-PAGES = (".html", ".htm")
-MARKED_WITHIN = 200  # the mark stands in the first lines
 
 
 def check_place(path: Path, *, force: bool) -> None:

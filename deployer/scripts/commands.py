@@ -23,6 +23,13 @@ from deployer.sweeps.parameters.forms import (
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.program import DEFAULT_COMMAND, ENVIRONMENT_MACRO, PARAMETER_MACROS
 
+MOST_VALUES = 10_000  # of one parameter
+MOST_CELLS = 1_000_000  # parameters times configurations
+# Neither end, and no number that happens to be whole.
+INSIDE = 0.3819
+# Quantiles of distributions without ends.
+OPEN_ENDS = (0.001, 0.999)
+
 
 def render_command(
     config: Mapping[str, Any],
@@ -106,14 +113,6 @@ def list_unset(config: Mapping[str, Any], environment: Mapping[str, str]) -> lis
 def _fill_in(word: str, environment: Mapping[str, str]) -> str:
     """Fill in ${envvar:NAME}; a variable that is not set stands for its name."""
     return ENVIRONMENT_MACRO.sub(lambda m: environment.get(m[1], m[1]), word)
-
-
-MOST_VALUES = 10_000  # of one parameter
-MOST_CELLS = 1_000_000  # parameters times configurations
-# Neither end, and no number that happens to be whole.
-INSIDE = 0.3819
-# Quantiles of distributions without ends.
-OPEN_ENDS = (0.001, 0.999)
 
 
 def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -43,14 +43,13 @@ from deployer.scripts.script_text import (
 from deployer.scripts.sweep_draft import Flag, parse_flag
 from deployer.sweeps.problem import Problem, doubt
 
-
-class Unseen(Exception):
-    """It cannot be told which script runs, or what it says of its flags."""
-
-
 ONLINE = "remove it: a run that is not online never reaches its sweep"
 OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"
 OF_WANDB = (ONLINE, OF_SWEEP)  # hints that a script without W&B needs not
+
+
+class Unseen(Exception):
+    """It cannot be told which script runs, or what it says of its flags."""
 
 
 @dataclass(frozen=True)

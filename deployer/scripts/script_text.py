@@ -26,6 +26,26 @@ OTHER_PROJECT = re.compile(r"(os\.)?environ\['WANDB_(PROJECT|ENTITY)'\] = ")
 RUN = re.compile(r"import wandb as (\w+)|([\w.]+) = \w+\.init\(|\binit\(.*\) as (\w+)")
 UNWRITTEN = r"(?! = |\.(update|setdefaults)\(|\.\w+ = |\[[^]]*\] = )"
 PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
+# Whatever these log, they log under names of their own.
+LOGGING_PACKAGES = frozenset(
+    (
+        *(
+            "lightning",
+            "pytorch_lightning",
+            "keras",
+            "tensorflow",
+            "transformers",
+            "trl",
+            "accelerate",
+        ),
+        *("composer", "ultralytics", "xgboost", "lightgbm", "catboost", "fastai", "ignite"),
+        *("stable_baselines3", "tensorboard", "tensorboardX", "sb3_contrib", "skorch", "ray"),
+    )
+)
+MATHEMATICS = frozenset(
+    ("math", "cmath", "np", "numpy", "torch", "jnp", "tf", "F", "scipy", "mpmath")
+)
+LOGGERS = frozenset(("logging", "logger", "_logger", "LOGGER", "log"))
 
 
 @dataclass(frozen=True)
@@ -131,28 +151,6 @@ def _read(path: Path) -> Module:
         return Module(path, ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):
         return Module(path, None)
-
-
-# Whatever these log, they log under names of their own.
-LOGGING_PACKAGES = frozenset(
-    (
-        *(
-            "lightning",
-            "pytorch_lightning",
-            "keras",
-            "tensorflow",
-            "transformers",
-            "trl",
-            "accelerate",
-        ),
-        *("composer", "ultralytics", "xgboost", "lightgbm", "catboost", "fastai", "ignite"),
-        *("stable_baselines3", "tensorboard", "tensorboardX", "sb3_contrib", "skorch", "ray"),
-    )
-)
-MATHEMATICS = frozenset(
-    ("math", "cmath", "np", "numpy", "torch", "jnp", "tf", "F", "scipy", "mpmath")
-)
-LOGGERS = frozenset(("logging", "logger", "_logger", "LOGGER", "log"))
 
 
 @dataclass(frozen=True)

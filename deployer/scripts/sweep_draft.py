@@ -11,50 +11,6 @@ from typing import Any
 from deployer.scripts.script_text import Logged
 from deployer.sweeps.program import DEFAULT_COMMAND
 
-
-@dataclass(frozen=True)
-class Flag:
-    """One flag; `default` is a plain value, else None, and `plain` flags take no value.
-
-    `paired` flags have a --no-NAME that no agent writes.
-    """
-
-    name: str
-    type: str = ""
-    choices: tuple[Any, ...] = ()
-    default: Any = None
-    required: bool = False
-    plain: bool = False
-    many: bool = False
-    paired: bool = False
-    help: str = ""
-    place: str = ""
-
-
-def parse_flag(said: Mapping[str, Any], place: str) -> Flag | None:
-    """Return a flag from a rehearsal's answer; None if an agent cannot write it as --NAME."""
-    names = [name[2:] for name in said["names"] if name.startswith("--")]
-    if not names:
-        return None
-    default = said["default"]
-    return Flag(
-        name=names[0],
-        type=said["type"] or _name_type(default),
-        choices=tuple(said["choices"]),
-        default=default,
-        required=said["required"],
-        plain=not said["takes_value"],
-        many=said["many"],
-        paired=said["paired"],
-        help=" ".join(str(said["help"]).split()),
-        place=place,
-    )
-
-
-def _name_type(default: Any) -> str:
-    return "" if default is None else type(default).__name__
-
-
 Parameter = Mapping[str, Any]
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 MOST_CHOICES = 12
@@ -121,6 +77,83 @@ FIXED = frozenset(
     )
 )
 DECADE = 10.0
+SWITCHES = "${args_no_boolean_flags}"
+RUNS = 20
+MOST_RUNS_OF_A_GRID = 48
+# What is better when it is larger; everything else when it is smaller.
+LARGER = (
+    "acc",
+    "f1",
+    "auc",
+    "score",
+    "reward",
+    "return",
+    "bleu",
+    "iou",
+    "precision",
+    "recall",
+    "r2",
+)
+HELD_OUT = ("val", "valid", "validation", "eval", "test", "dev")
+SETTINGS = """\
+# What holds for every sweep of this folder; each key is in docs/reference.md. All may be left out.
+
+# on: local           # or kubernetes, gke
+# replicas: 2         # how many agents work at once
+# wandb: embedded     # or the address of a W&B server
+# project: my-project # the sweeps' project
+# warm: false         # start a new Python for each run
+
+# kubernetes:
+#   image: ghcr.io/me/trainer:1
+#   gpu: 1
+"""
+MACROS = {"": "${args}", "hydra": "${args_no_hyphens}"}
+# What YAML 1.1 reads as something else than text.
+WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag; `default` is a plain value, else None, and `plain` flags take no value.
+
+    `paired` flags have a --no-NAME that no agent writes.
+    """
+
+    name: str
+    type: str = ""
+    choices: tuple[Any, ...] = ()
+    default: Any = None
+    required: bool = False
+    plain: bool = False
+    many: bool = False
+    paired: bool = False
+    help: str = ""
+    place: str = ""
+
+
+def parse_flag(said: Mapping[str, Any], place: str) -> Flag | None:
+    """Return a flag from a rehearsal's answer; None if an agent cannot write it as --NAME."""
+    names = [name[2:] for name in said["names"] if name.startswith("--")]
+    if not names:
+        return None
+    default = said["default"]
+    return Flag(
+        name=names[0],
+        type=said["type"] or _name_type(default),
+        choices=tuple(said["choices"]),
+        default=default,
+        required=said["required"],
+        plain=not said["takes_value"],
+        many=said["many"],
+        paired=said["paired"],
+        help=" ".join(str(said["help"]).split()),
+        place=place,
+    )
+
+
+def _name_type(default: Any) -> str:
+    return "" if default is None else type(default).__name__
 
 
 def choose_parameter(flag: Flag) -> Parameter | None:
@@ -176,42 +209,6 @@ def _is_number(value: Any) -> bool:
 
 def _round(value: float) -> float:
     return float(f"{value:.2g}")
-
-
-SWITCHES = "${args_no_boolean_flags}"
-RUNS = 20
-MOST_RUNS_OF_A_GRID = 48
-# What is better when it is larger; everything else when it is smaller.
-LARGER = (
-    "acc",
-    "f1",
-    "auc",
-    "score",
-    "reward",
-    "return",
-    "bleu",
-    "iou",
-    "precision",
-    "recall",
-    "r2",
-)
-HELD_OUT = ("val", "valid", "validation", "eval", "test", "dev")
-SETTINGS = """\
-# What holds for every sweep of this folder; each key is in docs/reference.md. All may be left out.
-
-# on: local           # or kubernetes, gke
-# replicas: 2         # how many agents work at once
-# wandb: embedded     # or the address of a W&B server
-# project: my-project # the sweeps' project
-# warm: false         # start a new Python for each run
-
-# kubernetes:
-#   image: ghcr.io/me/trainer:1
-#   gpu: 1
-"""
-
-
-MACROS = {"": "${args}", "hydra": "${args_no_hyphens}"}
 
 
 @dataclass(frozen=True)
@@ -383,7 +380,3 @@ def _show(value: Any) -> str:
         plain = value.replace("_", "").replace("-", "").isalpha() and value.lower() not in WORDS
         return value if plain and not value.startswith("-") else json.dumps(value)
     return str(value)
-
-
-# What YAML 1.1 reads as something else than text.
-WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")

@@ -72,6 +72,8 @@ SEARCH_KEYS = (
     *("controller", "scheduler", "seed", "retries", "name", "description"),
 )
 
+PLAIN = (float, int, str)
+
 
 def build_list_config(
     config: Mapping[str, Any],
@@ -132,9 +134,6 @@ def list_values(form: Any) -> list[Mapping[str, Any]]:
     values = form.get("values") if isinstance(form, Mapping) else None
     good = isinstance(values, list) and all(isinstance(value, Mapping) for value in values)
     return list(values) if good and values else []
-
-
-PLAIN = (float, int, str)
 
 
 def list_parameters(sweep_config: Mapping[str, Any]) -> tuple[str, ...]:

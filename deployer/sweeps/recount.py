@@ -25,6 +25,9 @@ from deployer.wandb_api.server import Server
 
 # Which two rows a gap lies between; the first one is None before the first row.
 Gap = tuple[int | None, int | None]
+LOG = logging.getLogger(__name__)
+RUNS_AT_ONCE = 1000  # between two words of how far it is
+MOST_APART = 20  # one request
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,6 @@ def _describe(gap: Gap) -> str:
     if before is None:
         return f"before step {after}" if after is not None else "every step"
     return f"between steps {before} and {after}" if after is not None else f"after step {before}"
-
-
-LOG = logging.getLogger(__name__)
-
-RUNS_AT_ONCE = 1000  # between two words of how far it is
-MOST_APART = 20  # one request
 
 
 def get_metric_histories(

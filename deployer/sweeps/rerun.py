@@ -39,6 +39,7 @@ from deployer.wandb_api.server import Server
 
 REUSE_MARK = "deployer up --reuse of "
 MOST_REUSED = 4000  # their ids are in the description
+HEAL_MARK = "deployer heal of "
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,6 @@ def _key_of_run(sweep: Sweep, run: Run) -> Hashable:
 
 def _key(configuration: Mapping[str, Any], names: tuple[str, ...]) -> Hashable:
     return configuration_key(flatten_configuration(configuration, names))
-
-
-HEAL_MARK = "deployer heal of "
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,14 @@ NOISE = re.compile(
     r"[\d-]{10} [\d:]{8} - deployer - |(\x1b\[[\d;]*m)*wandb(\x1b\[[\d;]*m)*:(?!.*\bERROR\b)"
 )
 
+# How the SDK writes numbers that JSON does not have.
+WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+ACTIVE_STATES = ("running", "pending", "preempting")
+# Will be handed out again, on W&B's servers too.
+WAITING_STATES = ("preempted",)
+FAILED_STATES = ("failed",)
+EARLIER = 'it was logged before wandb.init was called again; resume="allow" continues the run'
+
 
 @lru_cache(maxsize=256)
 def describe_attempt(cause: str, exit_code: int | None) -> str:
@@ -122,10 +130,6 @@ def name_signal(exit_code: int | None) -> str:
         return signal.Signals((exit_code or 0) - 128).name
     except ValueError:
         return ""
-
-
-# How the SDK writes numbers that JSON does not have.
-WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") -> float | None:
@@ -190,13 +194,6 @@ def metric_goal(config: Mapping[str, Any]) -> str:
     metric = config.get("metric")
     goal = metric.get("goal") if isinstance(metric, Mapping) else None
     return "maximize" if goal == "maximize" else "minimize"
-
-
-ACTIVE_STATES = ("running", "pending", "preempting")
-# Will be handed out again, on W&B's servers too.
-WAITING_STATES = ("preempted",)
-FAILED_STATES = ("failed",)
-EARLIER = 'it was logged before wandb.init was called again; resume="allow" continues the run'
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,8 @@ NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+
 ODD_NUMBER = re.compile(rf"(?!{NUMBER.pattern}\Z)[-+]?[0-9]+[.,' \u00a0][0-9.,' \u00a0]*")
 LONGEST_NUMBER = 300  # Python reads no integer of more than 4300 digits
 MOST_KEYS_SHOWN = 3
+# In the command of a sweep whose script reads the file itself: which one.
+FILE_VARIABLE = "HYPERPARAMETERS_FILE"
 
 
 @dataclass(frozen=True)
@@ -278,10 +280,6 @@ def _list_warnings(
             more = ", …" if len(missing) > MOST_KEYS_SHOWN else ""
             listed = ", ".join(missing[:MOST_KEYS_SHOWN]) + more
             yield f"{place}: has no {listed}, unlike other sets, so the script's default applies"
-
-
-# In the command of a sweep whose script reads the file itself: which one.
-FILE_VARIABLE = "HYPERPARAMETERS_FILE"
 
 
 def build_sweep_config(

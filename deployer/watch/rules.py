@@ -24,6 +24,12 @@ FEWEST_RUNS = 3  # that fail in a row on the node, and that finish on others
 
 AttemptKey = tuple[str, int]
 UNKNOWN = ""
+# As often in a row may an agent end without a run: the next try would end like these.
+FRUITLESS_STARTS = 3
+# It gave up, or its key or sweep is wrong: a restart would end the same way.
+FINAL_CODES = (3, 78)
+HANDING_OUT = ("RUNNING", "PENDING")
+AT_WORK = ("running", "draining", "stopping")
 
 
 @dataclass(frozen=True)
@@ -119,13 +125,6 @@ def _is_bad(attempt: Attempt) -> bool:
     return attempt.cause in BLAMED
 
 
-# As often in a row may an agent end without a run: the next try would end like these.
-FRUITLESS_STARTS = 3
-# It gave up, or its key or sweep is wrong: a restart would end the same way.
-FINAL_CODES = (3, 78)
-HANDING_OUT = ("RUNNING", "PENDING")
-
-
 @dataclass(frozen=True)
 class Replacement:
     """How many agents to start, none under a name in `avoided`."""
@@ -201,9 +200,6 @@ def find_lack(agent: Agent) -> str:
     reason = None if agent.foreign else agent.pending
     made = reason and reason.subject and reason.subject == agent.sweep_path
     return reason.message if reason and made else ""
-
-
-AT_WORK = ("running", "draining", "stopping")
 
 
 @dataclass

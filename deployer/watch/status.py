@@ -27,6 +27,14 @@ from deployer.wandb_api.operations import get_snapshot as read_snapshot
 # An agent asks the server within seconds; its Job, from which we count, may wait for its image.
 UNHEARD_SECONDS = 30.0
 UNHEARD = "still importing; see: deployer agents logs"
+POLL_SECONDS = 2.0
+# Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,
+# or since its end, so that a short sweep is not over long before its watcher knows.
+SHORTEST_SECONDS = 0.25
+SHARE = 0.05
+# An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
+SILENT_AGENT_SECONDS = 120.0
+GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
 
 
 def join_runs(agents: Sequence[Agent], runs: Sequence[Run]) -> tuple[Agent, ...]:
@@ -94,16 +102,6 @@ def find_duplicates(sweep: Sweep, runs: Sequence[Run]) -> tuple[Run, ...]:
             duplicates.append(run)
         taken.add(key)
     return tuple(duplicates)
-
-
-POLL_SECONDS = 2.0
-# Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,
-# or since its end, so that a short sweep is not over long before its watcher knows.
-SHORTEST_SECONDS = 0.25
-SHARE = 0.05
-# An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
-SILENT_AGENT_SECONDS = 120.0
-GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,14 @@ from collections import deque
 from typing import Deque, Iterator, NamedTuple, Optional, Tuple
 
 GROUPS = "sys/fs/cgroup"
+INTERRUPTED = "interrupted"  # somebody asked for it
+SIGNAL = "signal"
+OUT_OF_MEMORY = "OOM"
+NODE = "node"  # the whole machine went, or was left
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# The agent looks at its run every 5 s, later while its server is away; in the same control group,
+# another agent's run may be killed for its memory at another time.
+RECENT_SECONDS = 30.0
 
 
 class MemoryKills(NamedTuple):
@@ -65,17 +73,6 @@ def _read_count(path: str) -> Optional[int]:
     except OSError:
         return None
     return next((int(words[1]) for words in lines if words[:1] == ["oom_kill"]), None)
-
-
-INTERRUPTED = "interrupted"  # somebody asked for it
-SIGNAL = "signal"
-OUT_OF_MEMORY = "OOM"
-NODE = "node"  # the whole machine went, or was left
-
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# The agent looks at its run every 5 s, later while its server is away; in the same control group,
-# another agent's run may be killed for its memory at another time.
-RECENT_SECONDS = 30.0
 
 
 class DeathRecord:

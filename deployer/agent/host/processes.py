@@ -26,6 +26,14 @@ AGENT_NAME = "wandb-agent"  # as launcher.py names its process
 WRAPPER_NAME = "metrics-wrapper"  # as metrics/wrapper.py names its own
 # Python ignores these two, and a shell's `&` the third; a child would inherit that.
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+DRAIN_SIGNAL = signal.SIGUSR1
+WATCHED_SIGNALS = {*STOP_SIGNALS, DRAIN_SIGNAL, signal.SIGCHLD}
+TICK_SECONDS = 0.5
+DRAINED = Ending(FINISHED, "drained: its last run has ended")
+INTERRUPTED = Ending(STOPPED, "asked to stop")
+# With 0, so that a Job is complete and starts no other agent.
+OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-time)")
 
 
 class Process(NamedTuple):
@@ -367,17 +375,6 @@ def read_result(task: ChildTask) -> Any:
     with os.fdopen(task.pipe, encoding="utf-8") as pipe:
         text = pipe.read()
     return json.loads(text) if text else None
-
-
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-DRAIN_SIGNAL = signal.SIGUSR1
-WATCHED_SIGNALS = {*STOP_SIGNALS, DRAIN_SIGNAL, signal.SIGCHLD}
-TICK_SECONDS = 0.5
-
-DRAINED = Ending(FINISHED, "drained: its last run has ended")
-INTERRUPTED = Ending(STOPPED, "asked to stop")
-# With 0, so that a Job is complete and starts no other agent.
-OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-time)")
 
 
 class Signals:

@@ -21,6 +21,9 @@ LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.05
 # Each status is as long as the one before, so that it fits where that one is.
 BLOCK_BYTES = 4096
+FULL = (errno.ENOSPC, errno.EDQUOT)
+UNWRITABLE = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM)
+PROBE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,6 @@ def leave_last_words(path: str, ending: Ending) -> None:
         return
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
         file.write(f"ended with exit code {ending.exit_code}: {ending.reason}\n")
-
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-UNWRITABLE = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM)
-PROBE_BYTES = 4096
 
 
 def is_unwritable(error: BaseException) -> bool:

@@ -13,6 +13,20 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Pattern, Sequence, Tuple
 
+Row = Dict[str, float]
+LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at
+# Katib's pattern, with W&B's names such as `val/loss`, and values that are no number.
+PAIRS = re.compile(
+    r"(?<![\w|./-])([\w|./-]+)\s*=\s*"
+    r"([+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))(?!\w|[.,]\d)",
+    re.IGNORECASE,
+)
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+LINE_ENDS = re.compile(rb"\r\n|\n|\r")
+# A pattern such as `(a|a)+$` can take longer than the universe is old.
+MATCH_SECONDS = 0.5
+MOST_SLOW_LINES = 3
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -50,21 +64,6 @@ def add_metric(text: str, metric: str) -> str:
     if not text or not metric:
         return text
     return json.dumps({"names": [metric], **json.loads(text)})
-
-
-Row = Dict[str, float]
-LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at
-# Katib's pattern, with W&B's names such as `val/loss`, and values that are no number.
-PAIRS = re.compile(
-    r"(?<![\w|./-])([\w|./-]+)\s*=\s*"
-    r"([+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))(?!\w|[.,]\d)",
-    re.IGNORECASE,
-)
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-LINE_ENDS = re.compile(rb"\r\n|\n|\r")
-# A pattern such as `(a|a)+$` can take longer than the universe is old.
-MATCH_SECONDS = 0.5
-MOST_SLOW_LINES = 3
 
 
 class LineSplitter:

@@ -59,6 +59,11 @@ query DeployerAgentRuns($entity: String, $project: String!, $sweep: String!, $ag
   project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) {
     agent(agentName: $agent) { runs { edges { node { name state } } } } } } }
 """
+# A server that is away must not hold up a stop; what it misses, it is told by the next supervisor.
+SERVER_SECONDS = 5.0
+# Assigned, and its trainer never came to `wandb.init`.
+UNSTARTED = "pending"
+RETURNED = "preempted"
 
 
 @dataclass(frozen=True)
@@ -272,10 +277,6 @@ def insist(request: Callable[[], Reply], deadline: float) -> Reply:
         wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
 
-# A server that is away must not hold up a stop; what it misses, it is told by the next supervisor.
-SERVER_SECONDS = 5.0
-
-
 def build_task(settings: Settings, key: str) -> Task:
     """Return whose runs these settings are about."""
     server = Server(settings.base_url, key)
@@ -335,11 +336,6 @@ def end_runs(
     gone = end_processes(find, grace_seconds)
     run_task(lambda: settle_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     return gone
-
-
-# Assigned, and its trainer never came to `wandb.init`.
-UNSTARTED = "pending"
-RETURNED = "preempted"
 
 
 def end_unstarted(task: Task, run_id: str, seconds: float) -> None:

@@ -29,6 +29,17 @@ KEY, NESTED_KEY, VALUE_JSON = 1, 2, 16  # of HistoryItem and SummaryItem
 EXIT_CODE = 1  # of RunExitRecord
 
 Fields = Dict[int, List[Any]]
+# Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
+INTERRUPTED_NAME = "deployer-interrupted"
+SUPERSEDED_SUFFIX = ".superseded"
+CORE_LOG = os.path.join("logs", "debug-core.log")
+# What wandb-core logs as it starts, as its parent tells it to end, and as that has ended silently.
+CORE_START = b"will exit if parent process dies"
+TORN_DOWN = b"server teardown initiated"
+LEFT_BEHIND = b"parent process exited"
+QUIET_READS = 10  # more cores at a time than one user starts in a second
+CHUNK_BYTES = 1 << 16
+LONGEST_LINE_BYTES = 1 << 16  # a progress bar without line ends must not fill the memory
 
 
 @dataclass
@@ -179,17 +190,6 @@ def _read_varint(message: bytes, position: int) -> Tuple[int, int]:
             return value, position
 
 
-# Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
-INTERRUPTED_NAME = "deployer-interrupted"
-SUPERSEDED_SUFFIX = ".superseded"
-CORE_LOG = os.path.join("logs", "debug-core.log")
-# What wandb-core logs as it starts, as its parent tells it to end, and as that has ended silently.
-CORE_START = b"will exit if parent process dies"
-TORN_DOWN = b"server teardown initiated"
-LEFT_BEHIND = b"parent process exited"
-QUIET_READS = 10  # more cores at a time than one user starts in a second
-
-
 @dataclass(frozen=True)
 class Leftovers:
     """The files of all attempts of one run here, oldest first.
@@ -301,10 +301,6 @@ def _is_interrupted(path: str) -> bool:
 
 def _mark_of(path: str) -> str:
     return os.path.join(os.path.dirname(path), INTERRUPTED_NAME)
-
-
-CHUNK_BYTES = 1 << 16
-LONGEST_LINE_BYTES = 1 << 16  # a progress bar without line ends must not fill the memory
 
 
 class LogReader:

@@ -43,6 +43,18 @@ mutation DeployerReportExit($run: String!, $ago: Float!, $code: Int, $output: St
 }
 """
 UNSTARTED = tuple(state for state in ACTIVE if state not in STARTED)
+LINES = 50
+BYTES = 8192
+LINE_CHARACTERS = 1000  # a progress bar without line ends must not push out all the rest
+AGENT_LOGGER = " - wandb.wandb_agent - "
+OWN_LOGGER = " - deployer - "  # of the supervisor
+# Names of variables whose values nobody should read, and how long one is at least that is no word.
+SECRET_NAMES = re.compile("(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)(_|$)", re.IGNORECASE)
+SECRET_CHARACTERS = 8
+# `scheme://user:password@host`
+LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+HIDDEN = "[secret]"
+DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 
 
 class RunExit:
@@ -151,19 +163,6 @@ def report_usage_error(task: Task, run_id: str, seconds: float) -> None:
         stream(task, run_id, {"complete": True, "exitcode": USAGE_ERROR}, time.monotonic())
 
 
-LINES = 50
-BYTES = 8192
-LINE_CHARACTERS = 1000  # a progress bar without line ends must not push out all the rest
-AGENT_LOGGER = " - wandb.wandb_agent - "
-OWN_LOGGER = " - deployer - "  # of the supervisor
-# Names of variables whose values nobody should read, and how long one is at least that is no word.
-SECRET_NAMES = re.compile("(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)(_|$)", re.IGNORECASE)
-SECRET_CHARACTERS = 8
-# `scheme://user:password@host`
-LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
-HIDDEN = "[secret]"
-
-
 class RunOutput:
     """The last lines of the present run; its agent's own are left out."""
 
@@ -199,9 +198,6 @@ def hide_secrets(text: str, environment: Mapping[str, str]) -> str:
     for value in sorted(secrets, key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return LOGIN.sub(HIDDEN, text)
-
-
-DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 
 
 class RunEnds:

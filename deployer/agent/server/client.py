@@ -21,6 +21,40 @@ TIMEOUT_SECONDS = 20.0
 MAX_REPLY_BYTES = 1 << 26  # a summary comes whole
 MAX_MESSAGE_CHARACTERS = 500
 HOPELESS = -1  # the status if no request was sent and waiting changes nothing: a certificate
+KEY_BYTES = 20  # 40 hexadecimal characters, the shortest key that every SDK accepts
+CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
+VIEWER = "query Viewer { viewer { id entity username } }"
+SWEEP_STATE = """
+query GetSweepState($entity: String, $project: String, $sweep: String!) {
+  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { id state config } }
+}
+"""
+OWN_KEY = """
+mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $key: String!) {
+  deployerCreateAgentKey(input: {sweepPath: $sweepPath, agentName: $agentName, key: $key}) { key }
+}
+"""
+OWN_KEY_ON_NODE = """
+mutation DeployerCreateAgentKey(
+  $sweepPath: String!, $agentName: String!, $key: String!, $node: String
+) {
+  deployerCreateAgentKey(
+    input: {sweepPath: $sweepPath, agentName: $agentName, key: $key, node: $node}
+  ) { key }
+}
+"""
+# In the sweep's YAML, for which the standard library has no reader.
+PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
+METRIC = re.compile(
+    r"""^metric:(?:[ ]*\{[^}\n]*?|(?:[ ]*\n[ ]+.*)*?\n[ ]+)\bname:[ ]*["']?([^"'#,}\n]+)""",
+    re.MULTILINE,
+)
+_REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
+LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
+ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
+BROKEN_OFF = "the question broke off"
+GOODBYE_SECONDS = 3.0  # tried once: who waits for this supervisor's end should not wait for that
+GOODBYE = "mutation DeployerLeave { deployerLeave(input: {}) { success } }"
 
 
 @dataclass(frozen=True)
@@ -143,9 +177,6 @@ def server_message(body: Any) -> str:
         return ""
 
 
-KEY_BYTES = 20  # 40 hexadecimal characters, the shortest key that every SDK accepts
-
-
 class Keys:
     """An agent's keys; `environment`, which its runs get, always has the one to be used."""
 
@@ -181,37 +212,6 @@ def _read(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
-
-
-CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
-
-VIEWER = "query Viewer { viewer { id entity username } }"
-SWEEP_STATE = """
-query GetSweepState($entity: String, $project: String, $sweep: String!) {
-  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { id state config } }
-}
-"""
-OWN_KEY = """
-mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $key: String!) {
-  deployerCreateAgentKey(input: {sweepPath: $sweepPath, agentName: $agentName, key: $key}) { key }
-}
-"""
-OWN_KEY_ON_NODE = """
-mutation DeployerCreateAgentKey(
-  $sweepPath: String!, $agentName: String!, $key: String!, $node: String
-) {
-  deployerCreateAgentKey(
-    input: {sweepPath: $sweepPath, agentName: $agentName, key: $key, node: $node}
-  ) { key }
-}
-"""
-# In the sweep's YAML, for which the standard library has no reader.
-PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
-METRIC = re.compile(
-    r"""^metric:(?:[ ]*\{[^}\n]*?|(?:[ ]*\n[ ]+.*)*?\n[ ]+)\bname:[ ]*["']?([^"'#,}\n]+)""",
-    re.MULTILINE,
-)
-_REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -291,13 +291,6 @@ def bring_own_key(server: Server, sweep_path: str, agent: str, key: str, node: s
         if reply.passing or not reply.error:
             return reply
     return ask(server, OWN_KEY, variables)
-
-
-LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
-ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
-BROKEN_OFF = "the question broke off"
-GOODBYE_SECONDS = 3.0  # tried once: who waits for this supervisor's end should not wait for that
-GOODBYE = "mutation DeployerLeave { deployerLeave(input: {}) { success } }"
 
 
 class Questions:

@@ -56,6 +56,19 @@ except SystemExit as error:
     ending.note(error.code)
     raise
 """
+PRELOADED = ("wandb", "numpy", "torch", "torchvision")
+MOST_FILES = 200
+CHANGING = ("setdefault", "update", "pop", "clear", "putenv", "unsetenv")
+LOADS_VARIABLES = "load_dotenv"
+# Variables that none of these packages reads at its import, or only when it opens a device.
+UNREAD = (
+    *("CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "DEPLOYER_", "HF_"),
+    *("HYDRA_", "MPLBACKEND", "PL_", "PYTHONHASHSEED", "TF_CPP_", "TOKENIZERS_", "TRANSFORMERS_"),
+    "WANDB_",
+)
+READ_BY_WANDB = ("WANDB_DISABLE_CACHE", "WANDB_HTTP_TIMEOUT", "WANDB_INSECURE_DISABLE_SSL")
+# The first optimizer imports it, which takes as long as `import torch`.
+OPTIMIZERS, BY_OPTIMIZERS = "optim", "torch._dynamo"
 
 
 class WarmParent:
@@ -220,21 +233,6 @@ def write_stand_in(path: str, python: str) -> None:
     with open(path, "wb") as file:
         file.write(line.encode() + source)
     os.chmod(path, 0o700)
-
-
-PRELOADED = ("wandb", "numpy", "torch", "torchvision")
-MOST_FILES = 200
-CHANGING = ("setdefault", "update", "pop", "clear", "putenv", "unsetenv")
-LOADS_VARIABLES = "load_dotenv"
-# Variables that none of these packages reads at its import, or only when it opens a device.
-UNREAD = (
-    *("CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "DEPLOYER_", "HF_"),
-    *("HYDRA_", "MPLBACKEND", "PL_", "PYTHONHASHSEED", "TF_CPP_", "TOKENIZERS_", "TRANSFORMERS_"),
-    "WANDB_",
-)
-READ_BY_WANDB = ("WANDB_DISABLE_CACHE", "WANDB_HTTP_TIMEOUT", "WANDB_INSECURE_DISABLE_SSL")
-# The first optimizer imports it, which takes as long as `import torch`.
-OPTIMIZERS, BY_OPTIMIZERS = "optim", "torch._dynamo"
 
 
 class Reading(NamedTuple):

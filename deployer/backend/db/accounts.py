@@ -36,6 +36,8 @@ NODE_LENGTH = 253  # of Kubernetes' names
 LABEL_LENGTH = 100
 ID_LENGTH = 8  # of a key's name
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody named
+LONGEST_NAME = 128
 
 
 @dataclass(frozen=True)
@@ -299,10 +301,6 @@ def caller_of_session(db: Connection, token: str, now: float) -> Caller | None:
 def end_session(db: Connection, token: str) -> None:
     """Forget a token."""
     db.execute("DELETE FROM sessions WHERE hash = ?", (hash_key(token),))
-
-
-DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody named
-LONGEST_NAME = 128
 
 
 @dataclass(frozen=True)

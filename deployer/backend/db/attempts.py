@@ -42,6 +42,35 @@ from deployer.backend.request import parse_object, read_object
 FINISHED = "finished"
 # Its rows and its exit record have come, but its process was then killed, or nobody saw it end.
 DELIVERED = "delivered"
+# As the SDK names them in a summary.
+AGGREGATES: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max, "mean": fmean}
+# What a process says of itself, and what it is without its word.
+SAID: dict[str, str | None] = {
+    **dict.fromkeys(("display_name", "group_name", "job_type", "description", "notes")),
+    **dict.fromkeys(("host", "program", "commit_hash")),
+    "config": "{}",
+    "summary": "{}",
+    "tags": "[]",
+}
+LARGEST = 1e200  # sums of smaller numbers are finite
+Place = tuple[float, int]  # when a run was made, its row
+# A document that holds a bare NaN is not JSON to SQLite, and goes as the text that it is.
+_ROWS = f"""
+SELECT created_at, id, json_object(
+    'id', 'Run:' || id, 'name', name, 'displayName', display_name, 'state', state,
+    'config', CASE WHEN json_valid(config) THEN json(config) ELSE config END,
+    'summaryMetrics', CASE WHEN json_valid(summary) THEN json(summary) ELSE summary END,
+    'exitcode', exit_code, 'createdAt', created_at,
+    'heartbeatAt', COALESCE(heartbeat_at, created_at),
+    'deployerApart', json(apart), 'deployerAttempts', (
+        SELECT json_group_array(json_object(
+            'number', number, 'agentName', agents.name, 'assignedAt', assigned_at,
+            'endedAt', one.ended_at, 'cause', cause, 'exitcode', COALESCE(
+                process_exit_code, CASE WHEN cause IS NOT '{DELIVERED}' THEN exit_code END)))
+        FROM (SELECT * FROM attempts WHERE run_id = runs.id ORDER BY number) AS one
+        LEFT JOIN agents ON agents.id = agent_id))
+FROM runs WHERE sweep_id = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?
+"""
 
 
 @dataclass(frozen=True)
@@ -239,19 +268,6 @@ def begin_attempt(
     )
 
 
-# As the SDK names them in a summary.
-AGGREGATES: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max, "mean": fmean}
-# What a process says of itself, and what it is without its word.
-SAID: dict[str, str | None] = {
-    **dict.fromkeys(("display_name", "group_name", "job_type", "description", "notes")),
-    **dict.fromkeys(("host", "program", "commit_hash")),
-    "config": "{}",
-    "summary": "{}",
-    "tags": "[]",
-}
-LARGEST = 1e200  # sums of smaller numbers are finite
-
-
 def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
     """Write rows at an offset of the stream, once older rows are kept or cleared."""
     run = _decided(db, run, offset, texts)
@@ -374,27 +390,6 @@ def _set_history_apart(db: Connection, run: Run) -> Run:
         if column not in said and getattr(run, column) == former.get(column)
     }
     return change(db, run, **inherited)
-
-
-Place = tuple[float, int]  # when a run was made, its row
-
-# A document that holds a bare NaN is not JSON to SQLite, and goes as the text that it is.
-_ROWS = f"""
-SELECT created_at, id, json_object(
-    'id', 'Run:' || id, 'name', name, 'displayName', display_name, 'state', state,
-    'config', CASE WHEN json_valid(config) THEN json(config) ELSE config END,
-    'summaryMetrics', CASE WHEN json_valid(summary) THEN json(summary) ELSE summary END,
-    'exitcode', exit_code, 'createdAt', created_at,
-    'heartbeatAt', COALESCE(heartbeat_at, created_at),
-    'deployerApart', json(apart), 'deployerAttempts', (
-        SELECT json_group_array(json_object(
-            'number', number, 'agentName', agents.name, 'assignedAt', assigned_at,
-            'endedAt', one.ended_at, 'cause', cause, 'exitcode', COALESCE(
-                process_exit_code, CASE WHEN cause IS NOT '{DELIVERED}' THEN exit_code END)))
-        FROM (SELECT * FROM attempts WHERE run_id = runs.id ORDER BY number) AS one
-        LEFT JOIN agents ON agents.id = agent_id))
-FROM runs WHERE sweep_id = ? AND (created_at, id) > (?, ?) ORDER BY created_at, id LIMIT ?
-"""
 
 
 def read_run_table(

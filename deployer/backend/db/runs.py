@@ -16,6 +16,9 @@ from deployer.backend.db.rows import Connection, Row, find, insert, select
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.request import Refusal, not_found, read_object
 
+ACTIVE = ("pending", "running", "preempting")
+IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as in the index
+
 
 @dataclass(frozen=True)
 class Agent(Row):
@@ -70,10 +73,6 @@ def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:
     """Return a sweep's agents that have reported at least once, oldest first."""
     tail = "WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"
     return select(db, Agent, tail, sweep.id)
-
-
-ACTIVE = ("pending", "running", "preempting")
-IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as in the index
 
 
 @dataclass(frozen=True)

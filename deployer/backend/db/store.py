@@ -93,6 +93,12 @@ MIGRATIONS = (
     """,
 )
 SCHEMA = OLDEST + len(MIGRATIONS)
+Result = TypeVar("Result")
+DATABASE = "backend.sqlite"  # its name in the data folder
+BUSY_TIMEOUT_SECONDS = 30
+FULL_SECONDS = 1.0  # so long after a write that found no room, the disk counts as full
+MOST_TOGETHER = 500  # changes in one commit
+WAL_BYTES = 64 * 1024 * 1024  # the log is cut back to it after it had to grow
 
 
 def schema_of(connection: sqlite3.Connection) -> int:
@@ -127,15 +133,6 @@ def migrate(connection: sqlite3.Connection) -> None:
         steps = list(enumerate(MIGRATIONS[version - OLDEST :], version + 1))
     for number, script in steps:
         connection.executescript(f"BEGIN;{script};PRAGMA user_version={number};COMMIT;")
-
-
-Result = TypeVar("Result")
-
-DATABASE = "backend.sqlite"  # its name in the data folder
-BUSY_TIMEOUT_SECONDS = 30
-FULL_SECONDS = 1.0  # so long after a write that found no room, the disk counts as full
-MOST_TOGETHER = 500  # changes in one commit
-WAL_BYTES = 64 * 1024 * 1024  # the log is cut back to it after it had to grow
 
 
 @dataclass

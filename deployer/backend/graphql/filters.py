@@ -30,6 +30,26 @@ LAST_BREAK = "\n$"  # a line break at the end of the text, before which `$` matc
 
 Ranges = tuple[tuple[int, int], ...]
 Place = Callable[[str, str], bool]
+# Named classes: POSIX's, as Python writes them within brackets, and Unicode's general categories.
+POSIX = (
+    r"alnum=\da-zA-Z alpha=a-zA-Z blank=\x20\t cntrl=\0-\x1f\x7f digit=\d graph=!-~ lower=a-z"
+    r" print=\x20-~ punct=!-/:-@\[-`{-~ space=\s upper=A-Z word=\w xdigit=\da-fA-F"
+)
+RANGES = dict(re.findall(r"(\w+)=(\S+)", POSIX))
+NAMED_CLASS = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))|\[:(\^?)(\w+):\]|\\.", re.S)
+# As MongoDB's PCRE has them: ASCII alone.
+DIGITS: Ranges = ((48, 57),)
+WORDS: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
+SPACES: Ranges = ((9, 13), (32, 32))
+OF_LINES = {ops.AT_BEGINNING: ops.AT_BEGINNING_LINE, ops.AT_END: ops.AT_END_LINE}
+FOUND = 0
+R = TypeVar("R")
+Reader = Callable[[R], Any]
+Test = Callable[[Any], bool]  # of a row or of a value
+# A row has no such key; None is a value that somebody wrote.
+MISSING = object()
+MOST_TERMS = 1000
+COMPARISONS = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
 class PatternError(ValueError):
@@ -73,14 +93,7 @@ def _is_word(letter: str) -> bool:
     return letter == "_" or (letter.isascii() and letter.isalnum())
 
 
-# Named classes: POSIX's, as Python writes them within brackets, and Unicode's general categories.
-POSIX = (
-    r"alnum=\da-zA-Z alpha=a-zA-Z blank=\x20\t cntrl=\0-\x1f\x7f digit=\d graph=!-~ lower=a-z"
-    r" print=\x20-~ punct=!-/:-@\[-`{-~ space=\s upper=A-Z word=\w xdigit=\da-fA-F"
-)
-RANGES = dict(re.findall(r"(\w+)=(\S+)", POSIX))
 CLASSES = [*RANGES, *{category(chr(code))[:size] for code in range(0xE001) for size in (1, 2)}]
-NAMED_CLASS = re.compile(r"\\([pP])(?:\{(\w+)\}|(\w))|\[:(\^?)(\w+):\]|\\.", re.S)
 # Private letters of Unicode, which stand for each class and its opposite while a pattern is parsed.
 CLASS_LETTERS = range(0x10F000, 0x10F000 + 2 * len(CLASSES))
 
@@ -104,10 +117,6 @@ def _is_within(code: int, low: int, high: int) -> bool:
     return bool(found) is not bool(negated)
 
 
-# As MongoDB's PCRE has them: ASCII alone.
-DIGITS: Ranges = ((48, 57),)
-WORDS: Ranges = ((48, 57), (65, 90), (95, 95), (97, 122))
-SPACES: Ranges = ((9, 13), (32, 32))
 CATEGORIES = {
     ops.CATEGORY_DIGIT: DIGITS,
     ops.CATEGORY_NOT_DIGIT: _outside(DIGITS),
@@ -127,11 +136,9 @@ PLACES: dict[Any, Place] = {
     ops.AT_BOUNDARY: lambda before, after: _is_word(before) is not _is_word(after),
     ops.AT_NON_BOUNDARY: lambda before, after: _is_word(before) is _is_word(after),
 }
-OF_LINES = {ops.AT_BEGINNING: ops.AT_BEGINNING_LINE, ops.AT_END: ops.AT_END_LINE}
 
 # A state: what it takes (None: nothing, a place: nothing but there), and where it leads.
 State = tuple[_Letter | Place | None, tuple[int, ...]]
-FOUND = 0
 
 
 class _Builder:
@@ -287,16 +294,6 @@ def _letters(text: str) -> Iterator[str]:
     if text.endswith("\n"):
         return chain(text[:-1], (LAST_BREAK, ""))
     return chain(text, ("",))
-
-
-R = TypeVar("R")
-Reader = Callable[[R], Any]
-Test = Callable[[Any], bool]  # of a row or of a value
-
-# A row has no such key; None is a value that somebody wrote.
-MISSING = object()
-MOST_TERMS = 1000
-COMPARISONS = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,10 @@ ARTIFACT_FIELDS: Fields[Artifact] = Fields(
     {"metadata": lambda row: (read_object(row.metadata or "{}"),)},
 )
 
+MOST_DIGITS = 18
+# What a resolver is told about the request it is part of.
+Info: TypeAlias = "GraphQLResolveInfo[Request]"
+
 
 def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
     """Return what filters and orders may name of a project's runs, while `db` is open."""
@@ -254,12 +258,6 @@ def parse_birth(cursor: str) -> tuple[float, int]:
     """Return when the run of a cursor was made, and its row; refuse with 400 what is none."""
     *_, created_at, _, row_id = _decode(cursor)
     return created_at, row_id
-
-
-MOST_DIGITS = 18
-
-# What a resolver is told about the request it is part of.
-Info: TypeAlias = "GraphQLResolveInfo[Request]"
 
 
 def encode_id(kind: str, row_id: int) -> str:

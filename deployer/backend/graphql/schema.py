@@ -57,6 +57,31 @@ from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.suggestions import NotReady
 from deployer.backend.scheduling.sweep_control import Unread
 
+MOST_LETTERS = 100_000  # comments and texts included, which are no tokens or a single one
+MOST_TOKENS = 1000
+MOST_FIELDS = 500
+DEEPEST = 30  # fragments are levels, too
+MOST_LISTS = 20  # each may read every run of a project
+LISTS = ("edges", "deployerRuns")
+logger = logging.getLogger(__name__)
+PARTS = (
+    artifact_changes,
+    artifact_upload,
+    artifacts,
+    extension,
+    files,
+    history,
+    people,
+    projects,
+    runs,
+    sweeps,
+)
+SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
+MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long
+MOST_SAID = 2000  # letters of a message, which may quote what was sent
+KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
+Reply = tuple[int, dict[str, Any]]
+
 
 @dataclass(frozen=True)
 class MissingFeature:
@@ -122,14 +147,6 @@ def find_missing_feature(errors: Iterable[GraphQLError]) -> MissingFeature | Non
     return next((feature for feature in MISSING_FEATURES if feature.names & unknown), None)
 
 
-MOST_LETTERS = 100_000  # comments and texts included, which are no tokens or a single one
-MOST_TOKENS = 1000
-MOST_FIELDS = 500
-DEEPEST = 30  # fragments are levels, too
-MOST_LISTS = 20  # each may read every run of a project
-LISTS = ("edges", "deployerRuns")
-
-
 @dataclass(frozen=True)
 class Size:
     """What a selection asks for, all fragments spread out."""
@@ -191,28 +208,6 @@ class _Measure:
             fragment = self._fragments.get(name)
             self._known[name] = self._of(fragment.selection_set if fragment else None)
         return self._known[name]
-
-
-logger = logging.getLogger(__name__)
-
-PARTS = (
-    artifact_changes,
-    artifact_upload,
-    artifacts,
-    extension,
-    files,
-    history,
-    people,
-    projects,
-    runs,
-    sweeps,
-)
-SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
-MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long
-MOST_SAID = 2000  # letters of a message, which may quote what was sent
-KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
-
-Reply = tuple[int, dict[str, Any]]
 
 
 @dataclass(frozen=True)

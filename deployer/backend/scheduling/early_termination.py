@@ -21,6 +21,7 @@ from deployer.sweeps.results import metric_goal, metric_value
 # W&B computes this many bands upwards from min_iter.
 BANDS = 100
 DEFAULT_ETA = 3.0
+COLUMNS = "id, state, attempt, started_at, stop_requested_at"
 
 
 @dataclass
@@ -96,9 +97,6 @@ def _number(settings: Mapping[str, Any], key: str, default: float) -> float:
     value = settings.get(key, default)
     usable = type(value) in (int, float) and math.isfinite(value)
     return float(value) if usable else default
-
-
-COLUMNS = "id, state, attempt, started_at, stop_requested_at"
 
 
 @dataclass

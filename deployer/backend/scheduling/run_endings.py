@@ -40,6 +40,7 @@ from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.sweeps.results import metric_value
 
 FORGET_SECONDS = 24 * 3600.0  # longer than any silence that is judged
+MAX_OUTPUT_CHARACTERS = 16384  # twice what a supervisor sends
 
 
 def marks_of(run: Run) -> Marks:
@@ -233,9 +234,6 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
             update(db, run, state="preempted", queued=1, forgiven=forgiven)
         update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
     return missing
-
-
-MAX_OUTPUT_CHARACTERS = 16384  # twice what a supervisor sends
 
 
 def note_exit(

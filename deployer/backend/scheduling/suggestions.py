@@ -31,6 +31,14 @@ from deployer.sweeps.results import metric_value
 T = TypeVar("T")
 
 KEPT_SWEEPS = 16
+# With so many outcomes the newest run's is left out, so that the next suggestion can be made while
+# that run is at work, and is the same whenever it is made.
+MANY_OUTCOMES = 100
+# While other runs are at work, the outcomes of so small a part of all may be missing as well.
+LATE_OUTCOMES = 0.01
+# Words of W&B's schema; its own engine takes the same value for each if a run has one.
+IMPUTED_WHILE_RUNNING = ("best", "worst", "latest")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,17 +88,6 @@ class Derived(Generic[T]):
             self._known.move_to_end(sweep_id)
             if len(self._known) > KEPT_SWEEPS:
                 self._known.popitem(last=False)
-
-
-# With so many outcomes the newest run's is left out, so that the next suggestion can be made while
-# that run is at work, and is the same whenever it is made.
-MANY_OUTCOMES = 100
-# While other runs are at work, the outcomes of so small a part of all may be missing as well.
-LATE_OUTCOMES = 0.01
-# Words of W&B's schema; its own engine takes the same value for each if a run has one.
-IMPUTED_WHILE_RUNNING = ("best", "worst", "latest")
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

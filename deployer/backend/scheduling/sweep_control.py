@@ -22,6 +22,17 @@ from deployer.sweeps.problem import Problem, join_path
 from deployer.sweeps.validation.configuration import check_content, has_local_scheduler
 from deployer.sweeps.validation.keys import Key
 
+# What this server knows besides what W&B does.
+OWN_KEYS = {
+    "seed": Key("integer"),
+    "retries": Key("integer"),
+}
+LOCAL_CONTROLLER = (
+    "this server chooses the configurations itself and serves no local controller: leave out"
+    " `controller`, or let `wandb sweep-scheduler` choose them"
+)
+_warnings: dict[str, list[str]] = {}  # of the configurations that were read last
+
 
 def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any) -> Sweep:
     """Set columns of a sweep, with what follows for its runs."""
@@ -91,26 +102,12 @@ def _plain_value(value: Any) -> Any:
     return value["value"] if wrapped else value
 
 
-# What this server knows besides what W&B does.
-OWN_KEYS = {
-    "seed": Key("integer"),
-    "retries": Key("integer"),
-}
-LOCAL_CONTROLLER = (
-    "this server chooses the configurations itself and serves no local controller: leave out"
-    " `controller`, or let `wandb sweep-scheduler` choose them"
-)
-
-
 class Unread(Exception):
     """A configuration that has to be read before the writer is asked, which waits for nobody."""
 
     def __init__(self, config: str) -> None:
         super().__init__("a sweep's configuration was not read yet")
         self.config = config
-
-
-_warnings: dict[str, list[str]] = {}  # of the configurations that were read last
 
 
 def is_read(config: str) -> bool:

@@ -60,6 +60,9 @@ from deployer.backend.web.routes import build_page_routes
 MOST_BYTES = 64 * 1024 * 1024
 STRANGERS_BYTES = 64 * 1024
 GZIP = 16 + zlib.MAX_WBITS
+logger = logging.getLogger(__name__)
+# What the SDK adds under mode="shared", where several processes write one run.
+SHARED_HEADER = "x-wandb-use-async-filestream"
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,6 @@ def _unpack(packed: bytes) -> bytes:
 
 def _too_big() -> Refusal:
     return Refusal(413, f"the body is bigger than {MOST_BYTES} bytes")
-
-
-logger = logging.getLogger(__name__)
-
-# What the SDK adds under mode="shared", where several processes write one run.
-SHARED_HEADER = "x-wandb-use-async-filestream"
 
 
 def build_app(backend: Backend) -> Starlette:

@@ -33,6 +33,11 @@ from deployer.waiting import waiting_for
 
 PROBE_SECONDS = 3.0
 ROOM_BYTES = 1 << 20  # with less, the next write may fail
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+POLL_SECONDS = 0.05
+SILENT_PROBES = 3  # in a row, until a server hangs: under load, one may time out
+STARTS = 3  # a server that is killed while it starts is started again
 
 
 class Health(StrEnum):
@@ -64,13 +69,6 @@ def disk_is_full(folder: Path) -> bool:
     except OSError:
         return False
     return disk.f_bavail * disk.f_frsize < ROOM_BYTES
-
-
-START_SECONDS = 60.0
-STOP_SECONDS = 20.0
-POLL_SECONDS = 0.05
-SILENT_PROBES = 3  # in a row, until a server hangs: under load, one may time out
-STARTS = 3  # a server that is killed while it starts is started again
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,18 @@ from deployer.errors import BackendError
 TEXT = "%(asctime)s %(levelname)s %(message)s"
 SAME_SECONDS = 10.0
 MOST_KNOWN = 1000
+logger = logging.getLogger(__name__)
+UPKEEP_SECONDS = 2.0
+SELDOM = 5  # what looks at all files is done in each fifth round
+MOST_FILES = 65_536
+KEPT_FILES = 64  # for the database and uploads, when clients use all others
+ACCEPT_AGAIN_SECONDS = 0.1
+KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
+FAILED = 70  # EX_SOFTWARE; 1 is the exit code of a Python that cannot run this program
+YOUNG_OBJECTS = 100_000  # as on the command line: 700 are few for a page of thousands of runs
+CLOCK_FILE_VARIABLE = "DEPLOYER_BACKEND_CLOCK_FILE"
+KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
+Settings = TypeVar("Settings", Patience, Rules, Pace)
 
 
 class JsonLines(logging.Formatter):
@@ -109,22 +121,6 @@ def log_to_stderr(as_json: bool = False, only: bool = False) -> logging.Handler:
     handler.setLevel(level)
     logging.basicConfig(level=level, handlers=[handler], force=only)
     return handler
-
-
-logger = logging.getLogger(__name__)
-
-UPKEEP_SECONDS = 2.0
-SELDOM = 5  # what looks at all files is done in each fifth round
-MOST_FILES = 65_536
-KEPT_FILES = 64  # for the database and uploads, when clients use all others
-ACCEPT_AGAIN_SECONDS = 0.1
-KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
-FAILED = 70  # EX_SOFTWARE; 1 is the exit code of a Python that cannot run this program
-YOUNG_OBJECTS = 100_000  # as on the command line: 700 are few for a page of thousands of runs
-CLOCK_FILE_VARIABLE = "DEPLOYER_BACKEND_CLOCK_FILE"
-KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
-
-Settings = TypeVar("Settings", Patience, Rules, Pace)
 
 
 def serve(

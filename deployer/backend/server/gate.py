@@ -38,6 +38,9 @@ DEFAULT_HEADERS = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
+NO_MORE = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout" + NO_MORE
+TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large" + NO_MORE
 
 
 @dataclass(frozen=True)
@@ -166,11 +169,6 @@ def _is_at(host: str, public: SplitResult) -> bool:
 def _is_foreign(origin: str | None, host: str) -> bool:
     """Tell whether a browser says that another site's page asks; programs say nothing."""
     return origin is not None and origin.partition("://")[2].lower() != host.lower()
-
-
-NO_MORE = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-TIMED_OUT = b"HTTP/1.1 408 Request Timeout" + NO_MORE
-TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large" + NO_MORE
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,13 @@ COUNTED = {
     "row": "lines WHERE stream = 'history'",
     "file": "blobs",
 }
+# Of the process that serves, what signs its addresses, and the database: it goes as a copy.
+LEFT_OUT = (
+    *(ADDRESS_FILE, LOCK_FILE, LOG_FILE, INCOMING_FOLDER, SIGNING_KEY_FILE),
+    *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+)
+BLOCK_BYTES = 1 << 18
+HELD = ".copy-"  # a folder of links while a copy is sent
 
 
 @dataclass(frozen=True)
@@ -108,15 +115,6 @@ def _count(database: Path) -> dict[str, int]:
             return {noun: int(found.fetchone()[0]) for noun, found in rows.items()}
     except sqlite3.DatabaseError as error:
         raise BackendError(f"the copy of the database is broken: {error}", AGAIN) from error
-
-
-# Of the process that serves, what signs its addresses, and the database: it goes as a copy.
-LEFT_OUT = (
-    *(ADDRESS_FILE, LOCK_FILE, LOG_FILE, INCOMING_FOLDER, SIGNING_KEY_FILE),
-    *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
-)
-BLOCK_BYTES = 1 << 18
-HELD = ".copy-"  # a folder of links while a copy is sent
 
 
 def stream_copy(folder: Path, blobs: BlobFolder) -> Iterator[bytes]:

@@ -43,6 +43,10 @@ CHECKED_BYTES = 16 * 1024 * 1024  # of a file whose size nobody said, after whic
 
 INCOMING_FOLDER = "incoming"
 UNUSED = "NOT EXISTS (SELECT 1 FROM files WHERE blob_id = blobs.id)"
+Action = Literal["upload", "download"]
+SIGNING_KEY_FILE = "signing.key"
+# An upload waits in the SDK's queue through an outage; a download begins when it is asked for.
+SECONDS: dict[Action, int] = {"upload": 24 * 3600, "download": 3600}
 
 
 @dataclass(frozen=True)
@@ -181,13 +185,6 @@ def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
             folder.path(blob_id).unlink(missing_ok=True)
     finally:
         folder.collecting.release()
-
-
-Action = Literal["upload", "download"]
-
-SIGNING_KEY_FILE = "signing.key"
-# An upload waits in the SDK's queue through an outage; a download begins when it is asked for.
-SECONDS: dict[Action, int] = {"upload": 24 * 3600, "download": 3600}
 
 
 @dataclass(frozen=True)

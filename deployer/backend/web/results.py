@@ -45,6 +45,17 @@ FINGERPRINT = (
     " TOTAL(length(display_name)) FROM runs WHERE sweep_id = ?"
 )
 
+REMEMBERED_SWEEPS = 20
+REMEMBERED_HEADS = 10_000  # about 1 kB each
+MOST_NAMED = 500  # of more runs that have changed, all are read at once
+# What may be done to a sweep in each state, and the state that follows.
+STATES = {"pause": "PAUSED", "resume": "RUNNING", "stop": "FINISHED", "cancel": "CANCELED"}
+ACTIONS = {
+    "PENDING": ("pause", "stop", "cancel"),
+    "RUNNING": ("pause", "stop", "cancel"),
+    "PAUSED": ("resume", "stop", "cancel"),
+}
+
 
 def fingerprint(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
     """Return values of which some change with whatever the page of a sweep shows."""
@@ -78,18 +89,6 @@ def look_at_project(db: Connection, project: Project) -> tuple[Any, ...]:
         for question in (runs, sweeps)
         for value in db.execute(question, (project.id,)).fetchone()
     )
-
-
-REMEMBERED_SWEEPS = 20
-REMEMBERED_HEADS = 10_000  # about 1 kB each
-MOST_NAMED = 500  # of more runs that have changed, all are read at once
-# What may be done to a sweep in each state, and the state that follows.
-STATES = {"pause": "PAUSED", "resume": "RUNNING", "stop": "FINISHED", "cancel": "CANCELED"}
-ACTIONS = {
-    "PENDING": ("pause", "stop", "cancel"),
-    "RUNNING": ("pause", "stop", "cancel"),
-    "PAUSED": ("resume", "stop", "cancel"),
-}
 
 
 @dataclass(frozen=True)

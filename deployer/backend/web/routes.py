@@ -46,6 +46,16 @@ from deployer.page.strict_json import to_strict_json
 LOOK_SECONDS = 1.0
 PULSE_SECONDS = 15.0  # a comment now and then: a proxy keeps the connection, a lost one is noticed
 NAP_SECONDS = 0.25  # so soon a listener notices that the server is to stop
+SHELL, MISSING = "page.html", "missing.html"
+MOST_CURVES = 200
+# What is sent to be looked at. No SVG: it can hold scripts.
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+# A page that a run logged is shown in a frame of ours: it runs nothing, asks nobody, and is a
+# stranger to this site, also if its address is opened by itself.
+IN_A_FRAME = {
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline';"
+    " img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+}
 
 
 async def list_changes(
@@ -74,18 +84,6 @@ async def _rest(backend: Backend) -> None:
     while waited < LOOK_SECONDS and not backend.ending.is_set():
         await asyncio.sleep(NAP_SECONDS)
         waited += NAP_SECONDS
-
-
-SHELL, MISSING = "page.html", "missing.html"
-MOST_CURVES = 200
-# What is sent to be looked at. No SVG: it can hold scripts.
-IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
-# A page that a run logged is shown in a frame of ours: it runs nothing, asks nobody, and is a
-# stranger to this site, also if its address is opened by itself.
-IN_A_FRAME = {
-    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline';"
-    " img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-}
 
 
 class PageEntity(Convertor[str]):

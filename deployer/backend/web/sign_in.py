@@ -32,6 +32,20 @@ from deployer.page.single_file import Assets
 
 LINK_SECONDS = 15 * 60
 MOST_LINKS = 1000
+MOST_BYTES = 64 * 1024
+LOGIN = "login.html"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'; object-src 'none'",
+    # Under `no-referrer`, browsers send our own forms with an Origin of null, as a foreign page's.
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+WRONG_KEY = "This key is not valid here."
+AGENT_KEY = "This is an agent's own key. Log in with yours."
+USED_LINK = "This link was used already, or is too old. deployer backend open prints a new one."
+ENDED = "Your sign-in has ended. deployer backend open prints a link that signs in again."
 
 
 @dataclass(frozen=True)
@@ -67,9 +81,6 @@ class Links:
         return link.key_hash if link and link.ends_at > self._monotonic() else None
 
 
-MOST_BYTES = 64 * 1024
-
-
 async def read_form(http: HttpRequest) -> bytes:
     """Return the body; refuse with 413 one that no page of ours sends, before all of it is here."""
     received = bytearray()
@@ -78,21 +89,6 @@ async def read_form(http: HttpRequest) -> bytes:
         if len(received) > MOST_BYTES:
             raise Refusal(413, f"the body is bigger than {MOST_BYTES} bytes")
     return bytes(received)
-
-
-LOGIN = "login.html"
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
-    " frame-ancestors 'none'; object-src 'none'",
-    # Under `no-referrer`, browsers send our own forms with an Origin of null, as a foreign page's.
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-WRONG_KEY = "This key is not valid here."
-AGENT_KEY = "This is an agent's own key. Log in with yours."
-USED_LINK = "This link was used already, or is too old. deployer backend open prints a new one."
-ENDED = "Your sign-in has ended. deployer backend open prints a link that signs in again."
 
 
 class SignIn:

@@ -57,6 +57,21 @@ from deployer.wandb_api.model import parse_environment, parse_json
 
 # What a run did with a version, in the words of the pages.
 ROLES: dict[Role, str] = {"output": "logged", "input": "used"}
+CONSOLE_LINES = 400
+METADATA_FILE = "wandb-metadata.json"
+PATCH_FILES = ("diff.patch", "code/diff.patch")
+MOST_BYTES = 256 * 1024  # of a text file that is shown
+MOST_EVENTS = 5000
+REMEMBERED_CURVES = 1000  # about 30 kB each
+REMEMBERED = 50
+Place = Mapping[str, str]
+MOST_COMPARED = 30
+RECENT_RUNS = 30
+RECENT_ARTIFACTS = 30
+SWEEPS_ON_HOME = 5
+ARTIFACT_PATH = "/{entity:page}/{project}/artifacts/{type}/{collection}"
+SWEEP_PATH = "/{entity:page}/{project}/sweeps/{sweep}"
+RUN_PATH = "/{entity:page}/{project}/runs/{run}"
 
 
 def find_artifact_of(
@@ -150,13 +165,6 @@ def _describe_run(db: Connection, run: Run, role: Role) -> dict[str, Any]:
     return {"project": project, "id": run.name, "title": title, "role": ROLES[role]}
 
 
-CONSOLE_LINES = 400
-METADATA_FILE = "wandb-metadata.json"
-PATCH_FILES = ("diff.patch", "code/diff.patch")
-MOST_BYTES = 256 * 1024  # of a text file that is shown
-MOST_EVENTS = 5000
-
-
 def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> RunSource:
     """Return what the document of a run is made of."""
     sweep = get(db, Sweep, run.sweep_id) if run.sweep_id else None
@@ -200,9 +208,6 @@ def _read(blobs: BlobFolder, files: list[File], *names: str) -> str:
     return ""
 
 
-REMEMBERED_CURVES = 1000  # about 30 kB each
-
-
 class CurveCache:
     """Curves of one metric by run, as documents."""
 
@@ -224,9 +229,6 @@ class CurveCache:
         return known[1]
 
 
-REMEMBERED = 50
-
-
 class ImportanceCache:
     """Documents of importance by sweep."""
 
@@ -245,14 +247,6 @@ class ImportanceCache:
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
             return known[1]
-
-
-Place = Mapping[str, str]
-
-MOST_COMPARED = 30
-RECENT_RUNS = 30
-RECENT_ARTIFACTS = 30
-SWEEPS_ON_HOME = 5
 
 
 @dataclass(frozen=True)
@@ -404,10 +398,6 @@ def _look_at_artifact(db: Connection, found: tuple[Project, Collection, Artifact
     versions = "SELECT COUNT(*) FROM artifacts WHERE collection_id = ?"
     return db.execute(versions, (found[1].id,)).fetchone()[0], found[2]
 
-
-ARTIFACT_PATH = "/{entity:page}/{project}/artifacts/{type}/{collection}"
-SWEEP_PATH = "/{entity:page}/{project}/sweeps/{sweep}"
-RUN_PATH = "/{entity:page}/{project}/runs/{run}"
 
 VIEWS = (
     View("/", find_home, show_home, _look_at_home),

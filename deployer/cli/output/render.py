@@ -23,6 +23,21 @@ SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id
 GAP = "  "
 ELLIPSIS = "…"
 Piece = tuple[str, str]  # a text, and its style on a terminal
+LOG = logging.getLogger("deployer.cli")
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")
+NAME = "deployer-words"  # of the handler, as `errors=` of a stream takes it
+UNKNOWN = "?"
+WORDS = {
+    "✓": "ok",
+    "✗": "FAILED",
+    "…": "...",
+    "→": "->",
+    "±": "+-",
+    "─": "-",
+    **dict.fromkeys("━╸╺", "="),
+    "│": "|",
+    **dict.fromkeys("├└╭╮╰╯┌┐┘┤┼", "+"),
+}
 
 
 @dataclass(frozen=True)
@@ -112,10 +127,6 @@ def without_empty_columns(
     """Drop the columns that would show nothing: this machine has no nodes, a laptop no GPUs."""
     kept = [n for n in range(len(columns)) if any(row[n] not in ("", None) for row in rows)]
     return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
-
-
-LOG = logging.getLogger("deployer.cli")
-COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Aside(str):
@@ -302,21 +313,6 @@ def _to_cell(value: object) -> object:
 
 def _to_line(value: object) -> str:
     return json.dumps(to_plain(value), allow_nan=False)
-
-
-NAME = "deployer-words"  # of the handler, as `errors=` of a stream takes it
-UNKNOWN = "?"
-WORDS = {
-    "✓": "ok",
-    "✗": "FAILED",
-    "…": "...",
-    "→": "->",
-    "±": "+-",
-    "─": "-",
-    **dict.fromkeys("━╸╺", "="),
-    "│": "|",
-    **dict.fromkeys("├└╭╮╰╯┌┐┘┤┼", "+"),
-}
 
 
 def replace_signs(error: UnicodeError) -> tuple[str, int]:

@@ -28,6 +28,23 @@ COLUMNS = (
     *("AGE", "EXIT", "START", "SWEEP", "OWNER", "REASON"),
 )
 
+STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
+STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "starting": "yellow",
+    "starting its run": "yellow",
+    "ending": "yellow",
+    "failed": "red",
+    "lost": "red",
+    "ended": "dim",
+}
+BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
+BAR_WIDTH = 40  # characters
+# "1 Insufficient cpu", "0/3 nodes are available"; an exit code counts nothing.
+COUNT = re.compile(r"\b\d+(/\d+)? (?=\w)")
+LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, how many more there are
+
 
 def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
     """Put agents on stdout."""
@@ -90,24 +107,6 @@ def agent_to_plain(agent: Agent) -> dict[str, Any]:
 def _pending_to_plain(why: Finding) -> dict[str, Any]:
     passes = {True: "with-time", False: "never", None: "unknown"}[why.transient]
     return {"cause": why.code, "sentence": why.message, "passes": passes, "remedy": why.fix}
-
-
-STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
-STYLES = {
-    "finished": "green",
-    "running": "cyan",
-    "starting": "yellow",
-    "starting its run": "yellow",
-    "ending": "yellow",
-    "failed": "red",
-    "lost": "red",
-    "ended": "dim",
-}
-BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
-BAR_WIDTH = 40  # characters
-# "1 Insufficient cpu", "0/3 nodes are available"; an exit code counts nothing.
-COUNT = re.compile(r"\b\d+(/\d+)? (?=\w)")
-LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, how many more there are
 
 
 def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:

@@ -42,6 +42,10 @@ STATES = {
     "crashed": "red",
     "killed": "yellow",
 }
+SHOWN_FAILURES = 5
+EXPLAINED_FAILURES = 100  # in JSON; a request each
+FAILURE_LINES = 3
+BREAKER_LINES = 10
 
 
 @dataclass(frozen=True)
@@ -187,12 +191,6 @@ def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:
     """Return a coverage with stable keys, what follows from it included."""
     judged = {"complete": coverage.complete, "sentence": coverage.sentence()}
     return {**vars(coverage), **judged}
-
-
-SHOWN_FAILURES = 5
-EXPLAINED_FAILURES = 100  # in JSON; a request each
-FAILURE_LINES = 3
-BREAKER_LINES = 10
 
 
 def show_outcome(

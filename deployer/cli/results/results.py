@@ -31,6 +31,14 @@ from deployer.sweeps.results import Results, build_results, list_logged, metric_
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
+MetricOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metric", metavar="NAME", help="Rank by this metric instead of the sweep's own."
+    ),
+]
+app = App()
+
 
 class Goal(StrEnum):
     """Which values of a metric are good."""
@@ -47,12 +55,6 @@ def read_reduction(text: str) -> Reduction:
         raise BadValue(str(error), "write last, best, or mean:5 for the mean of 5") from error
 
 
-MetricOption = Annotated[
-    str | None,
-    typer.Option(
-        "--metric", metavar="NAME", help="Rank by this metric instead of the sweep's own."
-    ),
-]
 GoalOption = Annotated[
     Goal | None,
     typer.Option("--goal", help="minimize or maximize; required with another metric."),
@@ -97,9 +99,6 @@ def take_values(server: Server, snapshot: Snapshot, results: Results, by: Reduct
     with showing_busy():
         histories = get_metric_histories(server, snapshot, results.metric)
     return rank_by_history(snapshot.sweep, results, histories, by)
-
-
-app = App()
 
 
 class ResultsCommand(CommandWithOthers, CommandWithCsv):

@@ -47,6 +47,20 @@ from deployer.sweeps.records import Records
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_count
 
+app = App()
+NewOption = Annotated[
+    bool,
+    typer.Option("--new", help="Create another sweep even if this file already has one."),
+]
+ReuseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reuse",
+        metavar="SWEEP",
+        help="Skip grid configurations that SWEEP has finished.",
+    ),
+]
+
 
 def run_to_end(config: Project, request: Request, following: Following) -> None:
     """Start what is asked for, then follow it to its end, or with `detach` return before that."""
@@ -111,22 +125,6 @@ def say_how_to_reattach(launch: Launch, output: str) -> None:
     say(f"{format_count(len(agents), 'agent')}{state}")
     say(f"reattach: deployer watch {path}")
     emit({"sweep": str(path), "agents": [agent.name for agent in agents]}, output)
-
-
-app = App()
-
-NewOption = Annotated[
-    bool,
-    typer.Option("--new", help="Create another sweep even if this file already has one."),
-]
-ReuseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--reuse",
-        metavar="SWEEP",
-        help="Skip grid configurations that SWEEP has finished.",
-    ),
-]
 
 
 @app.command()

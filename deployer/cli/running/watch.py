@@ -43,6 +43,7 @@ from deployer.watch.rules import AT_WORK, HANDING_OUT
 from deployer.watch.status import Status
 
 LINE_SECONDS = 60.0  # between two lines of a pipe that tell the time alone
+app = App()
 
 
 @dataclass(frozen=True)
@@ -204,9 +205,6 @@ def show_statuses(
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes:02d}:{rest:02d}"
-
-
-app = App()
 
 
 @app.command()

@@ -25,6 +25,15 @@ from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 
+F = TypeVar("F", bound=Callable[..., Any])
+PROJECTS = "deployer.projects"  # in a context: what was read, by the number of agents
+# Options that a command may be without, since it has no use for them.
+SERVER = ("wandb", "entity", "project")
+FORMAT = ("output",)
+PLACE = ("on", "context", "namespace")
+ALL_BUT_LOG = (*SERVER, *FORMAT, *PLACE, "owner", "yes")
+FLAGS = (*PLACE, *SERVER, "owner")
+
 
 def can_ask() -> bool:
     """Tell whether somebody sits at a terminal."""
@@ -70,16 +79,6 @@ def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named:
 def confirm(question: str) -> bool:
     """Ask on the terminal; anything but yes is no."""
     return ask(f"{question} [y/N]").lower() in ("y", "yes")
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-PROJECTS = "deployer.projects"  # in a context: what was read, by the number of agents
-# Options that a command may be without, since it has no use for them.
-SERVER = ("wandb", "entity", "project")
-FORMAT = ("output",)
-PLACE = ("on", "context", "namespace")
-ALL_BUT_LOG = (*SERVER, *FORMAT, *PLACE, "owner", "yes")
-FLAGS = (*PLACE, *SERVER, "owner")
 
 
 class Call(CommandLine):

@@ -92,6 +92,9 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
         "backend user remove ann 1f0c9a3e",
     ),
 }
+ROOT = "deployer"
+PREFIX = "Value error, "  # pydantic's, before a sentence of Typer's
+MOST_COMMANDS = 3  # in one hint
 
 
 def add_examples(command: Any, words: Words) -> None:
@@ -101,11 +104,6 @@ def add_examples(command: Any, words: Words) -> None:
         command.epilog = f"\b\nExamples:\n{lines}"
     for name, one in getattr(command, "commands", {}).items():
         add_examples(one, (*words, name))
-
-
-ROOT = "deployer"
-PREFIX = "Value error, "  # pydantic's, before a sentence of Typer's
-MOST_COMMANDS = 3  # in one hint
 
 
 class UsageError(DeployerError):

@@ -73,6 +73,10 @@ from deployer.model import Agent, Plan
 LOG = logging.getLogger(__name__)
 
 ZONE_LABEL = "topology.gke.io/zone"
+# A new pool's first node takes minutes, and until then the old refusals are still to be read.
+PATIENCE_SECONDS = 600.0
+ANYWHERE = "-"  # Google's word for all locations
+NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
 
 def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> None:
@@ -181,12 +185,6 @@ def _list_disks(gke: Gke, cluster: CloudCluster, namespace: str) -> list[CloudDi
         and disk.namespace == namespace
         and disk.labels.get(OWNER_LABEL) == owner
     ]
-
-
-# A new pool's first node takes minutes, and until then the old refusals are still to be read.
-PATIENCE_SECONDS = 600.0
-ANYWHERE = "-"  # Google's word for all locations
-NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
 
 class GkeExecutor(KubernetesExecutor, ProvidesCluster):

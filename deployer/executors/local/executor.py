@@ -59,6 +59,10 @@ if TYPE_CHECKING:
 
 
 SUFFIX = ".wanted"
+POLL_SECONDS = 0.2
+CHUNK_BYTES = 1 << 20
+LOG = logging.getLogger(__name__)
+STARTS_AT_ONCE = 8  # each is a Python that begins
 
 
 def find_file(agents_folder: Path, sweep_path: str) -> Path:
@@ -96,10 +100,6 @@ def delete_wanted(file: Path) -> None:
     """Delete a number, also one that was only half written."""
     for one in (file, file.with_name(f"{file.name}.new")):
         one.unlink(missing_ok=True)
-
-
-POLL_SECONDS = 0.2
-CHUNK_BYTES = 1 << 20
 
 
 class _Tail:
@@ -154,11 +154,6 @@ def follow_lines(folders: Sequence[AgentFolder], follow: bool) -> Iterator[tuple
         going = [(folder, tail) for folder, tail in going if tail not in ended]
         if going:
             time.sleep(POLL_SECONDS)
-
-
-LOG = logging.getLogger(__name__)
-
-STARTS_AT_ONCE = 8  # each is a Python that begins
 
 
 class LocalExecutor(KeepsData, SharesGpus):

@@ -38,6 +38,8 @@ LAST_LINES = 3
 
 # Runs on CPU share the cores: more threads than that only get in each other's way.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+POLL_SECONDS = 0.1
+EXIT_SECONDS = 5.0  # of a Python that has nothing left to do
 
 
 def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, str]) -> None:
@@ -125,10 +127,6 @@ def list_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
         return ()
     lines = answer.stdout.splitlines() if answer.returncode == 0 else []
     return tuple(str(n) for n, _ in enumerate(x for x in lines if x.startswith("GPU ")))
-
-
-POLL_SECONDS = 0.1
-EXIT_SECONDS = 5.0  # of a Python that has nothing left to do
 
 
 def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:

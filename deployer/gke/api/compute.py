@@ -31,6 +31,10 @@ LOCATION_LABEL = "goog-k8s-cluster-location"
 CLAIM_KEY = "kubernetes.io/created-for/pvc/name"
 CLAIM_NAMESPACE_KEY = "kubernetes.io/created-for/pvc/namespace"
 RESULTS_CLAIM = "sweep-backend"  # of the embedded backend: k8s/backend.yaml
+PROJECTS, ROLES = "cloudresourcemanager.googleapis.com", "iam.googleapis.com"
+# gcloud's own variables.
+OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+OVERRIDES = {PROJECTS: f"{OVERRIDE}CLOUDRESOURCEMANAGER", ROLES: f"{OVERRIDE}IAM"}
 
 
 @dataclass(frozen=True)
@@ -359,12 +363,6 @@ def _find(
         zones, cpus = found[one.name].zones, getattr(one, "guest_cpus", 0)
         found[one.name] = Offered(zones | {last_part(scope)}, cpus)
     return found
-
-
-PROJECTS, ROLES = "cloudresourcemanager.googleapis.com", "iam.googleapis.com"
-# gcloud's own variables.
-OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
-OVERRIDES = {PROJECTS: f"{OVERRIDE}CLOUDRESOURCEMANAGER", ROLES: f"{OVERRIDE}IAM"}
 
 
 def list_permissions(gke: Gke, principal_end: str, condition: str) -> frozenset[str]:

@@ -23,6 +23,15 @@ CONNECT_SECONDS, READ_SECONDS = TIMEOUTS_SECONDS
 # Of requests without an answer: to one API, to all. A command ends within a minute.
 API_SECONDS, TOTAL_SECONDS = CONNECT_SECONDS + READ_SECONDS, 45.0
 FORGET_SECONDS = 60.0  # after which a silent API is asked again, as a watcher does
+SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+LOGIN = (
+    "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
+)
+FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+ASK_GCLOUD, GCLOUD_SECONDS = ("gcloud", "config", "get", "project"), 10.0
+TOKEN_INFO = "https://oauth2.googleapis.com/tokeninfo"
+# What credentials of a machine say of their account until they have been refreshed.
+UNRESOLVED = "default"
 
 
 class Patience:
@@ -98,14 +107,6 @@ def call_within(seconds: float, send: Callable[[], T]) -> T:
     return future.result(seconds)
 
 
-SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-LOGIN = (
-    "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
-)
-FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
-ASK_GCLOUD, GCLOUD_SECONDS = ("gcloud", "config", "get", "project"), 10.0
-
-
 def get_access_token() -> str:
     """Return a token of the application default credentials, good for about an hour.
 
@@ -167,11 +168,6 @@ def _ask_gcloud() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return "" if asked.returncode else asked.stdout.decode().strip()
-
-
-TOKEN_INFO = "https://oauth2.googleapis.com/tokeninfo"
-# What credentials of a machine say of their account until they have been refreshed.
-UNRESOLVED = "default"
 
 
 def find_account(credentials: Any, token_info: str = TOKEN_INFO) -> str:

@@ -39,6 +39,122 @@ _QUOTAS = (
 )
 _GPUS = re.compile(r"nvidia|gpu|accelerator", re.IGNORECASE)
 _EVERYWHERE = re.compile(r"ALL_REGIONS|project quota|globally")
+AGAIN = "type the command again"
+LATER = "wait a minute, then type the command again"
+REPORT = "please report this"
+EDIT = "deployer gke plan shows what is sent; mend the specification"
+RIGHTS = (
+    "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
+)
+ROLES = {
+    "container.googleapis.com": "Kubernetes Engine Admin (roles/container.admin)",
+    "compute.googleapis.com": "Compute Admin (roles/compute.admin)",
+    "cloudresourcemanager.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
+    "iam.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
+}
+ACT_AS = (
+    "a project owner grants you roles/iam.serviceAccountUser on the nodes' service account: "
+    "https://console.cloud.google.com/iam-admin/serviceaccounts?project={project}"
+)
+# https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts
+NODE_RIGHTS = (
+    "the nodes' service account lacks rights, not you: gcloud projects add-iam-policy-binding "
+    "{project} --role=roles/container.defaultNodeServiceAccount --member=serviceAccount:ACCOUNT"
+)
+LOOK = "deployer gke list"
+REACH = (
+    "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
+)
+NAMES = "this machine resolves no names now: see your network, its DNS, and HTTPS_PROXY"
+QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
+ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
+ENABLE = "gcloud services enable {api} --project {project}"
+EMPTY_POOL = "EMPTY_POOL_REFUSED"
+PROJECT = "name the right project: --project, project: in the specification, GOOGLE_CLOUD_PROJECT"
+UP = "deployer gke up goes on, deployer gke down removes it"
+DOWN = "deployer gke down tries again"
+CATCHABLE: tuple[type[BaseException], ...] = (
+    api.GoogleAPIError,
+    auth.GoogleAuthError,
+    requests.RequestException,
+    OSError,
+)
+# Why a cluster or a pool is in trouble: google.container.v1.StatusCondition.Code.
+CONDITIONS: dict[str, str] = {
+    "UNKNOWN": UP,
+    STOCKOUT: ELSEWHERE,
+    "GKE_SERVICE_ACCOUNT_DELETED": ENABLE,
+    QUOTA: f"ask for more {{quotas}}: {QUOTAS_PAGE}",
+    "SET_BY_OPERATOR": "https://console.cloud.google.com/support?project={project}",
+    "CLOUD_KMS_KEY_ERROR": RIGHTS,
+    "CA_EXPIRING": "gcloud container clusters update {name} --location {location} "
+    "--start-credential-rotation --project {project}",
+    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": NODE_RIGHTS,
+    "CLOUD_KMS_KEY_DESTROYED": "deployer gke down, then deployer gke up",
+}
+# ErrorInfo.reason: https://cloud.google.com/apis/design/errors, google/api/error_reason.proto
+REASONS = {
+    "SERVICE_DISABLED": ENABLE,
+    "CONSUMER_INVALID": PROJECT,  # no such project, or it has been deleted
+    "USER_PROJECT_DENIED": "gcloud auth application-default set-quota-project {project}",
+}
+# Google's words that tell more than the class does: pattern, reason, hint.
+SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
+    (
+        re.compile(
+            r"not have enough resources available|ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT"
+            r"|currently unavailable in the"
+        ),
+        STOCKOUT,
+        CONDITIONS[STOCKOUT],
+    ),
+    (re.compile(r"Quota exceeded for quota metric"), "RESOURCE_EXHAUSTED", LATER),
+    (
+        re.compile(r"nsufficient (\w+ )?quota|[Qq]uota '[\w.-]+' exceeded|QUOTA_EXCEEDED"),
+        QUOTA,
+        CONDITIONS[QUOTA],
+    ),
+    (re.compile(r"has not been used in project|it is disabled"), "SERVICE_DISABLED", ENABLE),
+    (
+        re.compile(r"[Bb]illing"),
+        "BILLING_DISABLED",
+        "https://console.cloud.google.com/billing/linkedaccount?project={project}",
+    ),
+    # Of a pool that is to begin without nodes: it can be made after its cluster.
+    (re.compile(r"initial_?node_?count", re.IGNORECASE), EMPTY_POOL, EDIT),
+    (re.compile(r"Not found: projects/[^/]+$"), "NOT_FOUND", PROJECT),
+    (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
+    (re.compile(r"is already being used by|is not ready"), "RESOURCE_IN_USE", LATER),
+    (
+        re.compile(r"iam\.serviceAccount(User|s\.actAs)|access to service account"),
+        "PERMISSION_DENIED",
+        ACT_AS,
+    ),
+    (
+        re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
+        "CERTIFICATE",
+        "the connection's certificate is not trusted: see your proxy, REQUESTS_CA_BUNDLE and "
+        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    ),
+    # A token is fetched over the network, too: what hinders that is no matter of a login.
+    (
+        re.compile(
+            r"name resolution|Failed to resolve|DNS resolution failed|Name or service not known"
+            r"|nodename nor servname|No address associated|getaddrinfo"
+        ),
+        "UNAVAILABLE",
+        NAMES,
+    ),
+    (
+        re.compile(r"plugin failed.*(Connection refused|timed out|unreachable|Connection reset)"),
+        "UNAVAILABLE",
+        REACH,
+    ),
+    (re.compile(r"metadata from plugin failed|invalid_grant"), "UNAUTHENTICATED", LOGIN),
+)
+_SECRETS = re.compile(
+    r"ya29\.[\w.-]+|eyJ[\w-]+\.[\w.-]+|(?<=Bearer )\S+|-----BEGIN[^-]+-----[\s\S]*?(-----END|$)"
+)
 
 
 @dataclass(frozen=True)
@@ -131,42 +247,6 @@ def read_quotas(sentence: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for form in _QUOTAS for name in form.findall(sentence)))
 
 
-AGAIN = "type the command again"
-LATER = "wait a minute, then type the command again"
-REPORT = "please report this"
-EDIT = "deployer gke plan shows what is sent; mend the specification"
-RIGHTS = (
-    "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
-)
-ROLES = {
-    "container.googleapis.com": "Kubernetes Engine Admin (roles/container.admin)",
-    "compute.googleapis.com": "Compute Admin (roles/compute.admin)",
-    "cloudresourcemanager.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
-    "iam.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
-}
-ACT_AS = (
-    "a project owner grants you roles/iam.serviceAccountUser on the nodes' service account: "
-    "https://console.cloud.google.com/iam-admin/serviceaccounts?project={project}"
-)
-# https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts
-NODE_RIGHTS = (
-    "the nodes' service account lacks rights, not you: gcloud projects add-iam-policy-binding "
-    "{project} --role=roles/container.defaultNodeServiceAccount --member=serviceAccount:ACCOUNT"
-)
-LOOK = "deployer gke list"
-REACH = (
-    "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
-)
-NAMES = "this machine resolves no names now: see your network, its DNS, and HTTPS_PROXY"
-QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
-ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
-ENABLE = "gcloud services enable {api} --project {project}"
-EMPTY_POOL = "EMPTY_POOL_REFUSED"
-PROJECT = "name the right project: --project, project: in the specification, GOOGLE_CLOUD_PROJECT"
-UP = "deployer gke up goes on, deployer gke down removes it"
-DOWN = "deployer gke down tries again"
-
-
 class Row(NamedTuple):
     """Google's word for a failure, what is said if Google says nothing, and what to do."""
 
@@ -244,89 +324,6 @@ CALLS: dict[type[BaseException], Row] = {
     requests.RequestException: Row("UNAVAILABLE", "Google cannot be reached", REACH),
     OSError: Row("UNAVAILABLE", "Google cannot be reached", REACH),
 }
-CATCHABLE: tuple[type[BaseException], ...] = (
-    api.GoogleAPIError,
-    auth.GoogleAuthError,
-    requests.RequestException,
-    OSError,
-)
-# Why a cluster or a pool is in trouble: google.container.v1.StatusCondition.Code.
-CONDITIONS: dict[str, str] = {
-    "UNKNOWN": UP,
-    STOCKOUT: ELSEWHERE,
-    "GKE_SERVICE_ACCOUNT_DELETED": ENABLE,
-    QUOTA: f"ask for more {{quotas}}: {QUOTAS_PAGE}",
-    "SET_BY_OPERATOR": "https://console.cloud.google.com/support?project={project}",
-    "CLOUD_KMS_KEY_ERROR": RIGHTS,
-    "CA_EXPIRING": "gcloud container clusters update {name} --location {location} "
-    "--start-credential-rotation --project {project}",
-    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": NODE_RIGHTS,
-    "CLOUD_KMS_KEY_DESTROYED": "deployer gke down, then deployer gke up",
-}
-# ErrorInfo.reason: https://cloud.google.com/apis/design/errors, google/api/error_reason.proto
-REASONS = {
-    "SERVICE_DISABLED": ENABLE,
-    "CONSUMER_INVALID": PROJECT,  # no such project, or it has been deleted
-    "USER_PROJECT_DENIED": "gcloud auth application-default set-quota-project {project}",
-}
-# Google's words that tell more than the class does: pattern, reason, hint.
-SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
-    (
-        re.compile(
-            r"not have enough resources available|ZONE_RESOURCE_POOL_EXHAUSTED|GCE_STOCKOUT"
-            r"|currently unavailable in the"
-        ),
-        STOCKOUT,
-        CONDITIONS[STOCKOUT],
-    ),
-    (re.compile(r"Quota exceeded for quota metric"), "RESOURCE_EXHAUSTED", LATER),
-    (
-        re.compile(r"nsufficient (\w+ )?quota|[Qq]uota '[\w.-]+' exceeded|QUOTA_EXCEEDED"),
-        QUOTA,
-        CONDITIONS[QUOTA],
-    ),
-    (re.compile(r"has not been used in project|it is disabled"), "SERVICE_DISABLED", ENABLE),
-    (
-        re.compile(r"[Bb]illing"),
-        "BILLING_DISABLED",
-        "https://console.cloud.google.com/billing/linkedaccount?project={project}",
-    ),
-    # Of a pool that is to begin without nodes: it can be made after its cluster.
-    (re.compile(r"initial_?node_?count", re.IGNORECASE), EMPTY_POOL, EDIT),
-    (re.compile(r"Not found: projects/[^/]+$"), "NOT_FOUND", PROJECT),
-    (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
-    (re.compile(r"is already being used by|is not ready"), "RESOURCE_IN_USE", LATER),
-    (
-        re.compile(r"iam\.serviceAccount(User|s\.actAs)|access to service account"),
-        "PERMISSION_DENIED",
-        ACT_AS,
-    ),
-    (
-        re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
-        "CERTIFICATE",
-        "the connection's certificate is not trusted: see your proxy, REQUESTS_CA_BUNDLE and "
-        "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    ),
-    # A token is fetched over the network, too: what hinders that is no matter of a login.
-    (
-        re.compile(
-            r"name resolution|Failed to resolve|DNS resolution failed|Name or service not known"
-            r"|nodename nor servname|No address associated|getaddrinfo"
-        ),
-        "UNAVAILABLE",
-        NAMES,
-    ),
-    (
-        re.compile(r"plugin failed.*(Connection refused|timed out|unreachable|Connection reset)"),
-        "UNAVAILABLE",
-        REACH,
-    ),
-    (re.compile(r"metadata from plugin failed|invalid_grant"), "UNAUTHENTICATED", LOGIN),
-)
-
-_SECRETS = re.compile(
-    r"ya29\.[\w.-]+|eyJ[\w-]+\.[\w.-]+|(?<=Bearer )\S+|-----BEGIN[^-]+-----[\s\S]*?(-----END|$)"
-)
 
 
 @dataclass(frozen=True)

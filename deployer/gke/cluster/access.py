@@ -15,6 +15,10 @@ from deployer.kube.access import build_access
 from deployer.kube.client import Kube
 from deployer.waiting import NO_ANSWER
 
+LOG = logging.getLogger(__name__)
+TRIES = 6  # deletions that fail or are refused for a moment
+STOPPING_SECONDS = 1800.0  # for which a cluster may be STOPPING without an operation to be seen
+
 
 def open_kube_of(
     gke: Gke,
@@ -56,12 +60,6 @@ def _get_token(gke: Gke) -> str:
 def name_context(project: str, cluster: CloudCluster) -> str:
     """Return the context's name as gcloud gives it, so that one cluster has one entry."""
     return f"gke_{project}_{cluster.location}_{cluster.name}"
-
-
-LOG = logging.getLogger(__name__)
-
-TRIES = 6  # deletions that fail or are refused for a moment
-STOPPING_SECONDS = 1800.0  # for which a cluster may be STOPPING without an operation to be seen
 
 
 def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:

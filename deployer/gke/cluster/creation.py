@@ -35,6 +35,8 @@ LOG = logging.getLogger(__name__)
 
 BY_HAND = "gcloud container node-pools delete; or another name: in the specification"
 TRIES = 6  # answers that were lost or refused for a moment, before it is given up
+PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
+DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up
 
 
 def ensure_pool(gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Waiter) -> CloudCluster:
@@ -210,10 +212,6 @@ def _join(first: CloudError | None, second: CloudError) -> CloudError:
         return second
     hints = dict.fromkeys((first.hint, second.hint))
     return CloudError(f"{first.message}\n{second.message}", "; ".join(hints), second.reason)
-
-
-PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
-DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up
 
 
 def ensure_cluster(

@@ -37,6 +37,8 @@ SYSTEM = "kube-system"
 SYSTEM_PREFIXES = ("gke-", "gmp-")
 TIMER = "deployer-timer"  # the namespace of our own timer
 MOST_NAMES = 3
+# Kubernetes that refuses connections is given up soon; one that is silent has its time-outs.
+KUBE_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,6 @@ def _join(names: Sequence[str], kind: str, what: str) -> Iterator[str]:
     if names:
         rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield f"{format_count(len(names), kind)} {what}: {', '.join(names[:MOST_NAMES])}{rest}"
-
-
-# Kubernetes that refuses connections is given up soon; one that is silent has its time-outs.
-KUBE_PAUSE_SECONDS = 0.2
 
 
 def gather_facts(

@@ -65,6 +65,15 @@ LOG = logging.getLogger(__name__)
 # What of ours holds claims; others' pods end with the cluster.
 HOLDERS = (JOB, DEPLOYMENT, STATEFUL_SET)
 PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minute
+Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
+GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
+AGAIN_SECONDS = 10.0  # before a deletion that has not happened is asked for again
+LABEL_SECONDS = 60.0  # for labels to be seen
+AGAIN = "type the command again"
+LEFT_HINT = (
+    "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
+    "gcloud compute disks delete NAME --zone ZONE, gcloud compute forwarding-rules delete NAME"
+)
 
 
 def empty_cluster(
@@ -144,17 +153,6 @@ def _list_going(kube: Kube, kept: Set[str]) -> Iterator[Manifest]:
 def _name(item: Mapping[str, Any]) -> str:
     metadata = item["metadata"]
     return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
-
-
-Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
-GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
-AGAIN_SECONDS = 10.0  # before a deletion that has not happened is asked for again
-LABEL_SECONDS = 60.0  # for labels to be seen
-AGAIN = "type the command again"
-LEFT_HINT = (
-    "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
-    "gcloud compute disks delete NAME --zone ZONE, gcloud compute forwarding-rules delete NAME"
-)
 
 
 @dataclass(frozen=True)

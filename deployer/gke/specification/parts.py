@@ -69,6 +69,57 @@ Network = Annotated[
 ]
 DiskSize = Annotated[int, Field(ge=10, le=65536)]
 Nodes = Annotated[int, Field(ge=1, le=1000)]
+Problem = tuple[str, str, str]  # key, message, hint
+# These are attached to N1 machines, in these numbers.
+ATTACHED = {
+    "nvidia-tesla-t4": (1, 2, 4),
+    "nvidia-tesla-p4": (1, 2, 4),
+    "nvidia-tesla-p100": (1, 2, 4),
+    "nvidia-tesla-v100": (1, 2, 4, 8),
+}
+# These come with the machine. The longer prefix is first.
+BUILT_IN = {
+    "a2-ultragpu-": "nvidia-a100-80gb",
+    "a2-": "nvidia-tesla-a100",
+    "a3-ultragpu-": "nvidia-h200-141gb",
+    "a3-megagpu-": "nvidia-h100-mega-80gb",
+    "a3-": "nvidia-h100-80gb",
+    "a4-": "nvidia-b200",
+    "a4x-": "nvidia-gb200",
+    "g2-": "nvidia-l4",
+    "g4-": "nvidia-rtx-pro-6000",
+}
+KNOWN = (*ATTACHED, *dict.fromkeys(BUILT_IN.values()))
+G2_COUNTS = {4: 1, 8: 1, 12: 1, 16: 1, 24: 2, 32: 1, 48: 4, 96: 8}
+SHARED_CORE = ("f1-micro", "g1-small")
+# Kinds whose partitions are not listed here but exist are let through.
+PARTITIONS: dict[str, tuple[str, ...]] = {
+    "nvidia-tesla-a100": ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"),
+    "nvidia-a100-80gb": ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"),
+}
+# Every GPU that can be partitioned has seven compute slices.
+COMPUTE_SLICES = 7
+MEMORY_GB = {
+    "nvidia-tesla-a100": 40,
+    "nvidia-a100-80gb": 80,
+    "nvidia-h100-80gb": 80,
+    "nvidia-h100-mega-80gb": 80,
+    "nvidia-h200-141gb": 141,
+    "nvidia-b200": 180,
+}
+UNPARTITIONED = (*ATTACHED, "nvidia-l4")
+# Ways to buy a machine other than on demand, by the keys of a choice.
+WAYS = ("spot", "flex_start", "reservation")
+# What is not sold on demand, and how it is.
+# https://cloud.google.com/compute/docs/accelerator-optimized-machines
+NOT_ON_DEMAND = {
+    "a3-highgpu-1g": ("spot", "flex_start"),
+    "a3-highgpu-2g": ("spot", "flex_start"),
+    "a3-highgpu-4g": ("spot", "flex_start"),
+    "a3-ultragpu-8g": WAYS,
+    "a4-highgpu-8g": WAYS,
+    "a4x-highgpu-4g": ("reservation",),
+}
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -131,60 +182,6 @@ def is_zone(location: str) -> bool:
 def find_disk_type(machine_type: str) -> str:
     """Return the kind of disk that the nodes of a machine type start from."""
     return HYPERDISK if machine_type.startswith(HYPERDISK_MACHINES) else DISK_TYPE
-
-
-Problem = tuple[str, str, str]  # key, message, hint
-
-# These are attached to N1 machines, in these numbers.
-ATTACHED = {
-    "nvidia-tesla-t4": (1, 2, 4),
-    "nvidia-tesla-p4": (1, 2, 4),
-    "nvidia-tesla-p100": (1, 2, 4),
-    "nvidia-tesla-v100": (1, 2, 4, 8),
-}
-# These come with the machine. The longer prefix is first.
-BUILT_IN = {
-    "a2-ultragpu-": "nvidia-a100-80gb",
-    "a2-": "nvidia-tesla-a100",
-    "a3-ultragpu-": "nvidia-h200-141gb",
-    "a3-megagpu-": "nvidia-h100-mega-80gb",
-    "a3-": "nvidia-h100-80gb",
-    "a4-": "nvidia-b200",
-    "a4x-": "nvidia-gb200",
-    "g2-": "nvidia-l4",
-    "g4-": "nvidia-rtx-pro-6000",
-}
-KNOWN = (*ATTACHED, *dict.fromkeys(BUILT_IN.values()))
-G2_COUNTS = {4: 1, 8: 1, 12: 1, 16: 1, 24: 2, 32: 1, 48: 4, 96: 8}
-SHARED_CORE = ("f1-micro", "g1-small")
-# Kinds whose partitions are not listed here but exist are let through.
-PARTITIONS: dict[str, tuple[str, ...]] = {
-    "nvidia-tesla-a100": ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"),
-    "nvidia-a100-80gb": ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"),
-}
-# Every GPU that can be partitioned has seven compute slices.
-COMPUTE_SLICES = 7
-MEMORY_GB = {
-    "nvidia-tesla-a100": 40,
-    "nvidia-a100-80gb": 80,
-    "nvidia-h100-80gb": 80,
-    "nvidia-h100-mega-80gb": 80,
-    "nvidia-h200-141gb": 141,
-    "nvidia-b200": 180,
-}
-UNPARTITIONED = (*ATTACHED, "nvidia-l4")
-# Ways to buy a machine other than on demand, by the keys of a choice.
-WAYS = ("spot", "flex_start", "reservation")
-# What is not sold on demand, and how it is.
-# https://cloud.google.com/compute/docs/accelerator-optimized-machines
-NOT_ON_DEMAND = {
-    "a3-highgpu-1g": ("spot", "flex_start"),
-    "a3-highgpu-2g": ("spot", "flex_start"),
-    "a3-highgpu-4g": ("spot", "flex_start"),
-    "a3-ultragpu-8g": WAYS,
-    "a4-highgpu-8g": WAYS,
-    "a4x-highgpu-4g": ("reservation",),
-}
 
 
 def check_choice(choice: GpuChoice) -> Iterator[Problem]:

@@ -58,6 +58,19 @@ Choices = Mapping[KeyPath, GpuChoice]
 CHOICE = TypeAdapter(GpuChoice)
 A_PLACE = "such as us-central1-a"
 AN_ACCELERATOR = "such as {accelerator: nvidia-tesla-t4, machine_type: n1-standard-8}"
+DEFAULT = "t4"
+# What is ours carries these labels, and nothing else is ever touched.
+MANAGED_BY = "managed-by"
+MANAGER = "deployer"
+CLUSTER_LABEL = "deployer-cluster"
+OWNER_LABEL = "deployer-owner"
+MADE_FOR = "made by deployer for "  # begins a cluster's description; the owner's name follows
+OWN_PREFIX = "deployer-"  # of all of ours but the first
+# A resource takes 64: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
+# Three are ours, and GKE adds some ten of its own to nodes and disks.
+MOST_LABELS = 50
+# Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
+GOOGLE_PREFIX = "goog"
 
 
 def list_rules(value: Any, place_of: PlaceOf) -> list[ConfigError]:
@@ -127,21 +140,6 @@ def _check_system_pool(pool: Any) -> Iterator[Problem]:
     if gpu:
         said = f"{machine_type} comes with {gpu}, and would always run"
         yield ("system_pool", "machine_type"), said, "such as e2-standard-2"
-
-
-DEFAULT = "t4"
-# What is ours carries these labels, and nothing else is ever touched.
-MANAGED_BY = "managed-by"
-MANAGER = "deployer"
-CLUSTER_LABEL = "deployer-cluster"
-OWNER_LABEL = "deployer-owner"
-MADE_FOR = "made by deployer for "  # begins a cluster's description; the owner's name follows
-OWN_PREFIX = "deployer-"  # of all of ours but the first
-# A resource takes 64: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
-# Three are ours, and GKE adds some ten of its own to nodes and disks.
-MOST_LABELS = 50
-# Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
-GOOGLE_PREFIX = "goog"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

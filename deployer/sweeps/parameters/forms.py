@@ -20,6 +20,13 @@ from typing import Any
 from deployer.errors import DeployerError
 from deployer.installation import install_package
 
+# A normal quantile at exactly 0 or 1 is infinite; 1e-6 is 4.75 standard deviations away.
+EDGE = 1e-6
+# exp of anything larger is more than a double can hold.
+LARGEST_EXPONENT = 709.0
+STANDARD_NORMAL = NormalDist()
+MOST_POINTS = 100_000  # that one command lists
+
 
 def value_key(value: Any) -> Hashable:
     """Return a key that is equal for equal values, looking inside lists and mappings.
@@ -56,13 +63,6 @@ def distinct(values: Sequence[Any]) -> list[Any]:
     for value in values:
         seen.setdefault(value_key(value), value)
     return list(seen.values())
-
-
-# A normal quantile at exactly 0 or 1 is infinite; 1e-6 is 4.75 standard deviations away.
-EDGE = 1e-6
-# exp of anything larger is more than a double can hold.
-LARGEST_EXPONENT = 709.0
-STANDARD_NORMAL = NormalDist()
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,6 @@ def _scipy_special() -> Any:
             "the distributions beta and q_beta need scipy", install_package("scipy")
         ) from error
     return special
-
-
-MOST_POINTS = 100_000  # that one command lists
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,13 @@ from deployer.sweeps.validation.parameters import check_bounds, check_parameters
 from deployer.text import format_count, number_hint
 
 PATH: Place = ("early_terminate",)
+# The methods of each engine, as W&B's check has them.
+SCHEDULER_METHODS = {"wandb": ("grid", "random", "bayes"), "optuna": ("custom",), "ax": ("custom",)}
+METHODS = TOP["method"].choices
+# More configurations than anybody waits for, even at one a second on ten agents.
+LARGE_GRID = 10_000
+GOALS = METRIC["goal"].choices
+EXAMPLE = "write metric: {name: loss, goal: minimize}"
 
 
 def check_early_terminate(config: Mapping[str, Any]) -> Problems:
@@ -53,10 +60,6 @@ def check_early_terminate(config: Mapping[str, Any]) -> Problems:
         yield doubt(PATH, "a scheduler stops runs itself, so this is ignored", "remove it")
     yield from check_values(PATH, rule, HYPERBAND)
     yield from check_keys(PATH, rule, HYPERBAND)
-
-
-# The methods of each engine, as W&B's check has them.
-SCHEDULER_METHODS = {"wandb": ("grid", "random", "bayes"), "optuna": ("custom",), "ax": ("custom",)}
 
 
 def has_local_scheduler(config: Mapping[str, Any]) -> bool:
@@ -92,11 +95,6 @@ def check_scheduler(config: Mapping[str, Any]) -> Problems:
             if key in scheduler:
                 message = f"{key} is a function, but source is missing"
                 yield doubt(("scheduler", key), message, "add source: and the file")
-
-
-METHODS = TOP["method"].choices
-# More configurations than anybody waits for, even at one a second on ten agents.
-LARGE_GRID = 10_000
 
 
 def check_method(config: Mapping[str, Any], space: Space) -> Problems:
@@ -135,10 +133,6 @@ def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
     if limit > LARGE_GRID:
         message = f"the grid has {size:,} configurations"
         yield doubt(("parameters",), message, "choose method: random with a run_cap")
-
-
-GOALS = METRIC["goal"].choices
-EXAMPLE = "write metric: {name: loss, goal: minimize}"
 
 
 def check_metric(config: Mapping[str, Any]) -> Problems:

@@ -28,6 +28,18 @@ KINDS = {
     "object": ("a mapping", "write `key: value` pairs below it"),
     "array": ("a list", "write a list: [...]"),
 }
+# What other tools, and flags, call a key.
+OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
+# Settings of deployer.yaml that are no keys of a sweep.
+OF_DEPLOYER = frozenset(
+    (
+        *("backend", "code", "data", "gke", "isolate", "kubernetes", "local", "metrics", "on"),
+        *("owner", "polls", "replicas", "wandb", "warm"),
+    )
+)
+TEXTS = ("program", "entity", "project", "name", "description")
+LONGEST_PROJECT = 128
+LAUNCHED = ("kind", "apiVersion", "job", "image_uri")
 
 
 @dataclass(frozen=True)
@@ -86,15 +98,6 @@ TOP: Mapping[str, Key] = {
     "job": Key(),
     "image_uri": Key(),
 }
-# What other tools, and flags, call a key.
-OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
-# Settings of deployer.yaml that are no keys of a sweep.
-OF_DEPLOYER = frozenset(
-    (
-        *("backend", "code", "data", "gke", "isolate", "kubernetes", "local", "metrics", "on"),
-        *("owner", "polls", "replicas", "wandb", "warm"),
-    )
-)
 
 
 def check_keys(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
@@ -159,11 +162,6 @@ def _is_of(value: Any, kind: str) -> bool:
         return is_number(value)
     types: dict[str, type] = {"string": str, "boolean": bool, "object": dict, "array": list}
     return isinstance(value, types[kind])
-
-
-TEXTS = ("program", "entity", "project", "name", "description")
-LONGEST_PROJECT = 128
-LAUNCHED = ("kind", "apiVersion", "job", "image_uri")
 
 
 def check_sendable(path: Place, value: Any) -> Problems:

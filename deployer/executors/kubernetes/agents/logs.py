@@ -15,6 +15,9 @@ from deployer.kube.failures import CATCHABLE
 from deployer.kube.objects import POD
 
 RECONNECT_SECONDS = 1.0
+LOOK_SECONDS = 2.0
+Look = Callable[[str], AgentObjects | None]
+Item = tuple[str, str] | BaseException | None
 
 
 class LogLine(NamedTuple):
@@ -86,12 +89,6 @@ def _parse(raw: bytes) -> LogLine:
 def _has_ended(kube: Kube, pod: str) -> bool:
     found = kube.get(POD, pod)
     return found is None or found["status"].get("phase") in ("Succeeded", "Failed")
-
-
-LOOK_SECONDS = 2.0
-
-Look = Callable[[str], AgentObjects | None]
-Item = tuple[str, str] | BaseException | None
 
 
 def follow_agents(

@@ -37,6 +37,11 @@ LONGER = "kubernetes: {max_time: …} in deployer.yaml has to be longer than a r
 MORE_MEMORY = "kubernetes: {memory: …} in deployer.yaml"
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)
+DRAIN_ANNOTATION = f"{PREFIX}/drain"
+# What the pod's entry point leaves of each agent: its name, then its supervisor's last words.
+ENDED = re.compile(r"ended with exit code (\d+): ")
+# A kubelet that lives says within seconds after the grace time that a pod has ended.
+LOST_SECONDS = 15.0
 
 
 def explain_ending(job: Manifest, pod: Manifest | None) -> str:
@@ -74,11 +79,6 @@ def explain_pod_end(pod: Manifest) -> str:
 def _memory_limit(pod: Manifest) -> str:
     limits = [c.get("resources", {}).get("limits", {}) for c in pod["spec"]["containers"]]
     return next((f" of {one['memory']}" for one in limits if "memory" in one), "")
-
-
-DRAIN_ANNOTATION = f"{PREFIX}/drain"
-# What the pod's entry point leaves of each agent: its name, then its supervisor's last words.
-ENDED = re.compile(r"ended with exit code (\d+): ")
 
 
 def list_names(item: Manifest) -> list[str]:
@@ -135,10 +135,6 @@ def _view_end(terminated: Manifest, name: str) -> Manifest:
 
 def _annotations(item: Manifest) -> Manifest:
     return item["metadata"].get("annotations") or {}
-
-
-# A kubelet that lives says within seconds after the grace time that a pod has ended.
-LOST_SECONDS = 15.0
 
 
 @dataclass(frozen=True)

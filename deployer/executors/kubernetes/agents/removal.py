@@ -52,6 +52,10 @@ LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server t
 # Beyond its grace time a pod still takes a moment until its node has said so.
 PATIENCE_SECONDS = 60.0
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
+# Volumes only where deployer.yaml names NFS.
+KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
+STAYING = (BACKEND, DATA, LOADER)  # the components that have commands of their own
+FORBIDDEN = 403
 
 
 def remove_agents(
@@ -179,12 +183,6 @@ def _complain(kube: Kube, left: Sequence[Manifest]) -> None:
 
 def _name(item: Mapping[str, Any]) -> str:
     return str(item["metadata"]["name"])
-
-
-# Volumes only where deployer.yaml names NFS.
-KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
-STAYING = (BACKEND, DATA, LOADER)  # the components that have commands of their own
-FORBIDDEN = 403
 
 
 def forget_objects(

@@ -61,6 +61,14 @@ NAME = "sweep-backend"
 KEY_SECRET = f"{NAME}-key"
 KEY_FIELD = "key"
 PORT = 8080
+START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
+POLL_SECONDS = 1.0
+HOPELESS_RESTARTS = 2
+# An older Python (78), one that lacks a part of its library (1), and what runtimes say of a program
+# that cannot be run. Our server never ends with these: backend/server/foreground.py.
+NO_SUCH_PYTHON = (1, 78, 126, 127, 128)
+LOG = logging.getLogger(__name__)
+SELECTOR: str = build_selector(component=BACKEND)
 
 
 def build_url(name: str, namespace: str) -> str:
@@ -149,14 +157,6 @@ def _build_stateful_set(
     return dict(overlay(template, patch))
 
 
-START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
-POLL_SECONDS = 1.0
-HOPELESS_RESTARTS = 2
-# An older Python (78), one that lacks a part of its library (1), and what runtimes say of a program
-# that cannot be run. Our server never ends with these: backend/server/foreground.py.
-NO_SUCH_PYTHON = (1, 78, 126, 127, 128)
-
-
 def is_up(stateful_set: Manifest) -> bool:
     """Tell whether the pod of the newest description is ready."""
     status, metadata = stateful_set.get("status") or {}, stateful_set["metadata"]
@@ -240,11 +240,6 @@ def _explain(pending: PendingPods, name: str, pod: Manifest | None) -> Absence:
         reason = pending.explain([({"metadata": {"name": name}}, pod)]).get(name)
         return Absence(reason.line, reason) if reason else Absence()
     return Absence()  # its server starts, which takes seconds
-
-
-LOG = logging.getLogger(__name__)
-
-SELECTOR: str = build_selector(component=BACKEND)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ from deployer.waiting import waiting_for
 
 # Each address of a page stays the same as long as the port is free: below what systems deal out.
 FIRST_PORT, PORTS = 20_000, 10_000
+LOG = logging.getLogger(__name__)
+TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
+TRIES = 3  # nobody may be there to type the command again
+USER_ANNOTATION = f"{PREFIX}/used-by-"  # and the id of an owner; the value is the readable name
+NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 
 
 def open_forward(kube: Kube, backend: ClusterBackend, *, patient: bool = True) -> Forward:
@@ -65,12 +70,6 @@ def choose_port(kube: Kube) -> int:
 def build_pages_url(kube: Kube) -> str:
     """Return where people see the pages while `deployer backend open` runs."""
     return f"http://127.0.0.1:{choose_port(kube)}"
-
-
-LOG = logging.getLogger(__name__)
-
-TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
-TRIES = 3  # nobody may be there to type the command again
 
 
 def save_backend(kube: Kube, project: Project, on: str) -> Saved | None:
@@ -125,9 +124,6 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
                     start_backend(data)
 
 
-USER_ANNOTATION = f"{PREFIX}/used-by-"  # and the id of an owner; the value is the readable name
-
-
 def note_user(kube: Kube) -> None:
     """Note the caller on the claim of the backend. Best effort: not every user may change it."""
     _annotate(kube, kube.owner.name)
@@ -166,9 +162,6 @@ def name_other_users(kube: Kube, items: Iterable[Manifest]) -> tuple[str, ...]:
             if annotation.startswith(USER_ANNOTATION) and not annotation.endswith(kube.owner.id):
                 names.append(name)
     return tuple(dict.fromkeys(names))
-
-
-NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 
 
 class ClusterBackendHost(ClusterExecutor, HostsBackend):

@@ -31,6 +31,7 @@ from deployer.kube.objects import (
 
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 90.0  # beyond the grace of its pod
+PROBE_SECONDS = 10.0  # through the API server and the kubelet, which take their time
 
 
 def remove_backend(
@@ -109,9 +110,6 @@ def _list(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
         if not error.forbidden or kube.is_allowed("create", kind):
             raise
         return []
-
-
-PROBE_SECONDS = 10.0  # through the API server and the kubelet, which take their time
 
 
 def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:

@@ -54,6 +54,11 @@ ROOT_VARIABLE = "LOADER_ROOT"
 TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 PORT = 8099
 LEASE_SECONDS = 120  # how long a loader outlives whoever made it
+START_SECONDS = 600.0  # pulling an image and getting a disk; a node may have to be made
+POLL_SECONDS = 0.3
+TELL_SECONDS = 3.0  # what takes less needs no words
+BEAT_SECONDS = 20.0
+END_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -125,13 +130,6 @@ def build_loader(
     }
     files = {PROGRAM_PATH.rpartition("/")[2]: encode(program)}
     return overlay(job, patch), overlay(config_map, {"binaryData": files})
-
-
-START_SECONDS = 600.0  # pulling an image and getting a disk; a node may have to be made
-POLL_SECONDS = 0.3
-TELL_SECONDS = 3.0  # what takes less needs no words
-BEAT_SECONDS = 20.0
-END_SECONDS = 30.0
 
 
 @contextmanager

@@ -25,6 +25,9 @@ from deployer.kube.client import Kube
 from deployer.kube.objects import CLAIM, DATA, build_hash, build_labels, build_name
 
 PREFIX = "data"  # of volumes and claims of ours
+GIBIBYTE = 1 << 30
+SPARE = 1.2
+UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is not yet used
 
 
 def name_claim(data: DataSet, folder: Path) -> str:
@@ -74,11 +77,6 @@ def _build_volume(data: DataSet, folder: Path) -> Volume:
         nfs=data.nfs,
         pvc=None if data.nfs else name_claim(data, folder),
     )
-
-
-GIBIBYTE = 1 << 30
-SPARE = 1.2
-UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is not yet used
 
 
 def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> Manifest:

@@ -30,6 +30,10 @@ from deployer.kube.client import Kube
 from deployer.kube.objects import SECRET, build_hash, build_name
 
 BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
+LOG = logging.getLogger(__name__)
+INLINE_HINT = "nfs: {…, inline: true} in deployer.yaml, or ask an administrator for a claim"
+AMAZON_KEYS = "--from-env-file=FILE with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+GOOGLE_KEYS = "--from-file=key.json=FILE, a service account's key"
 
 
 class VolumeStore(Store):
@@ -134,11 +138,6 @@ def _join(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(block)
 
 
-LOG = logging.getLogger(__name__)
-
-INLINE_HINT = "nfs: {…, inline: true} in deployer.yaml, or ask an administrator for a claim"
-
-
 def open_volume(
     kube: Kube,
     cluster: ClusterConfig,
@@ -180,10 +179,6 @@ def ensure_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
                 raise KubeError(error.message, INLINE_HINT, error.status) from error
             raise
     return {"persistentVolumeClaim": {"claimName": name}}
-
-
-AMAZON_KEYS = "--from-env-file=FILE with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-GOOGLE_KEYS = "--from-file=key.json=FILE, a service account's key"
 
 
 def read_secret(kube: Kube, name: str, url: str = "") -> dict[str, str]:

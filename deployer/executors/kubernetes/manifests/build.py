@@ -30,6 +30,8 @@ from deployer.kube.objects import (
 )
 from deployer.model import AgentPlan, Plan
 
+KEY_COMPONENT = "key"
+
 
 def build_config_map(
     template: Manifest,
@@ -90,9 +92,6 @@ def _build_metadata(
     component = template["metadata"]["labels"][COMPONENT_LABEL]
     name = build_owned_name(sweep_path, owner, component, *end)
     return build_metadata(name, component, sweep_path, namespace)
-
-
-KEY_COMPONENT = "key"
 
 
 def build_manifests(

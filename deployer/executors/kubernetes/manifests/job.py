@@ -54,6 +54,22 @@ from deployer.kube.objects import (
     sweep_id,
 )
 
+SUPERVISOR = "deployer-supervisor"
+CODE = "deployer-code"
+KEY = "deployer-key"
+KEY_FILE = "key"
+TOKEN_FILE = "token"  # in its place, where agents log in by their service account
+SHARED_MEMORY = "shared-memory"
+CONTAINER = "agent"
+SUPERVISOR_FOLDER = "/deployer/supervisor"
+SUPERVISOR_PATH = f"{SUPERVISOR_FOLDER}/agent.zip"
+TOKEN_PATH = f"/deployer/key/{TOKEN_FILE}"
+CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
+# Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
+CLEARING_SECONDS = 10
+POD_SOURCES = frozenset({"emptyDir", "ephemeral"})  # volumes that are deleted with their pod
+POD_GRACE_SECONDS = 30  # Kubernetes' own default
+
 
 @dataclass(frozen=True)
 class AgentTask:
@@ -90,14 +106,6 @@ class AgentTask:
     def is_pack(self) -> bool:
         """Tell whether the pod has several agents."""
         return len(self.agents) > 1
-
-
-SUPERVISOR = "deployer-supervisor"
-CODE = "deployer-code"
-KEY = "deployer-key"
-KEY_FILE = "key"
-TOKEN_FILE = "token"  # in its place, where agents log in by their service account
-SHARED_MEMORY = "shared-memory"
 
 
 def build_volumes(
@@ -197,17 +205,6 @@ def _build_volume(volume: Volume, claims: Mapping[str, str]) -> Manifest:
         medium = "Memory" if volume.empty_dir.memory else None
         source = {"emptyDir": without_none({"medium": medium, "sizeLimit": volume.empty_dir.size})}
     return {"name": volume.name, **source}
-
-
-CONTAINER = "agent"
-SUPERVISOR_FOLDER = "/deployer/supervisor"
-SUPERVISOR_PATH = f"{SUPERVISOR_FOLDER}/agent.zip"
-TOKEN_PATH = f"/deployer/key/{TOKEN_FILE}"
-CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
-# Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
-CLEARING_SECONDS = 10
-POD_SOURCES = frozenset({"emptyDir", "ephemeral"})  # volumes that are deleted with their pod
-POD_GRACE_SECONDS = 30  # Kubernetes' own default
 
 
 def build_job(

@@ -29,6 +29,7 @@ KEYS = {
 MERGED = ("containers", "initContainers")
 ADDED = ("tolerations",)
 REMOVED = object()  # in a patch: the field is not in the manifest
+Manifest = dict[str, Any]
 
 
 class Whole(list[Any]):
@@ -64,9 +65,6 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
             items[item[key]] = overlay(known, item) if field in MERGED else item
         return list(items.values())
     return patch
-
-
-Manifest = dict[str, Any]
 
 
 def build_metadata(name: str, component: str, sweep_path: str, namespace: str | None) -> Manifest:

@@ -19,6 +19,7 @@ from deployer.kube.objects import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
 # Variables of the SDK that a run of a sweep has no use for; WANDB_MODE may be `online`.
 OF_OTHER_RUNS = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_SWEEP_ID")
+SPOT = re.compile(r"(?<!non-)\b(spot|preemptible)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -123,9 +124,6 @@ def _check_job(place: str, job: Manifest) -> None:
 def _containers(job: Manifest) -> list[Manifest]:
     containers: list[Manifest] = job["spec"]["template"]["spec"]["containers"]
     return containers
-
-
-SPOT = re.compile(r"(?<!non-)\b(spot|preemptible)\b", re.IGNORECASE)
 
 
 def warn_about_spot(job: Manifest, pools: str = "") -> str:
