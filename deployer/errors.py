@@ -71,8 +71,8 @@ class Finding:
     @property
     def line(self) -> str:
         """Return what a pod waits for in one line: `MESSAGE (passes with time): FIX`."""
-        fix = f": {self.fix}" if self.fix else ""
-        return f"{self.message}{WORDS[self.transient]}{fix}"
+        rest = WORDS[self.transient] + (f": {self.fix}" if self.fix else "")
+        return f"{self.message.removesuffix('.') if rest else self.message}{rest}"
 
 
 def right(code: str, subject: str, message: str) -> Finding:

@@ -80,7 +80,7 @@ def test_pod_security_names_the_setting_at_each_level(tmp_path: Path) -> None:
 
 def test_what_deployer_yaml_does_not_ask_for_is_left_to_the_template(tmp_path: Path) -> None:
     for said in (PRIVILEGED, HOST_IPC):
-        assert find_forbidden(tmp_path, said).fix == "what it names in your template"
+        assert find_forbidden(tmp_path, said).fix == "change what it names in your template"
 
 
 def test_up_stops_at_what_is_refused_and_warns_of_what_is_missing(

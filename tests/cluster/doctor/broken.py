@@ -146,7 +146,7 @@ CASES = {
         label=BASELINE,
         pasted=False,
         template=template({"privileged": True}, hostIPC=True),
-        remedies={"admission": "what it names in your template"},
+        remedies={"admission": "change what it names in your template"},
     ),
     "nfs-forbidden": Broken(
         {"admission": "restricted volume types"},  # it is mended without weaker rules

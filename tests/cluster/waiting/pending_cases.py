@@ -140,7 +140,8 @@ CASES = [
         "Pod Security baseline:latest forbids it: host namespaces (hostNetwork=true, hostIPC=true)",
         {"hostNetwork": True, "hostIPC": True},
         namespace="baseline",
-        remedy="kubernetes: {host_ipc: false} in deployer.yaml, and what it names in your template",
+        remedy="kubernetes: {host_ipc: false} in deployer.yaml, and change what it names in your "
+        "template",
     ),
     Case(
         "host-path",
@@ -149,7 +150,7 @@ CASES = [
         'restricted volume types (volume "v" uses restricted volume type "hostPath")',
         {"volumes": [{"name": "v", "hostPath": {"path": "/tmp"}}]},
         namespace="restricted",
-        remedy="what it names in your template",
+        remedy="change what it names in your template",
     ),
     Case(
         "nfs",
@@ -167,7 +168,7 @@ CASES = [
         "runAsNonRoot != true",
         {"securityContext": {}},
         namespace="restricted",
-        remedy="what it names in your template",
+        remedy="change what it names in your template",
     ),
     Case(
         "root",

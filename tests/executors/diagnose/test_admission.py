@@ -63,7 +63,7 @@ OTHERS = [
     "something new",
 ]
 WEBHOOK = 'admission webhook "validate.kyverno.svc-fail" denied the request: no team label'
-TEMPLATE = "what it names in your template"
+TEMPLATE = "change what it names in your template"
 # What each check of Pod Security says of a pod (`check_*.go`, as in 1.24 to 1.37), and the edit.
 VIOLATIONS = {
     "host namespaces (hostIPC=true)": "kubernetes: {host_ipc: false} in deployer.yaml",
