@@ -25,6 +25,10 @@ EDIT = "in deployer.yaml"
 FORBIDDEN = "forbidden"  # code of findings about missing rights
 
 
+# A finding: the result of one check, with its severity and a fix. Checks of settings, sweep files,
+# scripts, clusters and clouds return findings; errors carry them.
+
+
 class Severity(StrEnum):
     """How bad a finding is.
 

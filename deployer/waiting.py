@@ -235,6 +235,10 @@ PASSING_STATUSES = (
 )
 
 
+# Which answers of a server are worth asking again: one rule for every client; pure. The supervisor,
+# which imports nothing of deployer, has a copy; a test holds it to this one.
+
+
 def is_passing(status: int) -> bool:
     """Tell whether an HTTP status may be another one soon; 0 is no answer at all."""
     return status in PASSING_STATUSES

@@ -45,6 +45,11 @@ DRAIN_KEY = "deployer.dev/drain"  # with a number behind it, of one of several a
 POLL_SECONDS = 1.0
 
 
+# Several agents in one pod: a supervisor for each, in a child process of its own. One that fails is
+# started again and leaves the others alone, as Jobs of their own would do it. The pod ends when all
+# have ended.
+
+
 class Member:
     """One agent of a pack, its supervisor's process and what that prints; `number` is from 1."""
 

@@ -142,6 +142,11 @@ async def read_in_thread(
         return await asyncio.to_thread(work, *arguments, **named)
 
 
+# Threads for slow work, of which each key has a share: a flood delays its own key alone. Python
+# runs one thread at a time, so a key with more of them would not be answered sooner, and the
+# server's own thread, which takes in everybody's requests, would wait for each of them in turn.
+
+
 def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
     return _shares.setdefault(
         (threads, find_asker(http.headers)), asyncio.Semaphore(SHARES[threads])

@@ -189,6 +189,10 @@ def _refuse_file(path: Path, error: OSError, hint: str) -> ConfigError:
     return ConfigError(str(path), said, hint)
 
 
+# Who owns the objects that we create: an id for labels, and the readable name behind it. The label
+# prevents accidents, not malice: docs/threats.md.
+
+
 @dataclass(frozen=True)
 class Owner:
     """`id` is the value of the owner label; `name` is for people."""

@@ -233,6 +233,10 @@ class Toleration:
     """How many seconds a pod stays after a NoExecute taint appears."""
 
 
+# The section `kubernetes:` of deployer.yaml as one frozen `ClusterConfig`; pure. What is left out
+# here stays as the template says: k8s/agent.yaml, or the user's own manifest.
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ClusterConfig:
     """Where agents run in a cluster and what each of them gets."""

@@ -52,6 +52,10 @@ PATH = Path(__file__).with_name("deployer.schema.json")
 NULL = {"type": "null"}
 
 
+# The section `backend:` of deployer.yaml: the embedded backend where it runs in a cluster; pure.
+# What is left out here is as for agents (`kubernetes:`), or as k8s/backend.yaml has it.
+
+
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class BackendConfig:
     """Which image the backend runs in, what it gets, and its disk."""

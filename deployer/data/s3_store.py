@@ -154,6 +154,12 @@ def _load_client(where: str) -> Any:
     return S3FileSystem
 
 
+# Uploads to an object store that a later process goes on with. A large object is sent as S3's
+# multipart upload, which nobody sees before it is completed. Beside the data lies a small object
+# for each, under the name of the content, with the upload's id: so whoever sends the same content
+# goes on with it, from any machine.
+
+
 @dataclass(frozen=True)
 class _Part:
     number: int

@@ -158,6 +158,11 @@ def check_here(data: DataSet, folder: Path) -> None:
         raise DataError(f"data set {data.name} is not on this machine: {place} is empty", hint)
 
 
+# Brings what is kept elsewhere to where runs see it, once. A note there says what it was made from,
+# and by it the next preload knows what is new. Files that it brought and that are gone at the
+# origin are deleted; others are left alone.
+
+
 @dataclass(frozen=True)
 class Note:
     """The tag of each file at the origin, and the size of each file that was made of them."""

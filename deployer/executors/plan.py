@@ -65,6 +65,11 @@ def _number(name: str) -> int:
     return int(end) if end.isdigit() else 0
 
 
+# When a sweep's agents leave, watched or not (`--max-time`); pure. Each supervisor knows it and
+# interrupts its run, which is handed out again to later agents. What does not obey is ended by its
+# Job's own deadline, a little later.
+
+
 def find_end(max_seconds: float | None, now: float) -> float | None:
     """Return when agents that start now leave, in seconds since the epoch; None for never."""
     return None if max_seconds is None else now + max_seconds

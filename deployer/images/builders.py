@@ -218,6 +218,10 @@ def _probe(name: str, environment: Mapping[str, str]) -> str:
     return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"
 
 
+# Folders for secrets and contexts of builds, which do not outlive a command that was killed. Each
+# holds a locked file while its command lives. The next command finds it unlocked and removes it.
+
+
 @contextmanager
 def open_scratch() -> Iterator[Path]:
     """Give an empty folder that its owner alone can read, and remove it again."""

@@ -25,6 +25,10 @@ PROGRESS_SECONDS = 45.0
 SHORT = 12  # letters of a commit in names
 
 
+# git on this machine: revisions, and checkouts of commits in the state folder. Credentials are
+# git's own, and nobody is asked for any. Runs nothing but `git`.
+
+
 def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
     """Run git in a folder and return what it printed; raises DeployerError in git's own words."""
     done = try_git(folder, environment, *words)

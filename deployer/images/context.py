@@ -24,6 +24,10 @@ TAG_LETTERS = 16
 IGNORE_FILE = ".dockerignore"
 
 
+# Which files a `.dockerignore` keeps out of a build; pure. Source:
+# docs.docker.com/build/concepts/context, and moby/patternmatcher for what it leaves open.
+
+
 @dataclass(frozen=True)
 class Rule:
     """One line; the last one that matches a file decides."""

@@ -69,6 +69,10 @@ INDEX_VARIABLES = (
 AUTHORITIES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
+# Whether an image's PyTorch has kernels for a GPU: a label of the image, a table of GPUs; pure. The
+# label holds what `torch.cuda.get_arch_list()` prints, such as `sm_75 sm_80`.
+
+
 def explain_mismatch(architectures: str, gpu: str) -> str:
     """Return a sentence if the image's PyTorch cannot run on the GPU; empty if unknown or fine.
 

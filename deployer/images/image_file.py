@@ -29,6 +29,11 @@ Members = dict[str, tarfile.TarInfo]
 LOG = logging.getLogger(__name__)
 
 
+# An image in a file, as docker, podman and buildah write it: OCI's layout, or docker's older one.
+# Source: github.com/opencontainers/image-spec (image-layout.md), and moby's image/spec for the
+# other.
+
+
 @dataclass(frozen=True)
 class Blob:
     """A layer or the configuration, and the member of the archive that holds it."""

@@ -53,6 +53,10 @@ MANIFEST_TYPES = (
 PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
+# The login for a registry: from the environment, from Google, or as `docker login` left it. A
+# password is never an argument of a program, nor part of a message: tools get a file of mode 0600.
+
+
 @dataclass(frozen=True)
 class Credentials:
     """A login; `source` says where it was found. Without a user there is none."""

@@ -184,6 +184,10 @@ def kind_of(manifest: Manifest) -> Kind:
     return _KNOWN.get(names) or Kind(*names, plural="")
 
 
+# Names, labels and selectors of Kubernetes objects; pure. Objects are found by label; the whole
+# path of the sweep, too long for a label, is an annotation.
+
+
 def build_name(text: str) -> str:
     """Return a name for an object: `text` itself if it is one, else a slug and a hash of it."""
     if len(text) <= LONGEST_NAME and _NAME.fullmatch(text):
@@ -285,6 +289,10 @@ def _slug(text: str, longest: int) -> str:
 
 UNITS |= {unit: 10.0 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)}
 UNITS |= {f"{unit}i": 2.0 ** (10 * power) for power, unit in enumerate("KMGTPE", 1)}
+
+
+# Amounts as Kubernetes writes them: 500m, 2, 4Gi, 1e3; pure. Source:
+# kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity.
 
 
 def parse_quantity(text: object) -> float:

@@ -97,6 +97,10 @@ def judge_port(url: str) -> Finding:
     )
 
 
+# What `up` would meet: its own checks, the place of the agents, the server, this machine. Nothing
+# is made, started or left behind.
+
+
 def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
     """Return all that is right, wrong or unknown; with a request, of its sweep, too."""
     executor = find_executor(project)

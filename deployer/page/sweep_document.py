@@ -32,6 +32,10 @@ ACTIVE_CURVES_SHOWN = 30
 Head = dict[str, Any]
 
 
+# What each run contributes to a sweep's table, kept as long as the run is the same. Of ten thousand
+# runs, one has changed since the last document: the others are not written anew.
+
+
 @dataclass
 class _Known:
     info: Run

@@ -42,6 +42,11 @@ MOST_REUSED = 4000  # their ids are in the description
 HEAL_MARK = "deployer heal of "
 
 
+# Configurations that another sweep has finished count as done: the list of the others; pure. The
+# new sweep is an explicit list, and its description names the sweep and the runs that are reused,
+# so that every reader counts the same ones.
+
+
 @dataclass(frozen=True)
 class Reuse:
     """The configuration of a sweep that runs what is missing, and how many are done."""

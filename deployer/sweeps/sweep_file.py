@@ -51,6 +51,10 @@ class Complaint:
         return f"{self.file}{line}: {self.path}" if self.path else f"{self.file}{line}"
 
 
+# The text of a sweep file to its configuration and all that is wrong or doubtful about it; pure.
+# YAML's own traps are found here, too; what a configuration may hold is `validation/`.
+
+
 @dataclass(frozen=True)
 class Examination:
     """A configuration as it was read, and what was found, in the order of the file."""

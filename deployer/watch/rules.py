@@ -125,6 +125,10 @@ def _is_bad(attempt: Attempt) -> bool:
     return attempt.cause in BLAMED
 
 
+# Which agents a watcher starts, and which leave, to have as many as are wanted; pure. Only the
+# caller's own agents count: each owner wants a number of its own.
+
+
 @dataclass(frozen=True)
 class Replacement:
     """How many agents to start, none under a name in `avoided`."""

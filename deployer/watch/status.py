@@ -70,6 +70,11 @@ def note_unheard(agents: Sequence[Agent], heard: bool, now: float) -> tuple[Agen
     )
 
 
+# What a watcher stops on servers that hand out too much: duplicates, overshooting sweeps; pure.
+# W&B's servers give parallel agents the same configuration and go on after the last one of a grid
+# (wandb/wandb issues 4323, 4283, 7173).
+
+
 def is_overshooting(sweep: Sweep, coverage: Coverage) -> bool:
     """Tell whether a sweep goes on although every expected configuration is finished."""
     return (

@@ -24,6 +24,12 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 RECENT_SECONDS = 30.0
 
 
+# Counts how often the kernel has killed a process because memory ran out. Sources: `memory.events`
+# in the kernel's cgroup-v2.rst, `memory.oom_control` in its cgroup-v1/memory.rst, `oom_kill` in
+# /proc/vmstat. A control group of version 1 counts its own processes alone, so ours is asked: agent
+# and runs are in it.
+
+
 class MemoryKills(NamedTuple):
     """The counts in our control group and of the whole machine, None where there is no counter."""
 

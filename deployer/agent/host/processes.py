@@ -334,6 +334,10 @@ def send_signal(process_id: int, number: int) -> None:
         os.kill(process_id, number)
 
 
+# A child task: network requests, made in a forked child of the supervisor. So urllib and ssl never
+# stay in the supervisor's memory, and a hanging server never delays a signal.
+
+
 @dataclass(frozen=True)
 class ChildTask:
     """A child at work, and the pipe into which it writes its result."""
@@ -375,6 +379,11 @@ def read_result(task: ChildTask) -> Any:
     with os.fdopen(task.pipe, encoding="utf-8") as pipe:
         text = pipe.read()
     return json.loads(text) if text else None
+
+
+# Waits for signals and children, and notes what the supervisor is asked to do. Signals are blocked
+# and fetched one by one, so that nothing is ever interrupted: SIGTERM and SIGINT stop (the run is
+# interrupted), SIGUSR1 drains (the run may end first). A deadline stops, too.
 
 
 class Signals:

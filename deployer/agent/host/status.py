@@ -125,6 +125,10 @@ def leave_last_words(path: str, ending: Ending) -> None:
         file.write(f"ended with exit code {ending.exit_code}: {ending.reason}\n")
 
 
+# A folder that cannot be written now: a full disk, a read-only mount, a right that is missing. All
+# of these may pass, so work waits for them and loses nothing.
+
+
 def is_unwritable(error: BaseException) -> bool:
     """Return True if an error says that a file cannot be written now."""
     return isinstance(error, OSError) and error.errno in UNWRITABLE

@@ -338,6 +338,11 @@ def end_runs(
     return gone
 
 
+# The last run of an agent with a limited number of runs: it asks the server for no more. From the
+# agent's next question the server would learn that a run is gone. Called in short-lived processes
+# alone.
+
+
 def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
     """Report a run that ended before `wandb.init` as failed."""
     deadline = time.monotonic() + seconds

@@ -42,6 +42,12 @@ CHUNK_BYTES = 1 << 16
 LONGEST_LINE_BYTES = 1 << 16  # a progress bar without line ends must not fill the memory
 
 
+# Reads the `.wandb` files that the SDK keeps of each run: a LevelDB log of protobuf records.
+# Sources: `core/pkg/leveldb` and `wandb_internal.proto` in the public repository wandb/wandb. The
+# wire format is read by hand, since neither wandb nor protobuf may be imported here; a field's
+# number never changes its meaning.
+
+
 @dataclass
 class LocalRun:
     """What one attempt wrote down; `exit_code` is None if it never came to its end.

@@ -57,6 +57,12 @@ HIDDEN = "[secret]"
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 
 
+# The exit status of a run, as the launcher in its agent's process tells it. A run that calls
+# `wandb.init` tells its end to the server. Of one that dies before, the server only learns that it
+# is gone: a wrong command line, a kill and a broken script then look alike. And one may be killed
+# between its exit record and its own end.
+
+
 class RunExit:
     """How the run that an agent began last has ended; its launcher waits to be acknowledged."""
 

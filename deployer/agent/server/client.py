@@ -1,6 +1,7 @@
 """What a supervisor asks of the W&B server: its keys, its questions, and a look before the start.
 
-Called in short-lived processes only: urllib and ssl must not stay in a supervisor's memory.
+What sends a request is called in short-lived processes only: urllib and ssl must not stay in a
+supervisor's memory.
 """
 
 from __future__ import annotations
@@ -291,6 +292,10 @@ def bring_own_key(server: Server, sweep_path: str, agent: str, key: str, node: s
         if reply.passing or not reply.error:
             return reply
     return ask(server, OWN_KEY, variables)
+
+
+# The supervisor's questions to the server, repeated until they are answered. A server that is away
+# is waited for, unless the supervisor is asked to leave.
 
 
 class Questions:

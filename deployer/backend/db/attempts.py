@@ -268,6 +268,14 @@ def begin_attempt(
     )
 
 
+# A run's history when another process writes it: whether its rows follow or replace what is there.
+# A process that does not resume names the run by its short id alone. Its first row decides: at a
+# later step it continues a resumed run, else it is another run under the same id. Then the rows of
+# a sweep's run are kept apart, unless they are sent again. The next attempt at a run that was
+# interrupted may go on from a checkpoint of its own, older than the last row: rows before its first
+# one stay.
+
+
 def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
     """Write rows at an offset of the stream, once older rows are kept or cleared."""
     run = _decided(db, run, offset, texts)
@@ -390,6 +398,11 @@ def _set_history_apart(db: Connection, run: Run) -> Run:
         if column not in said and getattr(run, column) == former.get(column)
     }
     return change(db, run, **inherited)
+
+
+# A sweep's runs as JSON that SQLite itself writes: thousands at once, for whoever ranks them all. A
+# run has the names of W&B's schema, its configuration and its summary as they are, its times in
+# seconds since the epoch.
 
 
 def read_run_table(

@@ -101,6 +101,11 @@ MOST_TOGETHER = 500  # changes in one commit
 WAL_BYTES = 64 * 1024 * 1024  # the log is cut back to it after it had to grow
 
 
+# The version of a database's tables, and how an older one comes to the newest. Only a process that
+# holds the folder's lock, as a server does, migrates: else tables would change under a running
+# server of an older version. A newer file is refused.
+
+
 def schema_of(connection: sqlite3.Connection) -> int:
     """Return the version of a database's tables; 0 has none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -52,6 +52,10 @@ MOST_TERMS = 1000
 COMPARISONS = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
+# Patterns of users, matched in time that grows with the text alone: `re` may take for ever. A
+# pattern becomes a Thompson automaton. A search remembers the sets of states that it meets.
+
+
 class PatternError(ValueError):
     """A pattern that is wrong, too much, or beyond this engine."""
 

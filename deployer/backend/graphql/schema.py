@@ -147,6 +147,10 @@ def find_missing_feature(errors: Iterable[GraphQLError]) -> MissingFeature | Non
     return next((feature for feature in MISSING_FEATURES if feature.names & unknown), None)
 
 
+# How much one GraphQL document may ask for: several times what W&B's clients do. Fragments are
+# counted wherever they are spread, so that a short document cannot become a long one.
+
+
 @dataclass(frozen=True)
 class Size:
     """What a selection asks for, all fragments spread out."""

@@ -23,6 +23,11 @@ from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder, Si
 Kind = Literal["agent", "run", "process"]
 
 
+# When agents and runs were last heard of, by a monotonic clock. Kept in memory on purpose: after a
+# restart everybody counts as heard of at that moment, so the server's own downtime makes no agent
+# look silent.
+
+
 class Presence:
     """Seconds of silence for each agent and run, by a monotonic clock."""
 

@@ -24,6 +24,11 @@ DEFAULT_ETA = 3.0
 COLUMNS = "id, state, attempt, started_at, stop_requested_at"
 
 
+# Early termination by successive halving, as W&B does it; pure. Source: `hyperband_stopping.py` of
+# W&B's MIT-licensed package `sweeps`, after Li et al., "Hyperband: A Novel Bandit-Based Approach to
+# Hyperparameter Optimization" (arXiv 1603.06560).
+
+
 @dataclass
 class _Standing:
     """How far a run is: its finite values, the best of them, and those at the bands it reached."""

@@ -56,7 +56,7 @@ BAD_KEY = re.compile(
 )
 # The folder of a run in offline mode, which the SDK prints at its begin and at its end.
 OFFLINE = re.compile(r"\boffline-run-\d")
-# db/projects.py, graphql/resolvers/run_change.py: an agent's run is in its sweep's project.
+# db/accounts.py, graphql/resolvers/runs.py: an agent's run is in its sweep's project.
 OTHER_PROJECT = re.compile(r"an agent's key cannot (make projects|start runs of its own)")
 OWN_SWEEP = re.compile(r"an agent's key cannot change sweeps")  # graphql/resolvers/sweeps.py
 # How the SDK ends `wandb.init` if the server is away. A refusal is a CommError with other words.

@@ -236,6 +236,10 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
     return missing
 
 
+# What supervisors saw of the ends of their runs' processes. Of a run that has not come to
+# `wandb.init`, nobody else tells an exit code or what it printed.
+
+
 def note_exit(
     backend: Backend,
     db: Connection,

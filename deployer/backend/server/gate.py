@@ -171,6 +171,10 @@ def _is_foreign(origin: str | None, host: str) -> bool:
     return origin is not None and origin.partition("://")[2].lower() != host.lower()
 
 
+# Ends connections of clients that send or take next to nothing, so that none is held for ever. A
+# reverse proxy may do so, too; this holds where there is none.
+
+
 @dataclass(frozen=True)
 class Pace:
     """How slow a client may be; a machine under load is slower than any network.

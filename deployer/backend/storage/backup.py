@@ -57,6 +57,10 @@ BLOCK_BYTES = 1 << 18
 HELD = ".copy-"  # a folder of links while a copy is sent
 
 
+# The proof of a copy, sent as its last entry: each file's checksum, and counts of what is in it.
+# Without it a copy is not whole, wherever the stream ended.
+
+
 @dataclass(frozen=True)
 class Copied:
     """What a copy holds, as counted in it and found equal to what was sent."""

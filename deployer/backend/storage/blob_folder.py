@@ -187,6 +187,11 @@ def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
         folder.collecting.release()
 
 
+# Signed addresses: each permits one action on one file until a certain time. The SDK sends no key
+# to an upload's address, and a browser or `curl` has none. The key that signs never leaves the
+# backend's folder, so an address tells nothing that outlives it.
+
+
 @dataclass(frozen=True)
 class Signer:
     """Makes and checks addresses with one secret key."""

@@ -58,6 +58,9 @@ IN_A_FRAME = {
 }
 
 
+# A listener takes no thread while it waits. It ends with its log-in, and when the server stops.
+
+
 async def list_changes(
     backend: Backend, look: Callable[[], Awaitable[object]]
 ) -> AsyncIterator[bytes]:

@@ -229,6 +229,10 @@ class CurveCache:
         return known[1]
 
 
+# Parameter importance of sweeps, computed again only when more runs have been ranked. It takes a
+# second of a core or more, so only one is computed at a time.
+
+
 class ImportanceCache:
     """Documents of importance by sweep."""
 

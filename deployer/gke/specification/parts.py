@@ -184,6 +184,12 @@ def find_disk_type(machine_type: str) -> str:
     return HYPERDISK if machine_type.startswith(HYPERDISK_MACHINES) else DISK_TYPE
 
 
+# Which accelerators, machine types and partitions go together, as far as Google says it; pure. What
+# is not known here is let through: Google adds machines, and refuses what is wrong itself. Sources:
+# https://cloud.google.com/compute/docs/gpus (machine types and their GPUs) and
+# https://cloud.google.com/kubernetes-engine/docs/how-to/gpus-multi (partitions).
+
+
 def check_choice(choice: GpuChoice) -> Iterator[Problem]:
     """Yield what cannot work in a choice: (key, message, hint)."""
     yield from _check_accelerator(choice.accelerator)

@@ -252,6 +252,6 @@ def parse_spec(document: Document) -> ClusterSpec:
 
 
 def _take_one_location(value: Any) -> Any:
-    """Drop the second of two ways to say where, about which spec_rules.py complains."""
+    """Drop the second of two ways to say where, about which the rules complain."""
     both = isinstance(value, dict) and {"location", "locations"} <= value.keys()
     return {key: one for key, one in value.items() if key != "locations"} if both else value

@@ -283,6 +283,15 @@ def test_a_claim_that_is_not_bound_has_its_newest_event(
     assert is_listed(found)
 
 
+def test_where_no_claim_is_known_to_be_unbound_no_claim_is_named() -> None:
+    for claims in ({}, {"home": build_claim("Bound")}):
+        found = find(unscheduled(UNBOUND), claims=claims)
+        assert found
+        assert found.code is Cause.CLAIM_UNBOUND
+        assert found.line == f"{UNBOUND.rstrip('.')}: kubectl get pvc -n ns"
+        assert is_listed(found)
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [

@@ -124,6 +124,11 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
                     start_backend(data)
 
 
+# Who uses the backend of a namespace, so that no one's results are deleted by another. Each owner
+# who creates a sweep or starts agents leaves an annotation on the backend's claim, which outlives
+# the server, until `down --all`. Who only reads leaves none.
+
+
 def note_user(kube: Kube) -> None:
     """Note the caller on the claim of the backend. Best effort: not every user may change it."""
     _annotate(kube, kube.owner.name)

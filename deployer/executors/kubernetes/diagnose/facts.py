@@ -76,10 +76,10 @@ def describe_missing(
     variables = variables or {}
     kind = one.kind.kind
     if one.key:
-        field = "stringData" if one.kind == SECRET else "data"
-        patch = shlex.quote(json.dumps({field: {one.key: "VALUE"}}))
+        part = "stringData" if one.kind == SECRET else "data"
+        patch = shlex.quote(json.dumps({part: {one.key: "VALUE"}}))
         if one.key in variables:
-            patch = json.dumps(f'{{"{field}":{{"{one.key}":"${variables[one.key]}"}}}}')
+            patch = json.dumps(f'{{"{part}":{{"{one.key}":"${variables[one.key]}"}}}}')
         values = {"kind": kind, "resource": kind.lower(), "name": one.name, "key": one.key}
         return rules.KEY.found(**values, where=where, patch=patch)
     literals = [f'--from-literal={key}="${name}"' for key, name in variables.items()]

@@ -245,11 +245,14 @@ def _explain_claims(facts: Facts, words: str) -> Finding | None:
         return None
     unbound = {n: one for n, one in facts.claims.items() if _phase_of(one) != "Bound"}
     found = {name: _find_news(name, claim, facts) for name, claim in unbound.items()}
+    where = f"-n {facts.namespace}"
+    if not found:  # they have been bound since, or are made with the pod
+        return rules.SOME_UNBOUND.found(words=words, where=where)
     waits = [n for n, event in found.items() if event and event.reason in WAITS_FOR_POD]
-    name = next((one for one in (*found, *facts.claims) if one not in waits), "of it")
-    event = found.get(name)
-    said = event.message.strip() if event else _phase_of(facts.claims.get(name, {})) or words
-    return rules.UNBOUND.found(name=name, words=said, where=f"-n {facts.namespace}")
+    name = next((one for one in found if one not in waits), next(iter(found)))
+    event = found[name]
+    said = event.message.strip() if event else _phase_of(unbound[name]) or words
+    return rules.UNBOUND.found(name=name, words=said, where=where)
 
 
 def _find_news(name: str, claim: Object, facts: Facts) -> Event | None:

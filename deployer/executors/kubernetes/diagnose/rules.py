@@ -179,6 +179,7 @@ UNBOUND = unclear(
     "PersistentVolumeClaim $name is not bound: $words",
     "kubectl describe pvc $name $where",
 )
+SOME_UNBOUND = unclear(Cause.CLAIM_UNBOUND, "$words", "kubectl get pvc $where")
 
 # Images: what the kubelet says, and in its message what the registry answered, as the code of a
 # gRPC status or in the words of containerd (remotes/docker) and CRI-O (containers/image).

@@ -33,6 +33,10 @@ from deployer.model import AgentPlan, Plan
 KEY_COMPONENT = "key"
 
 
+# The ConfigMaps of a sweep, with the supervisor and the project's code; pure. A larger archive of
+# the code lies in several ConfigMaps, one part in each, which a pod joins.
+
+
 def build_config_map(
     template: Manifest,
     content: bytes,
