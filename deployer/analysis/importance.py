@@ -17,8 +17,8 @@ from deployer.analysis.parallel import is_number
 from deployer.errors import DeployerError
 from deployer.installation import install_package
 from deployer.sweeps.configuration_list import JOB_ID
-from deployer.sweeps.parameters.forms import value_key
 from deployer.sweeps.results import Row
+from deployer.sweeps.space import value_key
 from deployer.text import format_count
 
 TREES = 100

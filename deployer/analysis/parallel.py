@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Continuous, distinct
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import Row
+from deployer.sweeps.space import Continuous, distinct
 
 # Values that are not drawn, and lie over more than this factor, are spread by their logarithm.
 LOG_FACTOR = 50.0

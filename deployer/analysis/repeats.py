@@ -12,7 +12,7 @@ from typing import Any
 
 from deployer.analysis.moments import deviation, mean
 from deployer.sweeps.configuration_list import configuration_key
-from deployer.sweeps.equal_curves import FEWEST_VALUES, Curve, find_equal_curves
+from deployer.sweeps.recount import FEWEST_VALUES, Curve, find_equal_curves
 from deployer.sweeps.results import Results, Row, rank_key
 
 # The number of a set in a list tells no more than a seed.

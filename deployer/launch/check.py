@@ -37,13 +37,13 @@ from deployer.sweeps.creation import (
     find_rest,
     goes_on,
 )
-from deployer.sweeps.problem import Problem, Problems
+from deployer.sweeps.keys import Problem, Problems
 from deployer.sweeps.program import check_program, list_scripts
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results, describe_attempt, find_last_words
+from deployer.sweeps.rules import has_local_scheduler
+from deployer.sweeps.run_rows import describe_configuration
 from deployer.sweeps.set_files import check_sets_file
-from deployer.sweeps.validation.configuration import has_local_scheduler
-from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_bytes, format_count, format_seconds
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.operations import list_projects

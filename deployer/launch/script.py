@@ -27,7 +27,7 @@ from deployer.scripts.script_check import (
     read_script,
 )
 from deployer.scripts.sweep_draft import Draft, Flag, Start, draft_sweep, read_value, write_by_hand
-from deployer.sweeps.problem import Problem, doubt
+from deployer.sweeps.keys import Problem, doubt
 from deployer.sweeps.program import find_missing_scripts
 from deployer.sweeps.results import metric_name
 from deployer.sweeps.sweep_file import (

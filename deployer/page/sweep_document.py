@@ -16,9 +16,9 @@ from deployer.errors import DeployerError
 from deployer.model import Run, Sweep
 from deployer.page.run_document import flatten_summary
 from deployer.page.strict_json import Encoded, encode_value
-from deployer.sweeps.command_line import describe_run
+from deployer.sweeps.configuration_list import describe_run
 from deployer.sweeps.doubts import list_doubts
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, WRITTEN, Results, Row, is_healed, rank_key
 
 # A run as an array in this order: names are not repeated ten thousand times.

@@ -20,8 +20,7 @@ from deployer.page.sweep_document import (
     build_sweep_document,
     choose_curves,
 )
-from deployer.sweeps.equal_curves import read_tied_curves
-from deployer.sweeps.recount import read_dropped
+from deployer.sweeps.recount import read_dropped, read_tied_curves
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import (
     ACTIVE_STATES,

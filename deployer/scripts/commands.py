@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployer.scripts.rehearsal.process import JSON_FILE, Commands
-from deployer.sweeps.parameters.forms import (
+from deployer.sweeps.parameters import parse_parameters
+from deployer.sweeps.program import DEFAULT_COMMAND, ENVIRONMENT_MACRO, PARAMETER_MACROS
+from deployer.sweeps.space import (
     Categorical,
     Constant,
     Continuous,
@@ -20,8 +22,6 @@ from deployer.sweeps.parameters.forms import (
     Parameter,
     distinct,
 )
-from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.program import DEFAULT_COMMAND, ENVIRONMENT_MACRO, PARAMETER_MACROS
 
 MOST_VALUES = 10_000  # of one parameter
 MOST_CELLS = 1_000_000  # parameters times configurations

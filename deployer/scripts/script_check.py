@@ -41,7 +41,7 @@ from deployer.scripts.script_text import (
     reads_config,
 )
 from deployer.scripts.sweep_draft import Flag, parse_flag
-from deployer.sweeps.problem import Problem, doubt
+from deployer.sweeps.keys import Problem, doubt
 
 ONLINE = "remove it: a run that is not online never reaches its sweep"
 OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.sweeps.parameters.keys import nearest
-from deployer.sweeps.problem import Problem
+from deployer.sweeps.keys import Problem, nearest
 
 MOST_MODULES = 500
 LONGEST_NAME = 255  # bytes of a file name, on every file system that we know

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.errors import ConfigError
-from deployer.sweeps.parameters.keys import shown
-from deployer.sweeps.problem import Place, Problem, Problems, doubt
+from deployer.sweeps.keys import Place, Problem, Problems, doubt, shown
 
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 PARAMETER_MACROS = (

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 
 from deployer.model import Run, SweepPath
 from deployer.sweeps.doubts import note_dropped
-from deployer.sweeps.results import EARLIER, Results, is_done, metric_value
+from deployer.sweeps.results import EARLIER, Results, Row, is_done, metric_value
+from deployer.sweeps.space import value_key
 from deployer.wandb_api.history import History, get_history, get_logged, get_sampled_rows
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import get_log_tail
@@ -28,6 +29,10 @@ Gap = tuple[int | None, int | None]
 LOG = logging.getLogger(__name__)
 RUNS_AT_ONCE = 1000  # between two words of how far it is
 MOST_APART = 20  # one request
+# With fewer different values, curves are equal by chance: an accuracy that stays at guessing.
+FEWEST_VALUES = 3
+MOST_RUNS = 1000  # whose histories are read
+SAMPLES = 500
 
 
 @dataclass(frozen=True)
@@ -146,3 +151,54 @@ def read_dropped(server: Server, results: Results) -> Results:
     if found := next((name for name, rows in held.items() if rows), ""):
         return replace(results, dropped=f"{EARLIER} (see {found})")
     return note_dropped(results, partial(get_log_tail, server.client, path))
+
+
+# Runs with the same curve of the metric: configurations that the script ignores, and copies.
+
+Curve = tuple[object, ...]
+
+
+def read_tied_curves(server: Server, path: SweepPath, results: Results) -> dict[str, Curve]:
+    """Return the curves of the runs whose ranked values are equal, by run id; raises WandbError."""
+    counts = Counter(row.value for row in results.rows)
+    tied = (r for r in results.rows if r.rank is not None and not r.reused and counts[r.value] > 1)
+    runs = [row.run_id for row in tied][:MOST_RUNS]
+    metric = str(results.metric)
+    read = get_sampled_rows(server.client, path, dict.fromkeys(runs, (metric,)), SAMPLES)
+    return {run: tuple(row.get(metric) for row in rows) for run, rows in read.items()}
+
+
+def find_equal_curves(results: Results, curves: Mapping[str, Curve]) -> tuple[str, ...]:
+    """Return a run of each of the configurations with the most frequent curve; none if all differ.
+
+    Short curves count if all configurations, three or more, have the same one.
+    """
+    ranked = [row for row in results.rows if row.rank is not None and not row.reused]
+    different = {(row.value, value_key(row.parameters)): row for row in reversed(ranked)}
+    rows = list(reversed(different.values()))
+    groups: dict[Curve, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(curves.get(row.run_id, ()), []).append(row)
+    equal = [
+        group
+        for curve, group in groups.items()
+        if (len(set(curve)) >= FEWEST_VALUES or (curve and 3 <= len(group) == len(rows)))
+        and _is_ignored(group, rows)
+    ]
+    largest = max(equal, key=len, default=[])
+    return tuple(row.run_id for row in largest) if len(largest) > 1 else ()
+
+
+def _is_ignored(group: Sequence[Row], rows: Sequence[Row]) -> bool:
+    """Return True if the parameters that differ in a group seem to have no effect.
+
+    One alone cannot make up for itself. Several may, such as an equal lr · batch size, unless
+    every configuration that agrees with the group in the other parameters is in it.
+    """
+    first = group[0].parameters
+
+    def agree(row: Row, names: Iterable[str]) -> bool:
+        return all(value_key(row.parameters.get(n)) == value_key(first[n]) for n in names)
+
+    fixed = [name for name in first if all(agree(row, [name]) for row in group)]
+    return len(fixed) >= len(first) - 1 or sum(agree(row, fixed) for row in rows) == len(group)

@@ -23,7 +23,7 @@ from deployer.sweeps.configuration_list import (
     list_configurations,
     list_parameters,
 )
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.program import DEFAULT_COMMAND
 from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, build_results, is_done
 from deployer.sweeps.sweep_file import SweepFile, dump_config

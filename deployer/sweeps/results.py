@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any
 
 from deployer.model import Attempt, Run, Sweep
-from deployer.sweeps.command_line import describe_run
 from deployer.sweeps.configuration_list import (
     configuration_key,
+    describe_run,
     find_list_parameter,
     flatten_configuration,
     list_parameters,

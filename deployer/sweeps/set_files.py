@@ -36,7 +36,7 @@ from deployer.sweeps.configuration_list import (
     find_list_parameter,
     list_configurations,
 )
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.sweep_file import dump_config
 from deployer.text import format_count
 from deployer.wandb_api.model import Snapshot

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -23,13 +23,59 @@ from deployer.config.document import (
     refers_to_itself,
 )
 from deployer.errors import ConfigError, Finding, Severity
-from deployer.sweeps.parameters.parse import expected_count, fill_distributions
-from deployer.sweeps.problem import Problem
-from deployer.sweeps.validation.configuration import check_config
+from deployer.sweeps.keys import Problem
+from deployer.sweeps.parameters import expected_count, fill_distributions
+from deployer.sweeps.program import ASSIGNMENT, NO_PROGRAM, list_scripts
+from deployer.sweeps.rules import check_config
 from deployer.text import number_hint
 
 # Where a word that YAML reads in its own way may change what a sweep does.
 READ_AS_NUMBERS = ("parameters", "run_cap", "metric", "early_terminate")
+PLACE = "deployer run"  # in place of a sweep file's name
+RUN_PARAMETER = "deployer_run"  # W&B has no sweep without one
+TITLE_CHARACTERS = 80
+# Runs in the user's image: standard library only, Python 3.8 or newer. It starts the command as its
+# child, hands signals on and ends as the command ended. After exit code 0 it sees that there is a
+# run on the server: a script without wandb has opened none, unless a wrapper reads its metrics and
+# opens the run. `allow`, since a script may have opened
+# one in a folder of its own: that one is kept as it is.
+START = """\
+import sys
+sys.path = [path for path in sys.path if path]
+import glob, json, os, signal, subprocess
+child = None
+
+def hand_on(number, _):
+    if child:
+        child.send_signal(number)
+
+def start(words, **more):
+    global child
+    try:
+        child = subprocess.Popen(words, **more)
+    except OSError as error:
+        sys.stderr.write("deployer run: %s: %s\\n" % (words[0], error.strerror))
+        sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+    return child.wait()
+
+def list_runs():
+    folder = os.path.join(os.environ.get("WANDB_DIR") or ".", "wandb")
+    return set(glob.glob(os.path.join(glob.escape(folder), "run-*-" + os.environ["WANDB_RUN_ID"])))
+
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, hand_on)
+before = list_runs()
+code = start(json.loads(sys.argv[1]))
+wrapped = "DEPLOYER_METRICS_CLAIM" in os.environ
+if code == 0 and not wrapped and list_runs() == before:
+    more = {"WANDB_RESUME": "allow", "WANDB_SILENT": "true"}
+    record = [sys.executable, "-c", "import wandb; wandb.init(); wandb.finish()"]
+    code = start(record, env=dict(os.environ, **more))
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
 
 
 @dataclass(frozen=True)
@@ -52,7 +98,7 @@ class Complaint:
 
 
 # The text of a sweep file to its configuration and all that is wrong or doubtful about it; pure.
-# YAML's own traps are found here, too; what a configuration may hold is `validation/`.
+# YAML's own traps are found here, too; what a configuration may hold is `rules.py`.
 
 
 @dataclass(frozen=True)
@@ -232,3 +278,39 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _QuotingDumper.add_representer(str, _represent_text)
+
+
+# The sweep of `deployer run`: one configuration, which is a command as it was typed; pure.
+
+
+def build_command_sweep(words: Sequence[str]) -> SweepFile:
+    """Return the sweep that runs a command once; raises ConfigError if no file could hold it."""
+    if words and ASSIGNMENT.match(words[0]):
+        hint = f"deployer run -- env {shlex.join(words)}"
+        raise ConfigError(PLACE, NO_PROGRAM % words[0], hint)
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            said = f"the word {word!r} is not UTF-8"
+            raise ConfigError(PLACE, said, "pass it in a file") from None
+    return parse_sweep(dump_config(build_command_config(words)), PLACE)
+
+
+def build_command_config(words: Sequence[str]) -> dict[str, Any]:
+    """Return its configuration. The words are JSON, in which nothing looks like a macro.
+
+    An agent replaces `${args}` and `${envvar:NAME}`, drops what else is `${…}`, and has no way to
+    quote one.
+    """
+    line = shlex.join(words)
+    title = line if len(line) <= TITLE_CHARACTERS else f"{line[: TITLE_CHARACTERS - 1]}…"
+    scripts = [name for _, name in list_scripts({"command": list(words)})]
+    escaped = json.dumps(list(words)).replace("$", "\\u0024")
+    return {
+        "name": title,
+        **({"program": scripts[0]} if scripts else {}),
+        "method": "grid",
+        "command": ["${env}", "${interpreter}", "-c", START, escaped],
+        "parameters": {RUN_PARAMETER: {"value": line}},
+    }

@@ -23,7 +23,7 @@ import optuna
 from deployer.backend.scheduling.search.bayes import model_seed
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.backend.scheduling.search.suggest import random_point, suggest
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 from tests.bench.figures import Figure
 
 RUNS = 50

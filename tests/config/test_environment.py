@@ -26,7 +26,7 @@ READERS = {
     "gke/api/__init__.py": "sets how much gRPC prints and how often the metadata server is asked",
     "gke/api/credentials.py": "looks for credentials as Google's library does",
     "sweeps/configuration_list.py": "the text of a program that agents start",
-    "sweeps/command_run.py": "the text of a program that agents start",
+    "sweeps/sweep_file.py": "the text of a program that agents start",
 }
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Parameter, Space
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
+from deployer.sweeps.space import Parameter, Space
 
 
 def space_of(parameters: dict[str, Any]) -> Space:

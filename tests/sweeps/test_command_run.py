@@ -9,7 +9,7 @@ import pytest
 from wandb.sdk.launch.sweeps.utils import create_sweep_command
 
 from deployer.errors import ConfigError
-from deployer.sweeps.command_run import RUN_PARAMETER, build_command_sweep
+from deployer.sweeps.sweep_file import RUN_PARAMETER, build_command_sweep
 
 HOSTILE = (
     *("python", "train.py", "--lr", "0.1", "--flag=a b", "", " ", "'", '"', "$HOME", "`id`", "\\"),

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from deployer.model import Run, Sweep, SweepPath
-from deployer.sweeps.equal_curves import find_equal_curves
+from deployer.sweeps.recount import find_equal_curves
 from deployer.sweeps.results import build_results
 
 VALUES = {"lr": (0.1, 0.2, 0.4), "batch": (16, 32)}

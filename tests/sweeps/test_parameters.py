@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deployer.sweeps.configuration_list import configuration_key
-from deployer.sweeps.parameters.forms import Categorical, same_value
-from deployer.sweeps.parameters.parse import fill_distributions
+from deployer.sweeps.parameters import fill_distributions
+from deployer.sweeps.space import Categorical, same_value
 from deployer.text import number_hint
 from tests.sweeps.spaces import single
 

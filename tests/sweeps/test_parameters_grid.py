@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from deployer.sweeps.parameters.parse import expected_count
+from deployer.sweeps.parameters import expected_count
 from tests.sweeps.spaces import single, space_of
 
 

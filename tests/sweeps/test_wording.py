@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployer.sweeps.results import Row
-from deployer.sweeps.wording import MOST_PARAMETERS, describe_configuration, list_varying
+from deployer.sweeps.run_rows import MOST_PARAMETERS, describe_configuration, list_varying
 
 
 def make_row(**parameters: object) -> Row:

@@ -15,9 +15,9 @@ import yaml
 from deployer.backend.db.accounts import Caller, Project
 from deployer.backend.db.rows import Connection, Row, change, find, insert, select, select_one
 from deployer.backend.request import LARGEST_INT, MOST_LEVELS, Refusal, repair
-from deployer.sweeps.parameters.parse import expected_count
+from deployer.sweeps.parameters import expected_count
 from deployer.sweeps.results import metric_goal, metric_name
-from deployer.sweeps.validation.configuration import has_local_scheduler
+from deployer.sweeps.rules import has_local_scheduler
 
 # W&B's command line repeats a creation whose reply was lost, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60

@@ -15,9 +15,9 @@ from deployer.backend.db.rows import Connection, select, update
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.request import read_object
-from deployer.sweeps.parameters.forms import Space
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import metric_value, rank_key
+from deployer.sweeps.space import Space
 
 # Of runs that have the same configuration, the one that counts for it.
 BEST_FIRST = (

@@ -18,9 +18,8 @@ from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
 from deployer.backend.scheduling.run_endings import end_waiting
 from deployer.backend.scheduling.search.engine import find_missing_package
 from deployer.backend.scheduling.search.suggest import refusals
-from deployer.sweeps.problem import Problem, join_path
-from deployer.sweeps.validation.configuration import check_content, has_local_scheduler
-from deployer.sweeps.validation.keys import Key
+from deployer.sweeps.keys import Key, Problem, join_path
+from deployer.sweeps.rules import check_content, has_local_scheduler
 
 # What this server knows besides what W&B does.
 OWN_KEYS = {

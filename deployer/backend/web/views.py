@@ -50,8 +50,7 @@ from deployer.page.sweep_document import (
     build_project_document,
     list_numbers,
 )
-from deployer.sweeps.command_line import build_command_line
-from deployer.sweeps.configuration_list import flatten_configuration
+from deployer.sweeps.configuration_list import build_command_line, flatten_configuration
 from deployer.sweeps.results import Results
 from deployer.wandb_api.model import parse_environment, parse_json
 

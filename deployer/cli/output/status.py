@@ -14,7 +14,7 @@ from deployer.errors import Finding
 from deployer.launch.scaling import Ended
 from deployer.model import Agent
 from deployer.sweeps.results import Coverage, Row
-from deployer.sweeps.wording import describe_configuration
+from deployer.sweeps.run_rows import describe_configuration
 from deployer.text import format_count, format_seconds, format_value
 from deployer.watch.status import Status
 

@@ -15,7 +15,7 @@ from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
 from deployer.model import SweepPath
 from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts, list_wrong
-from deployer.sweeps.equal_curves import read_tied_curves
+from deployer.sweeps.recount import read_tied_curves
 from deployer.sweeps.results import (
     EARLIER,
     FIXES,
@@ -28,8 +28,15 @@ from deployer.sweeps.results import (
     list_logged,
     name_signal,
 )
-from deployer.sweeps.run_rows import build_run_command, flatten_rows, list_names, row_to_plain
-from deployer.sweeps.wording import MOST_PARAMETERS, describe_configuration, list_varying
+from deployer.sweeps.run_rows import (
+    MOST_PARAMETERS,
+    build_run_command,
+    describe_configuration,
+    flatten_rows,
+    list_names,
+    list_varying,
+    row_to_plain,
+)
 from deployer.text import format_count, format_parameter, format_runtime, format_value, name_columns
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail

@@ -22,8 +22,8 @@ from deployer.cli.shell.options import (
 from deployer.cli.shell.usage import UsageError
 from deployer.launch.provision import describe_file, telling_remains
 from deployer.launch.request import Request
-from deployer.sweeps.command_run import PLACE, build_command_sweep
 from deployer.sweeps.creation import Draws
+from deployer.sweeps.sweep_file import PLACE, build_command_sweep
 
 app = App()
 END = "--"

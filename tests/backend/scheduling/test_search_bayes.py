@@ -17,7 +17,7 @@ from deployer.backend.scheduling.search.bayes import modelled, outcomes
 from deployer.backend.scheduling.search.engine import SearchEngine
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.backend.scheduling.search.suggest import needs_model, random_point, suggest
-from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters import parse_parameters
 
 pytestmark = pytest.mark.slow
 

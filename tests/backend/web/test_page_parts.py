@@ -17,7 +17,7 @@ from deployer.page.curves import (
     write_history,
 )
 from deployer.page.run_document import flatten_summary
-from deployer.sweeps.command_line import build_command_line
+from deployer.sweeps.configuration_list import build_command_line
 
 
 def test_a_curve_is_thinned_and_keeps_its_ends() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from deployer.backend.scheduling.search.gaussian import Axis, propose
 from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.sweeps.parameters.forms import Categorical, Constant, Integer, Parameter, Space
+from deployer.sweeps.space import Categorical, Constant, Integer, Parameter, Space
 
 # Ended runs that a model is made of: its cost grows with their third power (with 10 parameters, 200
 # take a core 0.6 s, 400 take it 3 s).

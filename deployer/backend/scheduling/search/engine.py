@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.backend.scheduling.search.suggest import SearchError, needs_model, refusals, suggest
 from deployer.installation import install_package
-from deployer.sweeps.parameters.parse import expected_count
+from deployer.sweeps.parameters import expected_count
 
 __all__ = [
     "SearchEngine",

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.sweeps.parameters.forms import Space
-from deployer.sweeps.parameters.parse import expected_count, parse_parameters
+from deployer.sweeps.parameters import expected_count, parse_parameters
 from deployer.sweeps.results import metric_goal, metric_name
+from deployer.sweeps.space import Space
 
 __all__ = [
     "SearchError",

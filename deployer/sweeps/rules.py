@@ -1,34 +1,52 @@
-"""Every complaint about a configuration that YAML could read, key by key."""
+"""The rules of a sweep file: every complaint about a configuration that YAML could read; pure.
+
+An error is what cannot run or never ends; everything else W&B runs too, so it is a warning.
+"""
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployer.sweeps.parameters.forms import Continuous, Space
-from deployer.sweeps.parameters.keys import nearest, shown
-from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.problem import Place, Problem, Problems, doubt
-from deployer.sweeps.program import check_command
-from deployer.sweeps.validation.keys import (
+from deployer.sweeps.keys import (
     CONTROLLER,
     HYPERBAND,
     METRIC,
+    NESTED,
     SCHEDULER,
     TOP,
     Key,
+    Place,
+    Problem,
+    Problems,
     check_keys,
-    check_sendable,
-    check_start,
-    check_texts,
     check_values,
+    doubt,
     find_misspelt,
     is_number,
+    nearest,
+    shown,
 )
-from deployer.sweeps.validation.parameters import check_bounds, check_parameters
-from deployer.text import format_count, number_hint
+from deployer.sweeps.parameters import parse_parameters
+from deployer.sweeps.program import (
+    DEFAULT_COMMAND,
+    LAUNCH_RUNNERS,
+    PARAMETER_MACROS,
+    check_command,
+    list_scripts,
+)
+from deployer.sweeps.space import Constant, Continuous, Space, value_key
+from deployer.text import find_forbidden, format_count, number_hint
 
+# What JSON cannot say, names and texts, and what starts a run.
+
+TEXTS = ("program", "entity", "project", "name", "description")
+LONGEST_PROJECT = 128
+LAUNCHED = ("kind", "apiVersion", "job", "image_uri")
+# What W&B itself keeps in the config of a run.
+RESERVED = ("_wandb", "wandb_version")
 PATH: Place = ("early_terminate",)
 # The methods of each engine, as W&B's check has them.
 SCHEDULER_METHODS = {"wandb": ("grid", "random", "bayes"), "optuna": ("custom",), "ax": ("custom",)}
@@ -37,6 +55,186 @@ METHODS = TOP["method"].choices
 LARGE_GRID = 10_000
 GOALS = METRIC["goal"].choices
 EXAMPLE = "write metric: {name: loss, goal: minimize}"
+
+
+def check_sendable(path: Place, value: Any) -> Problems:
+    """Complain about what JSON cannot say: dates, sets, binary data."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from check_sendable((*path, str(key)), item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from check_sendable((*path, f"[{index}]"), item)
+    elif isinstance(value, datetime.date):
+        hint = f"put it in quotes: '{value}'"
+        yield Problem(path, f"{value} is read as a date, which cannot be sent", hint)
+    elif not isinstance(value, str | int | float | None):
+        kind = type(value).__name__
+        yield Problem(path, f"a {kind} cannot be sent", "use text, numbers, lists, mappings")
+
+
+def check_finite(path: Place, value: Any) -> Problems:
+    """Doubt the numbers that JSON does not have, in the values of parameters."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from check_finite((*path, str(key)), item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from check_finite((*path, f"[{index}]"), item)
+    elif isinstance(value, float) and not math.isfinite(value):
+        message = f"{value} is not a number in JSON, so results may lose it"
+        yield doubt(path, message, f"put it in quotes: '{value}'")
+
+
+def check_tuples(path: Place, value: Any) -> Problems:
+    """Doubt lists of texts that come from Python's tuples: YAML takes them apart at each comma."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from check_tuples((*path, str(key)), item)
+    elif isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        opened = [one for one in value if one.startswith("(") and ")" not in one]
+        if opened and any(one.endswith(")") and "(" not in one for one in value):
+            message = f"YAML has no tuples, so these are {len(value)} texts, such as '{opened[0]}'"
+            yield doubt(path, message, "write lists, such as [[1, 2], [3, 4]]")
+
+
+def check_texts(config: Mapping[str, Any]) -> Problems:
+    """Complain about names that are no text, or that no server takes."""
+    for key in TEXTS:
+        value = config.get(key, "")
+        if isinstance(value, str):
+            if key in ("entity", "project") and (letter := find_forbidden(value)):
+                hint = f"write it without {letter}"
+                yield Problem((key,), f"'{value}' contains {letter}, which names cannot have", hint)
+            elif key == "project" and len(value) > LONGEST_PROJECT:
+                message = f"the name has {len(value)} characters, more than {LONGEST_PROJECT}"
+                yield Problem((key,), message, "write a shorter one")
+            continue
+        message = f"{shown(value)} is not text"
+        hint = "give it a value, or remove it" if value is None else f"write {key}: '{value}'"
+        shown_only = key in ("name", "description")
+        yield (doubt if shown_only else Problem)((key,), message, hint)
+    yield from check_values((), config, {key: TOP[key] for key in LAUNCHED})
+
+
+def check_start(config: Mapping[str, Any]) -> Problems:
+    """Complain where nothing says what to start, and about what Python cannot start."""
+    command, program = config.get("command") or DEFAULT_COMMAND, config.get("program")
+    words = [str(word) for word in command] if isinstance(command, list | tuple) else []
+    if "${program}" in words and "program" not in config:
+        launched = next((key for key in LAUNCH_RUNNERS if key in config), "")
+        if launched:
+            said = "is for W&B Launch, but an agent needs a program"
+            yield Problem((launched,), said, "write program: train.py, the job's script, instead")
+        elif not config.get("command"):
+            hint = (
+                find_misspelt(config, "program", TOP) or "add program: train.py, or command: [...]"
+            )
+            yield Problem(("program",), "missing, and so is command", hint)
+    flags = next((word for word in words if word in PARAMETER_MACROS), "")
+    if flags and (words[0] == flags or {*words} <= {"${env}", "${interpreter}", *PARAMETER_MACROS}):
+        hint = f"write ['${{env}}', '${{interpreter}}', '${{program}}', '{flags}']"
+        yield Problem(("command",), f"{flags} is in the place of a program", hint)
+    module = f"command: ['${{env}}', '${{interpreter}}', '-m', {str(program).removeprefix('-m ')}"
+    for key, name in list_scripts(config):
+        if name.endswith(".ipynb"):
+            hint = f"jupyter nbconvert --to script {name}, then name {name[:-6]}.py"
+            yield Problem((key,), f"{name} is a notebook, which Python cannot run", hint)
+        elif name.startswith("-m "):
+            said = f"'{name}' is one word, not a file"
+            yield Problem((key,), said, f"remove the key, and write {module}, '${{args}}']")
+    if str(config.get("interpreter")).endswith(" -m"):
+        said = "W&B does not know it, so an agent starts the program as a file"
+        yield Problem(("interpreter",), said, f"remove both keys, and write {module}, '${{args}}']")
+
+
+# Parameters that run and look doubtful: values that repeat, odd names.
+
+
+def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
+    """Warn about parameters that W&B runs, and hardly as they are meant."""
+    for path, raw in _walk((NESTED,), config.get(NESTED)):
+        yield from _check_listed(path, raw, config.get("method"))
+    yield from _check_names(space)
+    free = [p for p in space.parameters if not isinstance(p, Constant) and p.grid_size != 1]
+    several = config.get("method") in ("random", "bayes") and config.get("run_cap") != 1
+    if several and space.parameters and not free:
+        message = "all parameters have one value, so all runs are the same"
+        yield doubt((NESTED,), message, "add values or a range to one of them")
+
+
+def check_bounds(config: Mapping[str, Any]) -> Problems:
+    """Complain about an int and a float as bounds: W&B's client cannot tell which is meant."""
+    parameters = config.get(NESTED)
+    for name, raw in parameters.items() if isinstance(parameters, Mapping) else ():
+        if not isinstance(raw, Mapping) or "distribution" in raw:
+            continue
+        if {type(raw.get("min")), type(raw.get("max"))} == {int, float}:
+            message = f"min {raw['min']} and max {raw['max']} mix an integer and a decimal number"
+            path = (NESTED, str(name))
+            yield Problem(path, message, "write both in the same way, or add distribution: uniform")
+
+
+def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield each parameter that is no group, with its place in the file."""
+    for name, raw in group.items() if isinstance(group, Mapping) else ():
+        if isinstance(raw, Mapping) and NESTED in raw:
+            yield from _walk((*place, str(name), NESTED), raw[NESTED])
+        elif isinstance(raw, Mapping):
+            yield (*place, str(name)), raw
+
+
+def _check_listed(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
+    """Warn about values that are not finite, appear twice, or mix booleans with numbers."""
+    values = raw.get("values")
+    yield from check_finite((*path, "value"), raw.get("value"))
+    yield from check_tuples((*path, "values"), values)
+    seen: dict[Any, Any] = {}
+    for index, value in enumerate(values if isinstance(values, list) else ()):
+        place = (*path, "values", f"[{index}]")
+        yield from check_finite(place, value)
+        key = value_key(value)
+        if key in seen:
+            message = f"{shown(value)} appears twice" + (
+                f", as {shown(seen[key])}" if repr(seen[key]) != repr(value) else ""
+            )
+            effect = (
+                "a grid runs it once"
+                if method == "grid"
+                else "random and bayes draw it twice as often"
+            )
+            yield doubt(place, f"{message}: {effect}", "remove one of them")
+        else:
+            seen[key] = value
+    yield from _check_booleans((*path, "values"), values)
+
+
+def _check_booleans(path: Place, values: Any) -> Problems:
+    if not isinstance(values, list):
+        return
+    flags = [value for value in values if isinstance(value, bool)]
+    numbers = [value for value in values if type(value) in (int, float)]
+    if flags and any(number not in (0, 1) for number in numbers):
+        message = f"{shown(flags[0])} is among numbers, and is passed as the text"
+        yield doubt(path, message, "write numbers only, or two parameters")
+
+
+def _check_names(space: Space) -> Problems:
+    """Doubt names that W&B uses itself, and those that two parameters share in its config."""
+    seen: dict[str, Place] = {}
+    for parameter in sorted(space.parameters, key=lambda p: (len(p.path), p.path)):
+        name = ".".join(parameter.path)
+        if parameter.path[0] in RESERVED:
+            message = "W&B keeps its own settings under this name, so runs may lose it"
+            yield doubt(_place(parameter.path), message, "choose another name")
+        if name in seen:
+            message = f"results call it {name}, like another parameter"
+            yield doubt(_place(parameter.path), message, "rename one of them")
+        seen.setdefault(name, parameter.path)
+
+
+def _place(path: Place) -> Place:
+    return tuple(part for name in path for part in (NESTED, name))
 
 
 def check_early_terminate(config: Mapping[str, Any]) -> Problems:

@@ -11,7 +11,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.sweeps.parameters.forms import (
+from deployer.sweeps.keys import (
+    DEFAULTS,
+    KEYS,
+    KNOWN_KEYS,
+    NESTED,
+    Place,
+    Problem,
+    distributions_with,
+    nearest,
+    shape_keys,
+    shown,
+)
+from deployer.sweeps.space import (
     LARGEST_EXPONENT,
     Categorical,
     Constant,
@@ -20,17 +32,6 @@ from deployer.sweeps.parameters.forms import (
     Parameter,
     Space,
 )
-from deployer.sweeps.parameters.keys import (
-    DEFAULTS,
-    KEYS,
-    KNOWN_KEYS,
-    NESTED,
-    distributions_with,
-    nearest,
-    shape_keys,
-    shown,
-)
-from deployer.sweeps.problem import Place, Problem
 from deployer.text import find_lookalike, number_hint
 
 # The pattern of parameter names in W&B's schema; other names are only warned about, as there.

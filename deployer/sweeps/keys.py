@@ -1,0 +1,228 @@
+"""The keys of a sweep file: what W&B knows, and what is wrong with a key, as data; pure.
+
+Keys and values are those of W&B's own schema (`config/schema.json` of its package `sweeps`, 0.3.0).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Place = tuple[str, ...]
+NESTED = "parameters"
+RANGE, NORMAL, BETA = ("min", "max"), ("mu", "sigma"), ("a", "b")
+# Every distribution with the keys it needs and those it may have.
+KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "constant": (("value",), ()),
+    "categorical": (("values",), ()),
+    "categorical_w_probabilities": (("values", "probabilities"), ()),
+    "int_uniform": (RANGE, ()),
+    "uniform": (RANGE, ()),
+    "log_uniform_values": (RANGE, ()),
+    "inv_log_uniform_values": (RANGE, ()),
+    "log_uniform": (RANGE, ()),
+    "inv_log_uniform": (RANGE, ()),
+    "normal": ((), NORMAL),
+    "log_normal": ((), NORMAL),
+    "beta": ((), BETA),
+    "q_uniform": (RANGE, ("q",)),
+    "q_log_uniform_values": (RANGE, ("q",)),
+    "q_log_uniform": (RANGE, ("q",)),
+    "q_normal": ((), (*NORMAL, "q")),
+    "q_log_normal": ((), (*NORMAL, "q")),
+    "q_beta": ((), (*BETA, "q")),
+}
+KNOWN_KEYS = ("distribution", *sorted({key for n, m in KEYS.values() for key in n + m}), NESTED)
+# What W&B takes for a bound or a shape that is not written.
+DEFAULTS = {"mu": 0.0, "sigma": 1.0, "a": 1.0, "b": 1.0, "q": 1.0}
+# JSON's types: their words, and how to mend a value that is of another.
+KINDS = {
+    "string": ("text", "put it in quotes"),
+    "integer": ("a whole number", "write digits without quotes, such as 3"),
+    "number": ("a number", "write a number without quotes"),
+    "boolean": ("true or false", "write true or false"),
+    "object": ("a mapping", "write `key: value` pairs below it"),
+    "array": ("a list", "write a list: [...]"),
+}
+# What other tools, and flags, call a key.
+OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
+# Settings of deployer.yaml that are no keys of a sweep.
+OF_DEPLOYER = frozenset(
+    (
+        *("backend", "code", "data", "gke", "isolate", "kubernetes", "local", "metrics", "on"),
+        *("owner", "polls", "replicas", "wandb", "warm"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong where; `path` is the place in the file, and an error is what cannot run."""
+
+    path: Place
+    message: str
+    hint: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+
+Problems = Iterator[Problem]
+
+
+def doubt(path: Place, message: str, hint: str) -> Problem:
+    """Return a warning: W&B runs it too."""
+    return Problem(path, message, hint, "warning")
+
+
+def join_path(path: Place) -> str:
+    """Return a path as it is shown: `parameters.lr.values[0]`."""
+    return ".".join(path).replace(".[", "[")
+
+
+def shape_keys(distribution: str) -> tuple[str, str]:
+    """Return the two keys that give a numeric distribution its place and width."""
+    allowed = {key for keys in KEYS[distribution] for key in keys}
+    return next(keys for keys in (RANGE, NORMAL, BETA) if set(keys) <= allowed)
+
+
+def distributions_with(keys: Iterable[Any]) -> list[str]:
+    """Return the distributions that may have all these keys."""
+    wanted = set(keys) - {"distribution"}
+    return [name for name, (needed, more) in KEYS.items() if wanted <= {*needed, *more}]
+
+
+def nearest(word: Any, known: Iterable[str]) -> str:
+    """Return a hint that suggests the known word nearest to a misspelled one, or lists them all."""
+    words = list(known)
+    found = difflib.get_close_matches(str(word), words, n=1)
+    return f"did you mean {found[0]}?" if found else f"known: {', '.join(words)}"
+
+
+def shown(value: Any) -> str:
+    """Return a value as a complaint shows it."""
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@dataclass(frozen=True)
+class Key:
+    """Which values a key takes; `above` and `least` are limits of a number."""
+
+    kind: str = "string"
+    choices: tuple[Any, ...] = ()
+    least: int | None = None
+    above: int | None = None
+
+
+METRIC: Mapping[str, Key] = {
+    "name": Key(),
+    "goal": Key(choices=("minimize", "maximize")),
+    "target": Key("number"),
+    "impute": Key(
+        choices=("worst", "best", "latest"),
+    ),
+    "impute_while_running": Key(
+        choices=("false", False, "worst", "best", "latest"),
+    ),
+}
+HYPERBAND: Mapping[str, Key] = {
+    "type": Key(choices=("hyperband",)),
+    "min_iter": Key("integer", (), 1),
+    "max_iter": Key("integer", (), 1),
+    "s": Key("integer", (), 1),
+    "eta": Key("number", above=1),
+    "strict": Key("boolean"),
+}
+SCHEDULER: Mapping[str, Key] = {
+    "engine": Key(choices=("wandb", "optuna", "ax")),
+    "source": Key(),
+    "optimizer": Key(),
+    "search_space": Key(),
+}
+CONTROLLER: Mapping[str, Key] = {"type": Key(choices=("cloud", "local"))}
+TOP: Mapping[str, Key] = {
+    "method": Key(choices=("grid", "random", "bayes", "custom")),
+    "parameters": Key("object"),
+    "metric": Key("object"),
+    "metrics": Key("array"),
+    "run_cap": Key("integer", (), 1),
+    "early_terminate": Key("object"),
+    "command": Key("array"),
+    "program": Key(),
+    "name": Key(),
+    "description": Key(),
+    "entity": Key(),
+    "project": Key(),
+    "apiVersion": Key(),
+    "kind": Key(choices=("sweep",)),
+    "controller": Key("object"),
+    "scheduler": Key("object"),
+    "job": Key(),
+    "image_uri": Key(),
+}
+
+
+def check_keys(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
+    """Warn about the keys that W&B does not know, each with the nearest one."""
+    for key in mapping:
+        if key not in known:
+            yield unknown((*path, str(key)), key, known)
+
+
+def check_values(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
+    """Warn about values that W&B's schema does not allow; it makes the sweep all the same."""
+    for name, key in known.items():
+        if name not in mapping or not (said := find_misfit(mapping[name], key)):
+            continue
+        hint = KINDS[key.kind][1]
+        if key.choices:
+            hint = nearest(mapping[name], dict.fromkeys(str(one).lower() for one in key.choices))
+        elif _is_of(mapping[name], key.kind):
+            hint = "write a larger number"
+        yield doubt((*path, name), said, hint)
+
+
+def find_misfit(value: Any, key: Key) -> str:
+    """Return what is wrong with a key's value, empty if nothing is."""
+    if key.choices:
+        return "" if value in key.choices else f"{shown(value)} is not one of its values"
+    if not _is_of(value, key.kind):
+        return f"{shown(value)} is not {KINDS[key.kind][0]}"
+    if key.least is not None and value < key.least:
+        return f"{shown(value)} is below {key.least}"
+    if key.above is not None and value <= key.above:
+        return f"{shown(value)} is not above {key.above}"
+    return ""
+
+
+def unknown(path: Place, key: Any, known: Mapping[str, Key]) -> Problem:
+    """Return the warning about a key that nobody reads."""
+    hint = nearest(key, known)
+    if key in OTHER_NAMES and OTHER_NAMES[key] in known:
+        hint = f"did you mean {OTHER_NAMES[key]}?"
+    if len(path) == 1 and key in OF_DEPLOYER:
+        hint = "it belongs in deployer.yaml"
+    return doubt(path, f"W&B does not know {shown(key)}", hint)
+
+
+def find_misspelt(config: Mapping[str, Any], key: str, known: Mapping[str, Key]) -> str:
+    """Return a hint if an unknown key was probably meant as the one that is missing."""
+    others = [str(other) for other in config if other not in known]
+    found = difflib.get_close_matches(key, others, n=1)
+    return f"rename {found[0]} to {key}" if found else ""
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number, which a boolean is not."""
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if kind == "integer":
+        return is_number(value) and value == int(value)
+    if kind == "number":
+        return is_number(value)
+    types: dict[str, type] = {"string": str, "boolean": bool, "object": dict, "array": list}
+    return isinstance(value, types[kind])
