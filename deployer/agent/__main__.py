@@ -8,7 +8,7 @@ from .exit_codes import FAILED
 from .host.processes import WATCHED_SIGNALS, run_task
 from .host.status import hold_lock
 from .runs.delivery import clear_leftovers
-from .server.client import GOODBYE_SECONDS, Server, say_goodbye
+from .server import GOODBYE_SECONDS, Server, say_goodbye
 from .settings import KEY_VARIABLE, Settings, parse_settings
 from .supervisor import Supervisor
 

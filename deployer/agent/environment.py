@@ -9,7 +9,7 @@ import uuid
 from typing import Dict, List, Mapping
 
 from .addresses import address_for
-from .metrics.lines import add_metric
+from .metric_lines import add_metric
 from .network import build_reach
 from .settings import (
     AGENTS_FOLDER_VARIABLE,
@@ -108,7 +108,7 @@ def agent_command(settings: Settings) -> List[str]:
 
 def wrapper_command(command: List[str]) -> List[str]:
     """Return a run's command in the wrapper that reads its metrics, with the agent's Python."""
-    return [*_call("metrics.wrapper", "main(sys.argv[1:])"), *command]
+    return [*_call("metric_wrapper", "main(sys.argv[1:])"), *command]
 
 
 def isolated_command(command: List[str]) -> List[str]:

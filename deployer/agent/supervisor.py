@@ -34,7 +34,7 @@ from .runs.delivery import (
 )
 from .runs.local_runs import LogReader, newest_run
 from .runs.run_ends import RunEnds
-from .server.client import GOODBYE_SECONDS, Keys, Questions, Server, say_goodbye
+from .server import GOODBYE_SECONDS, Keys, Questions, Server, say_goodbye
 from .settings import Settings
 from .wandb_install import ensure_wandb
 from .warm.parent import FIRST_START, WarmParent

@@ -11,24 +11,24 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.logs import logs
 from deployer.cli.output.live import showing_busy
-from deployer.cli.output.render import say, warn
+from deployer.cli.output.render import say, show_json_line, show_log_line, warn
 from deployer.cli.output.status import show_agents, show_ended
-from deployer.cli.running.watch import say_what_begins_later, wait_until_started
 from deployer.cli.shell.call import App, Call
-from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.options import (
     MaxTimeOption,
     OneRunOption,
     PendingTimeoutOption,
     ReplicasOption,
     SweepArgument,
+    complete_agents,
 )
+from deployer.cli.watch import say_what_begins_later, wait_until_started
 from deployer.config.document import MOST_REPLICAS
 from deployer.errors import AgentError, ConfigError, WandbError, collect_refusals
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_executor
+from deployer.launch.logs import read_agent_logs, read_run_log
 from deployer.launch.pipeline import Launch, add_agents, drain_surplus
 from deployer.launch.provision import describe_elsewhere, describe_others_here, describe_owners
 from deployer.launch.scaling import (
@@ -43,8 +43,48 @@ from deployer.launch.scaling import (
 )
 from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
-from deployer.text import format_count
+from deployer.text import format_count, strip_colours
 from deployer.wandb_api.operations import list_runs
+
+
+def logs(
+    call: Call,
+    sweep: SweepArgument = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Follow the log until all agents have ended.")
+    ] = False,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent", metavar="AGENT", autocompletion=complete_agents, help="Only this agent."
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="RUN",
+            help="Show only this run, on any agent: its id, or its set's number.",
+        ),
+    ] = None,
+) -> None:
+    """Show agents' logs, and start each line with the agent's name."""
+    if run and agent:
+        raise ConfigError("--run", "does not go together with --agent", "remove one of them")
+    whose = "run" if run else "agent"
+    if run:
+        _, server, path = call.connect(sweep, reading=True)
+        lines = read_run_log(server, path, run, follow)
+    else:
+        _, executor, path = call.find(sweep)
+        lines = read_agent_logs(
+            executor, path, agent or (), follow, lambda: call.connect(str(path), reading=True)[1]
+        )
+    for name, line in lines:
+        if call.output == "json":
+            show_json_line({whose: name, "line": strip_colours(line)})
+        else:
+            show_log_line(f"{name} | {line}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.agents import end_sweep, naming_repeat
-from deployer.cli.backend.removal import end_backend, list_own_claims
+from deployer.cli.backend_place import end_backend, list_own_claims
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.output.status import show_ended

@@ -144,7 +144,7 @@ class MetricsConfig:
 
     @property
     def variable(self) -> str:
-        """Return what agents are told (agent/metrics/lines.py), empty without the section."""
+        """Return what agents are told (agent/metric_lines.py), empty without the section."""
         if self.source is None:
             return ""
         told = {"step": self.step, "pattern": self.pattern}

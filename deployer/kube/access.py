@@ -23,7 +23,7 @@ from urllib3.contrib.socks import SOCKSProxyManager
 
 from deployer import __version__
 from deployer.agent.network import find_proxy
-from deployer.agent.server.transport import build_context, connect_by_socks
+from deployer.agent.transport import build_context, connect_by_socks
 from deployer.errors import ConfigError
 from deployer.kube.kubeconfig import (
     NO_KUBECONFIG,

@@ -18,10 +18,10 @@ from urllib3.util.retry import Retry
 
 from deployer import __version__
 from deployer.agent import network
+from deployer.agent.identity import get_access_token
 from deployer.agent.network import HEADERS_VARIABLE, read_headers
-from deployer.agent.server.identity import get_access_token
-from deployer.agent.server.transport import build_context, read_wait
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
+from deployer.agent.transport import build_context, read_wait
 from deployer.errors import ConfigError, WandbError
 from deployer.waiting import (
     BUSY_STATUSES,

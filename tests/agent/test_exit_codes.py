@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.agent.exit_codes import MISCONFIGURED, AgentLog, Ending, judge_ending
-from deployer.agent.server.client import HOPELESS, Answer, TryAgain, judge_preflight
+from deployer.agent.server import HOPELESS, Answer, TryAgain, judge_preflight
 
 EXIT_COMMAND = "2026-11-20 10:00:00,000 - wandb.wandb_agent - INFO - Agent received command: exit"
 FLAPPING = "x - ERROR - Detected 3 failed runs in the first 60 seconds, shutting down."

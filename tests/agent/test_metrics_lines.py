@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from deployer.agent.metrics.lines import (
+from deployer.agent.metric_lines import (
     GaveUp,
     LineSplitter,
     Row,
@@ -16,7 +16,7 @@ from deployer.agent.metrics.lines import (
     add_metric,
     parse_spec,
 )
-from deployer.agent.server.client import METRIC, find_word
+from deployer.agent.server import METRIC, find_word
 
 TEXT: dict[str, Row] = {
     "loss=0.3": {"loss": 0.3},

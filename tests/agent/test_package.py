@@ -40,7 +40,7 @@ DROPPED = {
 
 
 # The launcher is wandb's command line with a shorter wait; the others are asked for by `metrics:`.
-OTHERS = {("launcher.py", "wandb"), ("wrapper.py", "wandb")}
+OTHERS = {("launcher.py", "wandb"), ("metric_wrapper.py", "wandb")}
 
 
 def test_every_file_is_python_3_8_and_imports_the_standard_library_alone() -> None:

@@ -15,7 +15,7 @@ from deployer.analysis.importance import build_importance
 from deployer.analysis.moments import deviation, mean
 from deployer.analysis.parallel import build_axes
 from deployer.analysis.ranking import parse_reduction, reduce_values
-from deployer.cli.results.ranking import View, show_results
+from deployer.cli.ranking import View, show_results
 from deployer.model import Run, Sweep, SweepPath
 from deployer.page.strict_json import to_strict_json
 from deployer.page.sweep_document import SweepSource, build_sweep_document

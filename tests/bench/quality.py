@@ -20,9 +20,8 @@ from typing import Any
 
 import optuna
 
-from deployer.backend.scheduling.search.bayes import model_seed
-from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.backend.scheduling.search.suggest import random_point, suggest
+from deployer.backend.scheduling.bayes import model_seed
+from deployer.backend.scheduling.search import SearchRun, random_point, suggest
 from deployer.sweeps.parameters import parse_parameters
 from tests.bench.figures import Figure
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from deployer.cli.output.live import Busy
 from deployer.cli.output.status import BAR, BAR_WIDTH, build_bar
-from deployer.cli.running.watch import show_statuses
+from deployer.cli.watch import show_statuses
 from deployer.model import Sweep, SweepPath
 from deployer.sweeps.results import Coverage
 from deployer.watch.status import summarise_status
@@ -52,13 +52,13 @@ def test_a_pipe_gets_a_line_for_what_has_changed_and_one_a_minute(
         """Return the next second, but to threads that an earlier test has left."""
         return next(seconds) if threading.get_ident() == own else real()
 
-    monkeypatch.setattr("deployer.cli.running.watch.time.monotonic", read_clock)
+    monkeypatch.setattr("deployer.cli.watch.time.monotonic", read_clock)
     sweep = Sweep(SweepPath("e", "p", "s"), "", "", "RUNNING", {"method": "grid"}, 0, 3, None)
     looks = [
         summarise_status(replace(sweep, state=state), (), (), 0, 3, 100.0)
         for state in ("RUNNING", "RUNNING", "PAUSED", "PAUSED", "PAUSED")
     ]
-    monkeypatch.setattr("deployer.cli.running.watch.time.time", lambda: 100.0)
+    monkeypatch.setattr("deployer.cli.watch.time.time", lambda: 100.0)
     show_statuses(iter(looks), plain=True)
     assert capsys.readouterr().err.splitlines() == [
         "00:00  0/3 finished, 0 agents",

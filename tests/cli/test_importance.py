@@ -7,7 +7,7 @@ import json
 import pytest
 
 from deployer.analysis.importance import Importance, build_importance
-from deployer.cli.results.importance import show_importance
+from deployer.cli.results import show_importance
 from tests.analysis.rows import draw_rows
 from tests.backend.client import Client as Sdk
 from tests.backend.client import grid

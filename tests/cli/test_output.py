@@ -8,7 +8,7 @@ import pytest
 
 from deployer.cli.output.render import to_plain
 from deployer.cli.output.status import build_reason_lines, describe_agents, show_agents
-from deployer.cli.results.ranking import (
+from deployer.cli.ranking import (
     build_breaker_lines,
     build_failure_line,
     build_fix_lines,

@@ -16,13 +16,13 @@ import pytest
 
 from deployer.__main__ import run
 from deployer.analysis.importance import Importance, ParameterImportance
-from deployer.cli.backend.place import InCluster
+from deployer.cli.backend_place import InCluster
 from deployer.cli.output.render import emit, show_error
 from deployer.cli.output.status import show_agents, show_ended
-from deployer.cli.results.importance import show_importance
-from deployer.cli.results.ranking import show_results
-from deployer.cli.running.up import say_how_to_reattach
-from deployer.cli.sweep.sweep import show_sweep
+from deployer.cli.ranking import show_results
+from deployer.cli.results import show_importance
+from deployer.cli.sweep import show_sweep
+from deployer.cli.up import say_how_to_reattach
 from deployer.config.causes import Cause
 from deployer.config.credentials import Owner, build_owner
 from deployer.config.paths import agents_folder, outputs_folder
@@ -406,13 +406,13 @@ def test_commands_of_clusters(
 def test_commands_of_the_cloud(
     shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deployer.cli.cluster import gke as commands
+    from deployer.cli import cloud as commands
     from deployer.executors.gke.orphans import Remains
     from deployer.gke.api.client import Gke
     from deployer.gke.api.compute import CloudDisk, ForwardingRule, TargetPool
     from deployer.gke.api.model import CloudCluster, CloudPool
-    from deployer.gke.pricing.estimate import load_prices
-    from deployer.gke.removal.inventory import Inventory
+    from deployer.gke.inventory import Inventory
+    from deployer.gke.pricing import load_prices
 
     shown.run("gke plan", "t4")
     gpus = (("nvidia-tesla-t4", 1),)

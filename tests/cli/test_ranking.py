@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deployer.analysis.repeats import group_repeats
-from deployer.cli.results.ranking import (
+from deployer.cli.ranking import (
     View,
     build_groups,
     build_ranking,

@@ -18,7 +18,7 @@ from deployer.__main__ import run as run_command
 from deployer.cli.output.log import close_log, open_log
 from deployer.cli.output.render import say
 from deployer.cli.shell.call import confirm
-from deployer.cli.shell.completion import complete_sweeps
+from deployer.cli.shell.options import complete_sweeps
 from deployer.sweeps.records import Records, SweepRecord
 from tests.conftest import ServedBackend
 

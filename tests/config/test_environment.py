@@ -22,7 +22,7 @@ READERS = {
     "launch/request.py": "the one place that reads it for commands and the Python API",
     "config/paths.py": "the state folder, which also programs without a project look for",
     "backend/server/daemon.py": "the backend's process inherits ours",
-    "backend/scheduling/search/engine.py": "sets the number of threads of a child process",
+    "backend/scheduling/search.py": "sets the number of threads of a child process",
     "gke/api/__init__.py": "sets how much gRPC prints and how often the metadata server is asked",
     "gke/api/credentials.py": "looks for credentials as Google's library does",
     "sweeps/configuration_list.py": "the text of a program that agents start",

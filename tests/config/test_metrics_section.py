@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployer.agent.metrics.lines import Spec, add_metric, parse_spec
+from deployer.agent.metric_lines import Spec, add_metric, parse_spec
 from deployer.errors import ConfigError
 from tests.sections import parse_metrics
 

@@ -13,8 +13,8 @@ import pytest
 
 from deployer.config.document import MOST_BYTES, read_document, read_user_text
 from deployer.errors import ConfigError
-from deployer.gke.pricing.estimate import load_prices
-from deployer.gke.specification.spec import load_spec
+from deployer.gke.pricing import load_prices
+from deployer.gke.specification import load_spec
 from deployer.sweeps.set_files import load_sets
 from deployer.sweeps.sweep_file import load_sweep
 

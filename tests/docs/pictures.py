@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deployer.cli.output.status import build_live_view
-from deployer.cli.results.ranking import View, build_ranking, build_summary_lines
+from deployer.cli.ranking import View, build_ranking, build_summary_lines
 from deployer.model import Agent, Run, Sweep
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.status import Status, summarise_status

@@ -11,7 +11,7 @@ from typing import Any
 from typer import Context
 
 from deployer import errors
-from deployer.cli.shell.shared import list_options
+from deployer.cli.shell.options import list_options
 from deployer.config.settings import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names

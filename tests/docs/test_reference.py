@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.backend.scheduling.lifecycle import Patience
-from deployer.cli.shell.shared import list_options
+from deployer.cli.shell.options import list_options
 from deployer.config.settings import build_schema
 from deployer.errors import DeployerError
 from deployer.executors.registry import list_names

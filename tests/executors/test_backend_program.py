@@ -18,7 +18,7 @@ import pytest
 import requests  # noqa: TID251 - a browser is a client of its own
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.scheduling.search.suggest import STARTUP_RUNS
+from deployer.backend.scheduling.search import STARTUP_RUNS
 from deployer.config.kubernetes import ClusterConfig
 from deployer.config.settings import BackendConfig
 from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates

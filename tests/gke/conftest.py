@@ -9,7 +9,7 @@ import pytest
 
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.specification.spec import ClusterSpec
+from deployer.gke.specification import ClusterSpec
 from tests.gke.cloud import Cloud, serve_cloud
 from tests.gke.commands import Machine, Nursery
 from tests.gke.rooms import Clock, open_client, read_spec, write_spec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.credentials import Patience
-from deployer.gke.specification.spec import ClusterSpec, load_spec
+from deployer.gke.specification import ClusterSpec, load_spec
 
 NAME = "tests"
 FIRST, SECOND = "us-central1-a", "europe-west4-a"

@@ -6,8 +6,7 @@ import pytest
 
 from deployer.config.document import parse_document
 from deployer.errors import ConfigError
-from deployer.gke.specification.parts import GpuChoice
-from deployer.gke.specification.spec import ClusterSpec, parse_spec
+from deployer.gke.specification import ClusterSpec, GpuChoice, parse_spec
 
 HEAD = "name: lab\nlocation: us-central1-a\n"
 T4 = "accelerator: nvidia-tesla-t4, machine_type: n1-standard-8"

@@ -11,7 +11,7 @@ import pytest
 from deployer.errors import CloudError
 from deployer.gke.api.model import EXPIRES_LABEL, CloudCluster, build_expiry, describe_expiry
 from deployer.gke.cluster.creation import ensure_cluster, mark_expiry
-from deployer.gke.specification.spec import ClusterSpec
+from deployer.gke.specification import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import (
     DEADLINE,

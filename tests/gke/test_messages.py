@@ -17,7 +17,7 @@ from deployer.__main__ import run
 from deployer.config.credentials import Owner, build_owner
 from deployer.config.document import parse_document
 from deployer.gke.api.messages import build_cluster, build_gpu_pool, describe_plan, to_plain
-from deployer.gke.specification.spec import ClusterSpec, load_spec, parse_spec
+from deployer.gke.specification import ClusterSpec, load_spec, parse_spec
 from tests.golden_files import check_golden
 
 PACKAGED = ("t4", "l4-spot", "regional", "a100-mig", "private")
@@ -234,8 +234,8 @@ def test_private_nodes_and_public_ones() -> None:
 def test_specifications_are_read_without_google() -> None:
     program = (
         "import sys; from pathlib import Path; "
-        "from deployer.gke.specification.spec import load_spec; "
-        "from deployer.gke.pricing.estimate import load_prices; "
+        "from deployer.gke.specification import load_spec; "
+        "from deployer.gke.pricing import load_prices; "
         "load_spec(None, Path('.')); load_prices(Path('.')); "
         "print([name for name in sys.modules if name.split('.')[0] in ('google', 'kubernetes')])"
     )

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.gke.pricing.estimate import OWN_FILE, estimate, load_prices
-from deployer.gke.pricing.price_table import parse_rows
-from deployer.gke.specification.spec import load_spec
+from deployer.gke.pricing import OWN_FILE, estimate, load_prices, parse_rows
+from deployer.gke.specification import load_spec
 
 REST = "date: 2026-01-01, source: a contract"
 ZONE = "us-central1-a"

@@ -8,25 +8,23 @@ from pathlib import Path
 import pytest
 
 from deployer.config.document import parse_document
-from deployer.gke.pricing.estimate import (
+from deployer.gke.pricing import (
     Estimate,
     Prices,
-    estimate,
-    estimate_disk_month,
-    estimate_pools,
-    estimate_sweep,
-    load_prices,
-)
-from deployer.gke.pricing.price_table import parse_rows
-from deployer.gke.pricing.sentences import (
     describe_disk,
     describe_ends,
     describe_estimate,
     describe_fallback,
     describe_lines,
     describe_pool,
+    estimate,
+    estimate_disk_month,
+    estimate_pools,
+    estimate_sweep,
+    load_prices,
+    parse_rows,
 )
-from deployer.gke.specification.spec import ClusterSpec, parse_spec
+from deployer.gke.specification import ClusterSpec, parse_spec
 from deployer.text import format_usd
 
 REST = "date: 2026-01-01, source: a contract"

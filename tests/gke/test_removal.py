@@ -10,9 +10,9 @@ import pytest
 from deployer.config.credentials import build_owner
 from deployer.errors import CloudError
 from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.removal.inventory import Inventory
-from deployer.gke.removal.teardown import Terms, remove_cluster
-from deployer.gke.specification.spec import ClusterSpec, cluster_labels
+from deployer.gke.inventory import Inventory
+from deployer.gke.specification import ClusterSpec, cluster_labels
+from deployer.gke.teardown import Terms, remove_cluster
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import (
     DEADLINE,

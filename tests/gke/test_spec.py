@@ -8,8 +8,15 @@ import pytest
 
 from deployer.config.credentials import build_owner
 from deployer.errors import ConfigError
-from deployer.gke.specification.parts import GpuChoice, Sharing, SystemPool, is_zone, region_of
-from deployer.gke.specification.spec import cluster_labels, load_spec
+from deployer.gke.specification import (
+    GpuChoice,
+    Sharing,
+    SystemPool,
+    cluster_labels,
+    is_zone,
+    load_spec,
+    region_of,
+)
 from tests.gke.specs import GOOD, HEAD, complain, parse
 
 EVERYTHING = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.gke.specification.parts import count_slots
+from deployer.gke.specification import count_slots
 from tests.gke.specs import A100, HEAD, T4, complain, parse_choice
 
 N1_HINT = "GPUs are attached to N1 machines alone, such as n1-standard-8"

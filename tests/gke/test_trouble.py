@@ -11,8 +11,8 @@ import pytest
 from deployer.errors import CloudError
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.creation import add_next_pool
-from deployer.gke.removal.teardown import Terms, remove_cluster
-from deployer.gke.specification.spec import ClusterSpec
+from deployer.gke.specification import ClusterSpec
+from deployer.gke.teardown import Terms, remove_cluster
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import (
     DEADLINE,

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
-from deployer.agent.server.transport import build_context
+from deployer.agent.transport import build_context
 from deployer.config.credentials import drop_session
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access

@@ -13,8 +13,8 @@ from deployer.executors.kubernetes.diagnose.facts import Facts, Nodes, Queue
 from deployer.executors.kubernetes.diagnose.pending import WITHOUT_WARNING, explain
 from deployer.executors.kubernetes.diagnose.placement import find_taint
 from deployer.executors.kubernetes.diagnose.queue import explain_queue
-from deployer.executors.kubernetes.gpu_drivers.installation import DEVICE_PLUGIN, load_manifest
-from deployer.executors.kubernetes.gpu_drivers.nodes import has_gpus, summarise_nodes
+from deployer.executors.kubernetes.gpu_drivers import DEVICE_PLUGIN, load_manifest
+from deployer.executors.kubernetes.gpu_nodes import has_gpus, summarise_nodes
 from tests.docs.pending_table import is_listed
 from tests.executors.diagnose.bench import FULL, GPU, find, say, unscheduled
 from tests.executors.gpu_drivers.objects import build_node

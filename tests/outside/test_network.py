@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.network import HEADERS_VARIABLE, build_reach, find_proxy
-from deployer.agent.server.client import HOPELESS, VIEWER, Server, ask
+from deployer.agent.server import HOPELESS, VIEWER, Server, ask
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from deployer.agent.metrics.lines import LineSplitter, TextLines
+from deployer.agent.metric_lines import LineSplitter, TextLines
 from deployer.sweeps.set_files import list_sets, load_sets
 from deployer.sweeps.sweep_file import load_sweep
 from tests.real_data import DATA

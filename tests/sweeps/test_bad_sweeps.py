@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.cli.sweep.sweep_check import format_finding
+from deployer.cli.sweep import format_finding
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.launch.request import read_project

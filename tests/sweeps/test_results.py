@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.analysis.ranking import Reduction, rank_by_history
-from deployer.cli.results.ranking import name_other_metric
+from deployer.cli.ranking import name_other_metric
 from deployer.model import Attempt, Run, Sweep, SweepPath
 from deployer.sweeps.doubts import find_near, list_doubts, list_metric_doubts
 from deployer.sweeps.results import Results, build_results, is_healed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.agent.server.client import Reply
+from deployer.agent.server import Reply
 from deployer.errors import CloudError, KubeError, WandbError
 from deployer.waiting import BUSY_STATUSES, PASSING_STATUSES
 from deployer.wandb_api.client import RETRIED_STATUSES

@@ -23,7 +23,7 @@ KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast S
 POLL_SECONDS = 0.1
 RUN_VARIABLE = "WANDB_RUN_ID"
 AGENT_NAME = "wandb-agent"  # as launcher.py names its process
-WRAPPER_NAME = "metrics-wrapper"  # as metrics/wrapper.py names its own
+WRAPPER_NAME = "metrics-wrapper"  # as metric_wrapper.py names its own
 # Python ignores these two, and a shell's `&` the third; a child would inherit that.
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import Any
 
-CLAIM = "DEPLOYER_METRICS_CLAIM"  # metrics/wrapper.py
+CLAIM = "DEPLOYER_METRICS_CLAIM"  # metric_wrapper.py
 RELEASED = ".released"
 SECONDS = 120.0  # longer than the wrapper's own `wandb.init` waits for a server
 TICK_SECONDS = 0.05

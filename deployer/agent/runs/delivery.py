@@ -23,7 +23,7 @@ from ..host.processes import (
     run_task,
     send_signal,
 )
-from ..server.client import Reply, Server, ask, post
+from ..server import Reply, Server, ask, post
 from ..settings import KEY_VARIABLE, Settings
 from .local_runs import (
     Leftovers,

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from ..server.client import Server
+from ..server import Server
 from .delivery import Task, deliver_end, deliver_history, get_run
 from .local_runs import load_leftovers, supersede
 

@@ -14,7 +14,7 @@ from typing import Callable, Deque, Mapping, Optional
 
 from ..host.processes import Signals, list_remains, send_signal
 from ..launcher import EXIT_NAME
-from ..server.client import Keys, Reply, ask
+from ..server import Keys, Reply, ask
 from ..settings import Settings
 from .delivery import (
     ACTIVE,

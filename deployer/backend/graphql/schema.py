@@ -42,13 +42,10 @@ from graphql.language.visitor import REMOVE
 from deployer.backend.graphql.engine import make_executable, write_out
 from deployer.backend.graphql.resolvers import (
     artifact_changes,
-    artifact_upload,
     artifacts,
     extension,
     files,
-    history,
     people,
-    projects,
     runs,
     sweeps,
 )
@@ -66,13 +63,10 @@ LISTS = ("edges", "deployerRuns")
 logger = logging.getLogger(__name__)
 PARTS = (
     artifact_changes,
-    artifact_upload,
     artifacts,
     extension,
     files,
-    history,
     people,
-    projects,
     runs,
     sweeps,
 )

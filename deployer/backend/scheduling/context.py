@@ -15,7 +15,7 @@ from deployer.backend.db.rows import Connection
 from deployer.backend.db.store import DATABASE, Store
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.numbering import read_metric
-from deployer.backend.scheduling.search.engine import SearchEngine
+from deployer.backend.scheduling.search import SearchEngine
 from deployer.backend.scheduling.suggestions import Derived, Suggestions
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder, Signer, load_signer
 

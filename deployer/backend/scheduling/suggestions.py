@@ -23,9 +23,7 @@ from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.request import read_object
 from deployer.backend.scheduling.numbering import free_ordinal
-from deployer.backend.scheduling.search.engine import SearchEngine
-from deployer.backend.scheduling.search.runs import ENDED, SearchRun
-from deployer.backend.scheduling.search.suggest import needs_model
+from deployer.backend.scheduling.search import ENDED, SearchEngine, SearchRun, needs_model
 from deployer.sweeps.results import metric_value
 
 T = TypeVar("T")

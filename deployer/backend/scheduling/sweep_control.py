@@ -16,8 +16,7 @@ from deployer.backend.request import Refusal, parse_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
 from deployer.backend.scheduling.run_endings import end_waiting
-from deployer.backend.scheduling.search.engine import find_missing_package
-from deployer.backend.scheduling.search.suggest import refusals
+from deployer.backend.scheduling.search import find_missing_package, refusals
 from deployer.sweeps.keys import Key, Problem, join_path
 from deployer.sweeps.rules import check_content, has_local_scheduler
 

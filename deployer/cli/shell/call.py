@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from deployer.cli.output.log import open_log
 from deployer.cli.output.render import Table, ask, emit, say
 from deployer.cli.shell.groups import Group, load_command, summarise_help
-from deployer.cli.shell.shared import CommandLine, WithOptions, list_options
+from deployer.cli.shell.options import CommandLine, WithOptions, list_options
 from deployer.cli.shell.usage import UsageError
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, ConfigError

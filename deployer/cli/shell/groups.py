@@ -12,53 +12,54 @@ from typing import Any
 from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
-from deployer.cli.shell.shared import CommandLine, WithOptions
+from deployer.cli.shell.options import CommandLine, WithOptions
 from deployer.cli.shell.usage import add_examples, require_command
 
-# Command: its module in `deployer.cli`, and its line in `deployer --help`.
+# Command: its module in `deployer.cli`, with the name of its `App` where that is not `app`, and its
+# line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": (
-        "running.up",
+        "up",
         "Run a sweep to its end: create or continue it, start agents, watch, rank.",
     ),
     "run": (
-        "running.run",
+        "up:run_app",
         "Run one command as a sweep of one run: deployer run -- COMMAND.",
     ),
     "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
     "plan": ("plan", "Print what `up` would send, without contacting a server."),
     "doctor": ("doctor", "Check everything that `up` needs, and suggest fixes."),
-    "watch": ("running.watch", "Show a sweep live until it ends."),
+    "watch": ("watch", "Show a sweep live until it ends."),
     "results": (
-        "results.results",
+        "results",
         "Show a sweep's ranking, coverage and failures; copy its models.",
     ),
     "importance": (
-        "results.importance",
+        "results:importance_app",
         "Show how important each parameter is.",
     ),
     "report": (
-        "results.report",
+        "results:report_app",
         "Write a sweep's report as one HTML page.",
     ),
-    "heal": ("running.heal", "Run lost and failed configurations again."),
+    "heal": ("up:heal_app", "Run lost and failed configurations again."),
     "down": ("down", "End a sweep's agents and delete its objects, but not its results."),
     "sweep": (
-        "sweep.sweep",
+        "sweep",
         "Check, create, import, list, show, pause, resume, stop or delete sweeps.",
     ),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
     "data": ("data", "Manage the data sets that runs read: put, preload, list, get, delete."),
     "rights": (
-        "cluster.rights",
+        "cluster:rights_app",
         "Print the Role that users need to run sweeps, for an administrator to grant.",
     ),
-    "secret": ("cluster.secret", "Manage the W&B key in the cluster: set, show, delete."),
-    "drivers": ("cluster.drivers", "Show, install or remove GPU drivers of a cluster's nodes."),
-    "image": ("cluster.image", "Push, save or load the image that agents run in."),
-    "gke": ("cluster.gke", "Plan, create, list or delete a GKE cluster."),
-    "orphans": ("cluster.orphans", "Find and remove leftovers of older or crashed sweeps."),
-    "backend": ("backend.backend", "Run the embedded W&B-compatible backend."),
+    "secret": ("cluster:secret_app", "Manage the W&B key in the cluster: set, show, delete."),
+    "drivers": ("cluster:drivers_app", "Show, install or remove GPU drivers of a cluster's nodes."),
+    "image": ("image", "Push, save or load the image that agents run in."),
+    "gke": ("cloud:gke_app", "Plan, create, list or delete a GKE cluster."),
+    "orphans": ("cloud:orphans_app", "Find and remove leftovers of older or crashed sweeps."),
+    "backend": ("backend", "Run the embedded W&B-compatible backend."),
 }
 
 
@@ -100,9 +101,10 @@ class Root(Group):
         return COMMANDS[name][1]
 
 
-def load_command(module: str, words: tuple[str, ...]) -> Any:
-    """Import a module and return its command, with examples in its help."""
-    command = build_command(import_module(module).app)
+def load_command(place: str, words: tuple[str, ...]) -> Any:
+    """Import `MODULE` or `MODULE:APP` and return its command, with examples in its help."""
+    module, _, app = place.partition(":")
+    command = build_command(getattr(import_module(module), app or "app"))
     command.name = words[-1]
     add_examples(command, words)
     return command

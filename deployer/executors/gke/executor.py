@@ -29,7 +29,7 @@ from deployer.executors.gke.timer import NAMESPACE, check_role, ensure_timer
 from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.kubernetes.gpu_drivers.installation import SYSTEM, install_drivers
+from deployer.executors.kubernetes.gpu_drivers import SYSTEM, install_drivers
 from deployer.executors.kubernetes.manifest_builder import NOT_BUILT, ManifestBuilder
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.compute import CloudDisk, Compute
@@ -37,26 +37,30 @@ from deployer.gke.api.model import CloudCluster, build_expiry
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.creation import add_next_pool, ensure_cluster, find_cluster, mark_expiry
-from deployer.gke.cluster.existing import describe_existing
 from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
-from deployer.gke.pricing.estimate import (
+from deployer.gke.inventory import Inventory, describe_existing, list_inventory
+from deployer.gke.pricing import (
     Prices,
-    estimate,
-    estimate_disk_month,
-    estimate_pools,
-    load_prices,
-)
-from deployer.gke.pricing.sentences import (
     describe_disk,
     describe_ends,
     describe_estimate,
     describe_fallback,
     describe_pool,
+    estimate,
+    estimate_disk_month,
+    estimate_pools,
+    load_prices,
 )
-from deployer.gke.removal.inventory import Inventory, list_inventory
-from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
-from deployer.gke.specification.parts import DISK_TYPE, is_zone, region_of
-from deployer.gke.specification.spec import CLUSTER_LABEL, OWNER_LABEL, ClusterSpec, load_spec
+from deployer.gke.specification import (
+    CLUSTER_LABEL,
+    DISK_TYPE,
+    OWNER_LABEL,
+    ClusterSpec,
+    is_zone,
+    load_spec,
+    region_of,
+)
+from deployer.gke.teardown import Terms, list_held, remove_cluster
 from deployer.images.image import OLDER, explain_mismatch, predict_image_labels, read_architectures
 from deployer.kube.client import Kube
 from deployer.kube.objects import (

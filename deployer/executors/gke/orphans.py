@@ -16,15 +16,15 @@ from deployer.gke.api.compute import NAME_LABEL, CloudDisk, ForwardingRule
 from deployer.gke.api.model import CloudCluster, describe_expiry, is_ours
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.rule import Facts, gather_facts, has_results, list_reasons, open_kube_soon
-from deployer.gke.pricing.estimate import Prices, estimate_disk_month
-from deployer.gke.removal.inventory import (
+from deployer.gke.inventory import (
     Inventory,
     drop_hidden,
     list_inventory,
     list_results,
 )
-from deployer.gke.removal.teardown import Terms, remove_named
-from deployer.gke.specification.spec import CLUSTER_LABEL, OWNER_LABEL
+from deployer.gke.pricing import Prices, estimate_disk_month
+from deployer.gke.specification import CLUSTER_LABEL, OWNER_LABEL
+from deployer.gke.teardown import Terms, remove_named
 from deployer.text import format_usd
 
 LOG = logging.getLogger(__name__)

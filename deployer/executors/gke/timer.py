@@ -14,7 +14,7 @@ from deployer.executors.kubernetes.manifests.templates import load_documents
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import list_permissions
 from deployer.gke.api.model import EXPIRES_LABEL, CloudCluster
-from deployer.gke.specification.spec import MANAGED_BY, OWN_PREFIX, ClusterSpec, cluster_labels
+from deployer.gke.specification import MANAGED_BY, OWN_PREFIX, ClusterSpec, cluster_labels
 from deployer.kube.client import Kube
 from deployer.kube.objects import CRON_JOB, Manifest, build_labels, stamp_owner
 from deployer.text import format_seconds

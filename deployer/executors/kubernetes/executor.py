@@ -59,8 +59,8 @@ from deployer.executors.kubernetes.diagnose.case import Case, list_own
 from deployer.executors.kubernetes.diagnose.doctor import examine_cluster, list_checks
 from deployer.executors.kubernetes.diagnose.facts import Reference, list_references
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
-from deployer.executors.kubernetes.gpu_drivers.nodes import GpuProducts
-from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
+from deployer.executors.kubernetes.gpu_nodes import GpuProducts
+from deployer.executors.kubernetes.keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
 from deployer.executors.kubernetes.manifests.build import pack_agents
 from deployer.executors.kubernetes.manifests.templates import warn_about_spot, warn_about_variables

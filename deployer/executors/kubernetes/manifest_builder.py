@@ -17,7 +17,7 @@ from deployer.executors.kubernetes.agents.objects import path_of
 from deployer.executors.kubernetes.agents.wanted import build_wanted
 from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates
 from deployer.executors.kubernetes.data.mounts import add_data
-from deployer.executors.kubernetes.keys.agent_keys import name_keys
+from deployer.executors.kubernetes.keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests, read_code_maps
 from deployer.executors.kubernetes.manifests.job import find_container
 from deployer.executors.kubernetes.manifests.templates import (

@@ -19,7 +19,7 @@ from deployer.agent.host.processes import (
     send_signal,
 )
 from deployer.agent.runs.delivery import SERVER_SECONDS
-from deployer.agent.server.client import GOODBYE_SECONDS
+from deployer.agent.server import GOODBYE_SECONDS
 from deployer.agent.settings import (
     AGENTS_FOLDER_VARIABLE,
     CHECKPOINTS_VARIABLE,

@@ -35,7 +35,7 @@ from deployer.gke.api.credentials import (
 )
 from deployer.gke.api.failures import CATCHABLE, REACH, Attempt, translate_error
 from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
-from deployer.gke.specification.parts import region_of
+from deployer.gke.specification import region_of
 from deployer.waiting import TIMEOUTS_SECONDS, retry, waiting_for
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from deployer.errors import CloudError
 from deployer.gke.api.client import COMPUTE_API, Gke
 from deployer.gke.api.credentials import READ_SECONDS, bound_session
 from deployer.gke.api.failures import Attempt
-from deployer.gke.specification.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
+from deployer.gke.specification import CLUSTER_LABEL, MANAGED_BY, MANAGER
 
 T = TypeVar("T")
 # Written by the timer to a disk with results: executors/gke/idle_timer.py.

@@ -15,7 +15,7 @@ from google.rpc import code_pb2
 
 from deployer.errors import CloudError
 from deployer.gke.api.credentials import LOGIN
-from deployer.gke.specification.parts import region_of
+from deployer.gke.specification import region_of
 
 STOCKOUT = "GCE_STOCKOUT"
 QUOTA = "GCE_QUOTA_EXCEEDED"

@@ -10,8 +10,14 @@ from typing import Any
 from google.cloud import container_v1 as google
 
 from deployer.config.credentials import UNKNOWN_OWNER, Owner
-from deployer.gke.specification.parts import GpuChoice, Sharing, find_disk_type
-from deployer.gke.specification.spec import MADE_FOR, ClusterSpec, cluster_labels
+from deployer.gke.specification import (
+    MADE_FOR,
+    ClusterSpec,
+    GpuChoice,
+    Sharing,
+    cluster_labels,
+    find_disk_type,
+)
 
 SYSTEM_POOL = "system"
 # Shown where the project is that of credentials which a plan does not open.

@@ -11,7 +11,7 @@ from google.cloud import container_v1
 from google.rpc import code_pb2, error_details_pb2
 
 from deployer.config.credentials import Owner
-from deployer.gke.specification.spec import (
+from deployer.gke.specification import (
     CLUSTER_LABEL,
     MADE_FOR,
     MANAGED_BY,

@@ -28,7 +28,7 @@ from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_
 from deployer.gke.cluster.access import begin_removal, remove_whole
 from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
 from deployer.gke.cluster.rule import Facts, describe_owner, gather_facts, list_reasons
-from deployer.gke.specification.spec import ClusterSpec
+from deployer.gke.specification import ClusterSpec
 from deployer.text import format_seconds
 
 LOG = logging.getLogger(__name__)

@@ -17,15 +17,15 @@ from deployer.gke.api.compute import (
     list_quotas,
 )
 from deployer.gke.api.failures import NOT_OFFERED, QUOTAS_PAGE, TOO_LITTLE_QUOTA, Refusal
-from deployer.gke.specification.parts import (
+from deployer.gke.specification import (
     DISK_TYPE,
+    ClusterSpec,
     GpuChoice,
     find_built_in,
     find_disk_type,
     is_zone,
     region_of,
 )
-from deployer.gke.specification.spec import ClusterSpec
 
 NOT_CHECKED = "quotas and machine types are not checked"
 

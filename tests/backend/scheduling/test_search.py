@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.scheduling.search.engine import find_missing_package
-from deployer.backend.scheduling.search.suggest import SearchError, refusals, suggest
+from deployer.backend.scheduling.search import SearchError, find_missing_package, refusals, suggest
 
 PARAMETERS = {
     "lr": {"values": [0.1, 0.01]},

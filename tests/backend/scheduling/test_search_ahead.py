@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.backend.db.sweeps import update_sweep
-from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.backend.scheduling.search import SearchRun
 from deployer.backend.scheduling.suggestions import Question
 from tests.backend.bench import Bench
 

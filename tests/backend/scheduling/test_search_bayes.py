@@ -13,10 +13,14 @@ from typing import Any
 import psutil
 import pytest
 
-from deployer.backend.scheduling.search.bayes import modelled, outcomes
-from deployer.backend.scheduling.search.engine import SearchEngine
-from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.backend.scheduling.search.suggest import needs_model, random_point, suggest
+from deployer.backend.scheduling.bayes import modelled, outcomes
+from deployer.backend.scheduling.search import (
+    SearchEngine,
+    SearchRun,
+    needs_model,
+    random_point,
+    suggest,
+)
 from deployer.sweeps.parameters import parse_parameters
 
 pytestmark = pytest.mark.slow
@@ -231,7 +235,7 @@ def test_grid_and_random_start_no_process() -> None:
 
 OWNER = """
 import time
-from deployer.backend.scheduling.search.engine import SearchEngine
+from deployer.backend.scheduling.search import SearchEngine
 if __name__ == "__main__":
     engine = SearchEngine()
     config = {"method": "bayes", "metric": {"name": "l"}, "parameters": {"a": {"value": 1}}}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from deployer.backend.scheduling.search.gaussian import (
+from deployer.backend.scheduling.bayes import (
     LONGEST_TAIL,
     Array,
     Axis,

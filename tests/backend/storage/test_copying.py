@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.server.client import read_reason
+from deployer.agent.server import read_reason
 from deployer.backend.data_folder import KEY_FILE
 from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.attempts import create_run

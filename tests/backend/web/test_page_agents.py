@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.agent.server.client import Server, bring_own_key
+from deployer.agent.server import Server, bring_own_key
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import read
 

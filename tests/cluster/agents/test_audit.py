@@ -10,7 +10,7 @@ import yaml
 from deployer.cli.output.render import to_plain
 from deployer.config.credentials import build_owner
 from deployer.config.project import Flags
-from deployer.executors.kubernetes.keys.agent_keys import name_secret
+from deployer.executors.kubernetes.keys import name_secret
 from deployer.executors.registry import find_executor
 from deployer.kube.objects import build_selector
 from deployer.launch.planning import choose_pace, plan_agents

@@ -11,7 +11,7 @@ import yaml
 
 from deployer.config.kubernetes import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.gpu_drivers.nodes import GpuProducts
+from deployer.executors.kubernetes.gpu_nodes import GpuProducts
 from deployer.kube.objects import POD, build_selector
 from deployer.launch.scaling import end_agents
 from deployer.model import Ending

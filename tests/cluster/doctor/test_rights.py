@@ -10,7 +10,7 @@ import pytest
 from deployer.errors import KubeError, Refusals
 from deployer.executors.base import run_checks
 from deployer.executors.kubernetes.backend.removal import remove_backend
-from deployer.executors.kubernetes.keys.agent_keys import name_secret
+from deployer.executors.kubernetes.keys import name_secret
 from deployer.kube.objects import (
     BACKEND,
     CONFIG_MAP,

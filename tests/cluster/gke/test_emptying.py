@@ -22,7 +22,7 @@ from deployer.executors.gke.orphans import (
 from deployer.executors.kubernetes.orphans import count_living, delete_leftovers, list_leftovers
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.removal.teardown import CLAIM, SERVICE, VOLUME, Terms, empty_cluster
+from deployer.gke.teardown import CLAIM, SERVICE, VOLUME, Terms, empty_cluster
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
 from deployer.kube.objects import (

@@ -13,7 +13,7 @@ import pytest
 
 from deployer.config.paths import find_packaged
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.gpu_drivers.installation import (
+from deployer.executors.kubernetes.gpu_drivers import (
     SYSTEM,
     ensure_drivers,
     install_drivers,

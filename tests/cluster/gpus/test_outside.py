@@ -11,14 +11,14 @@ import pytest
 from deployer.config.causes import Cause
 from deployer.errors import Finding, KubeError
 from deployer.executors.kubernetes.diagnose.pending import LOOK_AFTER_SECONDS, PendingPods
-from deployer.executors.kubernetes.gpu_drivers.installation import (
+from deployer.executors.kubernetes.gpu_drivers import (
     DEVICE_PLUGIN,
     SYSTEM,
     check_device_plugin,
     ensure_drivers,
     install_drivers,
 )
-from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
+from deployer.executors.kubernetes.gpu_nodes import list_served, survey_nodes
 from deployer.kube.client import Kube
 from deployer.kube.objects import POD
 from tests.cluster.bed import open_client, wait_for

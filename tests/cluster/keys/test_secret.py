@@ -18,8 +18,8 @@ from deployer.backend.data_folder import write_key
 from deployer.backend.db.accounts import add_key, replace_keys
 from deployer.backend.db.store import DATABASE, Store
 from deployer.config.project import EMBEDDED
-from deployer.executors.kubernetes.keys.agent_keys import name_secret
-from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
+from deployer.executors.kubernetes.key_rotation import rotate_secret
+from deployer.executors.kubernetes.keys import name_secret
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
 from deployer.kube.objects import SECRET

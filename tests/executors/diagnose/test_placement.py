@@ -16,7 +16,7 @@ from deployer.executors.kubernetes.diagnose.placement import (
     find_nearest,
     shorten,
 )
-from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
+from deployer.executors.kubernetes.gpu_nodes import summarise_nodes
 from tests.docs.pending_table import is_listed
 from tests.executors.gpu_drivers.objects import (
     GKE_LABELS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus, summarise_nodes
+from deployer.executors.kubernetes.gpu_nodes import NodeGpus, summarise_nodes
 
 READY = {"type": "Ready", "status": "True"}
 GKE_LABELS = {

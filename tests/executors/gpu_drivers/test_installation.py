@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.gpu_drivers.installation import (
+from deployer.executors.kubernetes.gpu_drivers import (
     AHEAD,
     PLUGIN_HINT,
     ensure_drivers,
 )
-from deployer.executors.kubernetes.gpu_drivers.nodes import ASK
+from deployer.executors.kubernetes.gpu_nodes import ASK
 from tests.executors.gpu_drivers.objects import GKE_LABELS, build_node
 from tests.executors.refusing_server import Answering, serve_kube
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.executors.kubernetes.gpu_drivers.installation import (
+from deployer.executors.kubernetes.gpu_drivers import (
     DEVICE_PLUGIN,
     DISTRIBUTIONS,
     load_manifest,
 )
-from deployer.executors.kubernetes.gpu_drivers.nodes import DRIVER_COMPONENT, PLUGIN_COMPONENT
+from deployer.executors.kubernetes.gpu_nodes import DRIVER_COMPONENT, PLUGIN_COMPONENT
 from deployer.kube.objects import build_labels
 
 COMPONENTS = {**dict.fromkeys(DISTRIBUTIONS, DRIVER_COMPONENT), DEVICE_PLUGIN: PLUGIN_COMPONENT}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.executors.kubernetes.gpu_drivers.nodes import (
+from deployer.executors.kubernetes.gpu_nodes import (
     GpuResource,
     summarise_nodes,
 )

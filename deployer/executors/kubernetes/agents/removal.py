@@ -20,7 +20,7 @@ from deployer.executors.kubernetes.agents.objects import (
     path_of,
 )
 from deployer.executors.kubernetes.diagnose.facts import Reference
-from deployer.executors.kubernetes.keys.agent_keys import name_secret
+from deployer.executors.kubernetes.keys import name_secret
 from deployer.kube.client import Kube, do_all
 from deployer.kube.objects import (
     AGENT_LABEL,

@@ -11,7 +11,7 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 
-from deployer.agent.server.client import read_reason
+from deployer.agent.server import read_reason
 from deployer.backend.server.daemon import start_backend, stop_backend
 from deployer.backend.storage.backup import Copied, adopt_copy
 from deployer.config.paths import copies_folder

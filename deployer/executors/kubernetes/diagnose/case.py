@@ -16,7 +16,7 @@ from deployer.executors.kubernetes.diagnose.admission import DryRun, try_job
 from deployer.executors.kubernetes.diagnose.facts import Reference
 from deployer.executors.kubernetes.diagnose.rights import Right, find_missing, list_rights
 from deployer.executors.kubernetes.diagnose.view import View
-from deployer.executors.kubernetes.keys.agent_keys import name_keys
+from deployer.executors.kubernetes.keys import name_keys
 from deployer.kube.client import Kube
 from deployer.kube.objects import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of
 from deployer.model import Plan

@@ -52,8 +52,8 @@ from deployer.executors.kubernetes.diagnose.rights import (
     examine_rights,
 )
 from deployer.executors.kubernetes.diagnose.view import HIDDEN
-from deployer.executors.kubernetes.gpu_drivers.nodes import describe_served, is_gpu_resource
-from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
+from deployer.executors.kubernetes.gpu_nodes import describe_served, is_gpu_resource
+from deployer.executors.kubernetes.keys import WANDB_SECRET
 from deployer.kube.client import Kube
 from deployer.kube.objects import (
     CLAIM,

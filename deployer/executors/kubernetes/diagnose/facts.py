@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
-from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
-from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
+from deployer.executors.kubernetes.gpu_nodes import NodeGpus
+from deployer.executors.kubernetes.keys import WANDB_SECRET
 from deployer.kube.objects import CLAIM, CONFIG_MAP, SECRET, Kind, list_parents, sweep_id
 
 Manifest = Mapping[str, Any]

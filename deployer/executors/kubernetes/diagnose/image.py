@@ -8,7 +8,7 @@ from typing import Any
 from deployer.config.kubernetes import Gpu
 from deployer.errors import Finding, KubeError, edit, right, unknown, warning
 from deployer.executors.kubernetes.diagnose.case import Case
-from deployer.executors.kubernetes.gpu_drivers.nodes import GpuProducts
+from deployer.executors.kubernetes.gpu_nodes import GpuProducts
 from deployer.images.builders import choose_builder
 from deployer.images.image import (
     OLDER,

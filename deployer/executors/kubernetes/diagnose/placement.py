@@ -15,7 +15,7 @@ from typing import Any
 from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.facts import Nodes
-from deployer.executors.kubernetes.gpu_drivers.nodes import (
+from deployer.executors.kubernetes.gpu_nodes import (
     MANAGED_DRIVER_LABEL,
     OPERATOR_BRINGS,
     OPERATOR_DRIVER_LABEL,

@@ -13,7 +13,7 @@ from typing import Any
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue, Reference
-from deployer.executors.kubernetes.gpu_drivers.nodes import list_served, survey_nodes
+from deployer.executors.kubernetes.gpu_nodes import list_served, survey_nodes
 from deployer.kube.client import Kube
 from deployer.kube.objects import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, SECRET, Kind, Manifest
 

@@ -1,0 +1,383 @@
+"""What a supervisor asks of the W&B server: its keys, its questions, and a look before the start.
+
+What sends a request is called in short-lived processes only: urllib and ssl must not stay in a
+supervisor's memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import time
+from dataclasses import asdict, dataclass
+from typing import Any, Callable, Dict, MutableMapping, Optional, Pattern, Union
+
+from .exit_codes import FINISHED, MISCONFIGURED, SWEEP_ENDED, Ending
+from .host.processes import Signals
+from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, Settings
+
+TIMEOUT_SECONDS = 20.0
+MAX_REPLY_BYTES = 1 << 26  # a summary comes whole
+MAX_MESSAGE_CHARACTERS = 500
+HOPELESS = -1  # the status if no request was sent and waiting changes nothing: a certificate
+KEY_BYTES = 20  # 40 hexadecimal characters, the shortest key that every SDK accepts
+CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
+VIEWER = "query Viewer { viewer { id entity username } }"
+SWEEP_STATE = """
+query GetSweepState($entity: String, $project: String, $sweep: String!) {
+  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { id state config } }
+}
+"""
+OWN_KEY = """
+mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $key: String!) {
+  deployerCreateAgentKey(input: {sweepPath: $sweepPath, agentName: $agentName, key: $key}) { key }
+}
+"""
+OWN_KEY_ON_NODE = """
+mutation DeployerCreateAgentKey(
+  $sweepPath: String!, $agentName: String!, $key: String!, $node: String
+) {
+  deployerCreateAgentKey(
+    input: {sweepPath: $sweepPath, agentName: $agentName, key: $key, node: $node}
+  ) { key }
+}
+"""
+# In the sweep's YAML, for which the standard library has no reader.
+PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
+METRIC = re.compile(
+    r"""^metric:(?:[ ]*\{[^}\n]*?|(?:[ ]*\n[ ]+.*)*?\n[ ]+)\bname:[ ]*["']?([^"'#,}\n]+)""",
+    re.MULTILINE,
+)
+_REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
+LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
+ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
+BROKEN_OFF = "the question broke off"
+GOODBYE_SECONDS = 3.0  # tried once: who waits for this supervisor's end should not wait for that
+GOODBYE = "mutation DeployerLeave { deployerLeave(input: {}) { success } }"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server's address without a slash at its end, and the key to use there.
+
+    Without a key, the identity token of the environment is used.
+    """
+
+    base_url: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A server's reply; `status` is 0 or HOPELESS when there was none, `error` then says why."""
+
+    status: int
+    body: Optional[Dict[str, Any]] = None
+    error: str = ""
+    retry_after_seconds: float = 0.0
+
+    @property
+    def data(self) -> Dict[str, Any]:
+        """Return the data of a GraphQL reply, empty if it has none."""
+        return (self.body or {}).get("data") or {}
+
+    @property
+    def passing(self) -> bool:
+        """Tell whether the failure may pass: no reply, too many requests, a server error."""
+        return self.status in (0, 408, 429) or (
+            self.status >= 500 and self.status not in (501, 505)
+        )
+
+
+def ask(server: Server, query: str, variables: Dict[str, Any], timeout: float = 0.0) -> Reply:
+    """Send one GraphQL operation; an error that the server names is in `error` even with 200."""
+    reply = post(server, "/graphql", {"query": query, "variables": variables}, timeout)
+    if reply.status != 200 or reply.body is None:
+        return reply
+    return Reply(200, reply.body, server_message(reply.body))
+
+
+def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Reply:
+    """Send JSON and return the reply; raises nothing."""
+    import http.client
+    import ssl
+    import urllib.error
+    import urllib.request
+
+    from .network import read_headers
+    from .transport import build_opener
+
+    own = {"Content-Type": "application/json"}
+    body = json.dumps(content).encode()
+    url = f"{server.base_url}{path}"
+    try:
+        headers, opener = {**read_headers(), **own}, build_opener(url)
+    except ValueError as error:
+        return Reply(HOPELESS, error=str(error))
+    try:
+        headers["Authorization"] = authorize(server, opener)
+        request = urllib.request.Request(url, body, headers)
+        with opener.open(request, timeout=timeout or TIMEOUT_SECONDS) as answer:
+            return Reply(200, json.loads(answer.read(MAX_REPLY_BYTES)))
+    except urllib.error.HTTPError as error:
+        return _refusal(server, error)
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLCertVerificationError):
+            said = f"the certificate of {server.base_url} is not trusted: {read_reason(error)}"
+            return Reply(HOPELESS, error=f"{said}; SSL_CERT_FILE names your own authority")
+        return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
+
+
+def authorize(server: Server, opener: Any) -> str:
+    """Return the header by which the server knows us; raises what `opener` does."""
+    if server.key:
+        return f"Basic {base64.b64encode(f'api:{server.key}'.encode()).decode()}"
+    from urllib.parse import urlencode
+
+    from .identity import get_access_token
+    from .network import read_headers
+
+    def exchange(url: str, form: Dict[str, str]) -> Any:
+        import urllib.request
+
+        request = urllib.request.Request(url, urlencode(form).encode(), read_headers())
+        with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+            return json.loads(answer.read(MAX_REPLY_BYTES))
+
+    return f"Bearer {get_access_token(server.base_url, exchange)}"
+
+
+def _refusal(server: Server, error: Any) -> Reply:
+    from .transport import read_wait
+
+    return Reply(
+        error.code,
+        error=f"{server.base_url} answered {error.code}: {read_reason(error)}",
+        retry_after_seconds=read_wait(error.headers),
+    )
+
+
+def read_reason(error: Any) -> str:
+    """Return the server's own sentence if an error of urllib has one, else the error's reason."""
+    try:
+        text = server_message(json.loads(error.read(MAX_REPLY_BYTES)))
+    except (AttributeError, OSError, ValueError):  # no answer, or not one of a W&B server
+        text = ""
+    return text or str(getattr(error, "reason", error))
+
+
+def server_message(body: Any) -> str:
+    """Return the first error's own sentence from a GraphQL reply, or nothing."""
+    try:
+        return str(body["errors"][0]["message"])[:MAX_MESSAGE_CHARACTERS]
+    except (LookupError, TypeError):
+        return ""
+
+
+class Keys:
+    """An agent's keys; `environment`, which its runs get, always has the one to be used."""
+
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        self._environment = environment
+        file = environment.get(KEY_FILE_VARIABLE, "")
+        self.given = (_read(file) if file else "") or environment.get(KEY_VARIABLE, "")
+        self.use(self.given)
+
+    @property
+    def current(self) -> str:
+        """Return the key to be used now."""
+        return self._environment[KEY_VARIABLE]
+
+    @property
+    def own(self) -> bool:
+        """Tell whether the agent has a key of its own, which W&B's own servers never make."""
+        return self.current != self.given
+
+    def use(self, key: str) -> None:
+        """Work with this key from now on."""
+        self._environment[KEY_VARIABLE] = key
+
+
+def choose_key() -> str:
+    """Return a fresh key."""
+    return os.urandom(KEY_BYTES).hex()
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A server's answer; `status` is 0 or HOPELESS without one, and `error` then says why."""
+
+    status: int
+    viewer: bool = False
+    sweep_state: str = ""
+    error: str = ""
+    retry_after_seconds: float = 0.0
+    program: str = ""
+    metric: str = ""
+
+
+@dataclass(frozen=True)
+class TryAgain:
+    """There is no clear answer yet: wait, at least `seconds` if the server asked for it."""
+
+    reason: str
+    seconds: float
+
+
+def judge_preflight(answer: Answer) -> Union[Ending, TryAgain, None]:
+    """Tell whether an agent can start now (None), later, or never.
+
+    Only a clear no of the server ends a supervisor; whatever may pass is waited for.
+    """
+    if answer.status == HOPELESS:
+        return Ending(MISCONFIGURED, answer.error)
+    if answer.status in (401, 403):
+        return Ending(MISCONFIGURED, f"the key was refused: {answer.error}")
+    if answer.status != 200 or (answer.error and not _REFUSED_FOR_GOOD.search(answer.error)):
+        return TryAgain(answer.error, answer.retry_after_seconds)
+    if not answer.viewer:
+        return Ending(MISCONFIGURED, "the server does not know the key")
+    if not answer.sweep_state:
+        return Ending(MISCONFIGURED, f"no such sweep: {answer.error or 'the server knows none'}")
+    if answer.sweep_state in SWEEP_ENDED:
+        return Ending(FINISHED, f"the sweep was already {answer.sweep_state}")
+    return None
+
+
+def get_sweep_state(server: Server, sweep_path: str) -> Answer:
+    """Ask who the key belongs to, then for the sweep's state."""
+    entity, project, sweep = sweep_path.split("/")
+    viewer = ask(server, VIEWER, {})
+    if viewer.status != 200 or viewer.error or not viewer.data.get("viewer"):
+        return Answer(viewer.status, False, "", viewer.error, viewer.retry_after_seconds)
+    variables = {"entity": entity, "project": project, "sweep": sweep}
+    reply = ask(server, SWEEP_STATE, variables)
+    found = (reply.data.get("project") or {}).get("sweep") or {}
+    if not found and (reply.error or reply.status != 200):
+        return Answer(reply.status, True, "", reply.error, reply.retry_after_seconds)
+    config = str(found.get("config") or "")
+    program, metric = (find_word(pattern, config) for pattern in (PROGRAM, METRIC))
+    state = str(found.get("state", "")).upper()
+    return Answer(200, True, state, program=program, metric=metric)
+
+
+def find_word(pattern: Pattern[str], config: str) -> str:
+    """Return what a sweep's YAML has at PROGRAM or METRIC, empty for nothing."""
+    found = pattern.search(config)
+    return found.group(1).strip() if found else ""
+
+
+def bring_own_key(server: Server, sweep_path: str, agent: str, key: str, node: str = "") -> Reply:
+    """Bring a key that we have chosen, newer than the one we were given; twice is as good as once.
+
+    From then on the server refuses whoever works for this agent with an older one, such as our
+    predecessor on a node that is cut off. W&B's own server does not know this question, nor does an
+    older backend know of the node.
+    """
+    variables = {"sweepPath": sweep_path, "agentName": agent, "key": key}
+    if node:
+        reply = ask(server, OWN_KEY_ON_NODE, {**variables, "node": node})
+        if reply.passing or not reply.error:
+            return reply
+    return ask(server, OWN_KEY, variables)
+
+
+# The supervisor's questions to the server, repeated until they are answered. A server that is away
+# is waited for, unless the supervisor is asked to leave.
+
+
+class Questions:
+    """Asks with the key that counts at that time; `tell` hears why we wait."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        keys: Keys,
+        signals: Signals,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._signals = signals
+        self._tell = tell
+        self.program = ""  # of the sweep, once it was asked for
+        self.metric = ""  # the same
+
+    def preflight(self) -> Optional[Ending]:
+        """Wait until the server has said clearly whether an agent can start; None if it can."""
+        tries = 0
+        while True:
+            verdict = judge_preflight(self._ask())
+            if self._signals.asked_to:
+                return self._signals.asked_to
+            if not isinstance(verdict, TryAgain):
+                return verdict
+            self._wait_for_server(verdict, tries)
+            tries += 1
+
+    def get_final_state(self) -> Optional[str]:
+        """Return the sweep's state, empty if there is none; None if the server stays away."""
+        for tries in range(ASKS_AT_THE_END):
+            answer = self._ask()
+            verdict = judge_preflight(answer)
+            if answer.status == HOPELESS:
+                return None
+            if self._signals.asked_to or not isinstance(verdict, TryAgain):
+                return answer.sweep_state
+            self._wait_for_server(verdict, tries)
+        return None
+
+    def take_own_key(self) -> Optional[Ending]:
+        """Have a newer key than whoever worked for this agent before, if the server makes them."""
+        server = Server(self._settings.base_url, self._keys.given)
+        path, name, node = self._settings.sweep_path, self._settings.name, self._settings.node
+        key = choose_key()
+        tries = 0
+        while not self._signals.asked_to:
+            result = self._signals.find_out(
+                lambda: asdict(bring_own_key(server, path, name, key, node)), CHILD_SECONDS
+            )
+            reply = Reply(**result) if result else Reply(0, error=BROKEN_OFF)
+            if not reply.passing:
+                if reply.status == 200 and not reply.error:
+                    self._keys.use(key)
+                break
+            self._wait_for_server(TryAgain(reply.error, reply.retry_after_seconds), tries)
+            tries += 1
+        return self._signals.asked_to
+
+    def _ask(self) -> Answer:
+        server = Server(self._settings.base_url, self._keys.current)
+        path = self._settings.sweep_path
+        result = self._signals.find_out(
+            lambda: asdict(get_sweep_state(server, path)), CHILD_SECONDS
+        )
+        answer = Answer(**result) if result else Answer(0, error=BROKEN_OFF)
+        self.program = answer.program or self.program
+        self.metric = answer.metric or self.metric
+        return answer
+
+    def _wait_for_server(self, trouble: TryAgain, tries: int) -> None:
+        self._tell(trouble.reason)
+        jitter = 0.5 + os.urandom(1)[0] / 255
+        seconds = max(trouble.seconds, jitter * min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** min(tries, 9)))
+        deadline = time.monotonic() + seconds
+        while not self._signals.asked_to and time.monotonic() < deadline:
+            self._signals.pause(max(0.0, deadline - time.monotonic()))
+
+
+def say_goodbye(server: Server) -> None:
+    """Tell the server that the agent of this key has ended."""
+    ask(server, GOODBYE, {}, GOODBYE_SECONDS)

@@ -1,0 +1,205 @@
+"""The next configuration of a sweep, from its configuration, a seed, its runs and an index.
+
+It depends on the arguments alone.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from deployer.installation import install_package
+from deployer.sweeps.parameters import parse_parameters
+from deployer.sweeps.results import metric_goal, metric_name
+from deployer.sweeps.space import Space
+
+# Runs whose outcome counts; those that ended without a good one count as the worst seen.
+ENDED = ("finished", "failed", "crashed", "killed")
+METHODS = ("grid", "random", "bayes")
+# Runs that are drawn before a model chooses; Optuna's own default.
+STARTUP_RUNS = 10
+# Outcomes that a model needs. Optuna waits for ten, and draws meanwhile for every other agent.
+FEWEST_OUTCOMES = 3
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class SearchRun:
+    """A run's assignment and outcome.
+
+    `arguments` are the values as they were assigned, {top name: value or nested mapping};
+    `state` is W&B's word; `value` is the metric, None if there is none, perhaps nan or infinite.
+    """
+
+    arguments: Mapping[str, Any]
+    state: str
+    value: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the outcome is known."""
+        return self.state in ENDED
+
+
+class SearchError(Exception):
+    """This sweep cannot be searched; the text says why."""
+
+
+def suggest(
+    config: Mapping[str, Any], seed: str, runs: Sequence[SearchRun], index: int
+) -> dict[str, Any] | None:
+    """Return the configuration at `index` (0, 1, …) as plain values, None when a grid is done.
+
+    The order of the names is W&B's. `runs` matter to bayes alone. The caller applies `run_cap`.
+    Raise SearchError for a sweep that cannot be searched.
+    """
+    problems = refusals(config)
+    if problems:
+        raise SearchError(problems[0])
+    space, _ = parse_parameters(config["parameters"])
+    if config["method"] == "grid":
+        return space.grid_point(index)
+    if needs_model(config, runs):
+        from deployer.backend.scheduling.bayes import suggest_bayes  # imports take a second
+
+        impute = str(config["metric"].get("impute", "worst"))
+        return suggest_bayes(space, metric_goal(config), seed, runs, index, impute)
+    return random_point(space, seed, index)
+
+
+def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
+    """Tell whether the next suggestion comes from a model: bayes, after its first runs."""
+    if config.get("method") != "bayes" or len(runs) < STARTUP_RUNS:
+        return False
+    return sum(run.ended for run in runs) >= FEWEST_OUTCOMES
+
+
+def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
+    """Draw the configuration at `index` from a generator of its own."""
+    generator = random.Random(f"{seed}:{index}")
+    return space.point([generator.random() for _ in space.parameters])
+
+
+def refusals(config: Mapping[str, Any]) -> list[str]:
+    """Return every reason why a sweep cannot be searched; none if it can.
+
+    `engine.find_missing_package` says whether bayes has what it imports.
+    """
+    method = config.get("method")
+    space, problems = parse_parameters(config.get("parameters", {}))
+    found = [
+        f"{'.'.join(c.path)}: {c.message}" + (f" ({c.hint})" if c.hint else "")
+        for c in problems
+        if c.severity == "error"
+    ]
+    if method not in METHODS:
+        found.append(f"method: {method!r} is not one of {', '.join(METHODS)}")
+    if method == "grid":
+        found += [
+            f"parameters.{'.parameters.'.join(p.path)}: a grid needs values that can be counted"
+            for p in space.uncountable
+        ]
+    if method == "bayes" and not metric_name(config):
+        found.append("metric: bayes needs a metric with a name")
+    return found
+
+
+# The search as the server uses it: draws at once, models in a process of their own.
+#
+# A model can take a second of one core: the server answers meanwhile, and survives if that process
+# is killed.
+
+Result = TypeVar("Result")
+
+
+def find_missing_package() -> str | None:
+    """Return which package bayes lacks and how to install it, if any; imports nothing."""
+    if find_spec("sklearn"):
+        return None
+    return f"method bayes needs scikit-learn: {install_package('scikit-learn')}"
+
+
+class SearchEngine:
+    """Suggests configurations; may be used from several threads."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def suggest(
+        self, config: Mapping[str, Any], seed: str, runs: Sequence[SearchRun], index: int
+    ) -> dict[str, Any] | None:
+        """Do what `suggest.suggest` does, blocking for as long as a model takes.
+
+        A process that was killed is replaced and asked once more.
+        """
+        if not needs_model(config, runs):
+            if config.get("method") == "bayes" and find_missing_package() is None:
+                self._submit(_import_model)  # seconds of imports, wanted soon
+            return suggest(config, seed, runs, index)
+        request = (dict(config), seed, list(runs), index)
+        try:
+            return self._submit(suggest, *request).result()
+        except BrokenProcessPool:
+            return self._submit(suggest, *request).result()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether its process, if it has one, is there."""
+        return self._pool is None or bool(multiprocessing.active_children())
+
+    def close(self) -> None:
+        """End the process, if there is one, whatever it is at work on."""
+        with self._lock:
+            self._closed = True
+            pool, self._pool = self._pool, None
+        if pool:
+            for process in multiprocessing.active_children():
+                process.kill()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        with self._lock:
+            if self._closed:
+                raise BrokenProcessPool("the search was closed")
+            if self._pool is None:
+                self._pool = _new_pool()
+            try:
+                return self._pool.submit(function, *arguments)
+            except BrokenProcessPool:
+                self._pool.shutdown(wait=False)
+                self._pool = _new_pool()
+                return self._pool.submit(function, *arguments)
+
+
+def _new_pool() -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_prepare_process)
+
+
+def _prepare_process() -> None:
+    """Use one thread, ignore Ctrl-C, which the server handles, and end with the server."""
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _import_model() -> None:
+    import deployer.backend.scheduling.bayes  # noqa: F401

@@ -1,1 +1,0 @@
-"""Commands that run a sweep and follow it to its end."""

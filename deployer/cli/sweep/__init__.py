@@ -1,1 +1,0 @@
-"""`deployer sweep`: make, check, show, import, export and control sweeps."""

@@ -1,1 +1,0 @@
-"""GPU drivers of a cluster's nodes: what is there, what is missing, and its installation."""

@@ -1,0 +1,471 @@
+"""Removes a cluster and all that came with it, and proves that nothing is left.
+
+It looks at what is there and removes it, so it can be killed anywhere and started again from any
+machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from deployer.errors import CloudError, DeployerError
+from deployer.gke.api.client import Gke
+from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk, Compute, ForwardingRule, TargetPool
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.api.operations import Waiter, settle
+from deployer.gke.cluster.access import remove_whole
+from deployer.gke.cluster.rule import (
+    Facts,
+    describe_owner,
+    gather_facts,
+    has_results,
+    list_reasons,
+    open_kube_soon,
+)
+from deployer.gke.inventory import (
+    Inventory,
+    drop_hidden,
+    is_at,
+    is_hidden,
+    list_inventory,
+    list_own_disks,
+    list_unlabelled,
+)
+from deployer.gke.specification import OWNER_LABEL, ClusterSpec, own_labels
+from deployer.kube.client import Kube
+from deployer.kube.objects import (
+    BACKEND,
+    CLAIM,
+    DEPLOYMENT,
+    INGRESS,
+    JOB,
+    SERVICE,
+    STATEFUL_SET,
+    VOLUME,
+    Kind,
+    Manifest,
+    build_selector,
+)
+from deployer.text import format_seconds
+
+LOG = logging.getLogger(__name__)
+
+# What of ours holds claims; others' pods end with the cluster.
+HOLDERS = (JOB, DEPLOYMENT, STATEFUL_SET)
+PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minute
+Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
+GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
+AGAIN_SECONDS = 10.0  # before a deletion that has not happened is asked for again
+LABEL_SECONDS = 60.0  # for labels to be seen
+AGAIN = "type the command again"
+LEFT_HINT = (
+    "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
+    "gcloud compute disks delete NAME --zone ZONE, gcloud compute forwarding-rules delete NAME"
+)
+
+
+def empty_cluster(
+    open_kube: Callable[[], Kube],
+    waiter: Waiter,
+    patience_seconds: float = PATIENCE_SECONDS,
+    *,
+    keep_results: bool = False,
+) -> None:
+    """Delete our Jobs, all load balancers and all claims, and wait for their volumes.
+
+    With `keep_results` an embedded backend's claim stays, and so its disk. Where its Kubernetes
+    does not answer or things do not go in time, it says so: what is left is looked for outside of
+    the cluster.
+    """
+    try:
+        every = open_kube().in_namespace("")
+        for kind in HOLDERS:
+            _delete_all(every, kind, every.list_objects(kind, build_selector()))
+        _delete_all(every, INGRESS, every.list_objects(INGRESS))
+        _delete_all(every, SERVICE, _list_balancers(every))
+        kept = every.list_objects(CLAIM, build_selector(component=BACKEND)) if keep_results else []
+        names = {_name(claim) for claim in kept}
+        claims = every.list_objects(CLAIM)
+        _delete_all(every, CLAIM, [one for one in claims if _name(one) not in names])
+        _wait(every, waiter, patience_seconds, names)
+    except DeployerError as error:
+        LOG.info(f"going on without the cluster's Kubernetes: {error.message}")
+
+
+def _delete_all(kube: Kube, kind: Kind, items: Sequence[Manifest]) -> None:
+    for item in items:
+        metadata = item["metadata"]
+        if not metadata.get("deletionTimestamp"):
+            kube.in_namespace(metadata["namespace"]).delete(kind, metadata["name"])
+
+
+def _wait(kube: Kube, waiter: Waiter, patience_seconds: float, kept: Set[str]) -> None:
+    shown, left = "", _list_left(kube, kept)
+    for elapsed in waiter.pauses() if left else ():
+        words = ", ".join(left)
+        if words != shown:
+            LOG.info(f"waiting for {words} to go")
+            shown = words
+        left = _list_left(kube, kept)
+        if not left:
+            return
+        if elapsed > patience_seconds:
+            LOG.info(f"after {format_seconds(elapsed)} still there: {', '.join(left)}")
+            return
+
+
+def _list_left(kube: Kube, kept: Set[str]) -> list[str]:
+    names = [f"Ingress {_name(one)}" for one in kube.list_objects(INGRESS)]
+    names += [f"Service {_name(one)}" for one in _list_balancers(kube)]
+    claims = {_name(one) for one in kube.list_objects(CLAIM)} - kept
+    names += [f"PersistentVolumeClaim {one}" for one in sorted(claims)]
+    return names + [f"PersistentVolume {_name(one)}" for one in _list_going(kube, kept)]
+
+
+def _list_balancers(kube: Kube) -> list[Manifest]:
+    services = kube.list_objects(SERVICE)
+    return [one for one in services if one["spec"].get("type") == "LoadBalancer"]
+
+
+def _list_going(kube: Kube, kept: Set[str]) -> Iterator[Manifest]:
+    """Yield the volumes that are deleted with their claims; those that failed do not go."""
+    for volume in kube.list_objects(VOLUME):
+        spec, phase = volume["spec"], (volume.get("status") or {}).get("phase")
+        claim = spec.get("claimRef") or {}
+        stays = f"{claim.get('namespace')}/{claim.get('name')}" in kept
+        deleted = spec.get("persistentVolumeReclaimPolicy") == "Delete" and claim and not stays
+        if deleted and phase != "Failed":
+            yield volume
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    metadata = item["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+
+
+@dataclass(frozen=True)
+class Held:
+    """A cluster that may not be deleted without being named, and why (rule.py)."""
+
+    cluster: CloudCluster
+    facts: Facts
+    foreign: bool
+    reasons: tuple[str, ...]
+
+    @property
+    def has_backend(self) -> bool:
+        """Return True if its Kubernetes lists the results of an embedded backend."""
+        return has_results(replace(self.facts, disks=()))
+
+    @property
+    def words(self) -> str:
+        """Say in one line what forbids its deletion."""
+        return f"{self.cluster.words}: {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What may be deleted.
+
+    `sure` is for what the rule keeps: somebody has named it, knows what it holds and wants it gone.
+    `owner_id` is whose cluster is meant; None: the caller's, else whoever's has that name in one of
+    the locations `near`. With `location` it is the one there. Disks with results stay without
+    `delete_data`, but for that of a backend that was `copied`.
+    """
+
+    sure: bool = False
+    owner_id: str | None = None
+    location: str = ""
+    near: tuple[str, ...] = ()
+    delete_data: bool = False
+    copied: bool = False
+
+    def keeps(self, disk: CloudDisk) -> bool:
+        """Return True for a disk with results that nobody asked to delete."""
+        copied = self.copied and disk.claim == RESULTS_CLAIM
+        return disk.holds_results and not (self.delete_data or copied)
+
+
+def remove_cluster(
+    gke: Gke,
+    spec: ClusterSpec,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+    terms: Terms = Terms(),
+) -> Inventory:
+    """Remove a specification's cluster, its disks and load balancers.
+
+    Returns the disks with results, which stay. Raises CloudError naming what else is left.
+    """
+    return remove_named(gke, spec.name, Waiter(now, sleep), terms)
+
+
+def list_held(gke: Gke, name: str, waiter: Waiter, terms: Terms) -> list[Held]:
+    """Return the clusters of a name that may not be deleted without being named, and why."""
+    remover = _Remover(gke, name, waiter, terms)
+    found = (remover.examine(cluster) for cluster in remover.choose_clusters())
+    return [one for one in found if one is not None]
+
+
+def remove_named(
+    gke: Gke,
+    name: str,
+    waiter: Waiter,
+    terms: Terms = Terms(),
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Inventory:
+    """Remove a cluster of ours by its name, and all that came with it, as `remove_cluster` does.
+
+    `patience_seconds` are for Kubernetes to delete volumes and load balancers.
+    """
+    remover = _Remover(gke, name, waiter, terms)
+    clusters = remover.choose_clusters()
+    remover.tell_others()
+    held = [] if terms.sure else [remover.examine(one) for one in clusters]
+    if kept := next(filter(None, held), None):
+        raise CloudError(
+            f"{kept.words}; it stays",
+            f"deployer orphans {name} deletes it with all that it holds",
+            "HELD",
+        )
+    for cluster in clusters:
+        remover.empty(cluster, patience_seconds)
+    # While the nodes are there, they tell whose the load balancers and disks are.
+    before = remover.look(clusters)
+    if clusters:
+        remover.label(before)
+    remover.remove_balancers(before)
+    for cluster in clusters:
+        remove_whole(gke, cluster, waiter)
+    remover.remove_disks(before)
+    return remover.prove(before)
+
+
+class _Remover:
+    def __init__(self, gke: Gke, name: str, waiter: Waiter, terms: Terms) -> None:
+        self.gke, self.name, self.waiter, self.terms = gke, name, waiter, terms
+        self.compute = Compute(gke)
+        self.missing_zones: Sequence[str] = ()
+        self.others: Sequence[CloudCluster] = ()
+        self.owner_id = gke.owner.id if terms.owner_id is None else terms.owner_id
+
+    def choose_clusters(self) -> list[CloudCluster]:
+        """Return the owner's clusters of the name; where none was named, else another owner's."""
+        listing = self.gke.list_clusters()
+        self.missing_zones = listing.missing_zones
+        named = [one for one in listing.clusters if one.name == self.name]
+        ours = [one for one in named if one.ours]
+        if self.terms.location:
+            ours = [one for one in ours if one.location == self.terms.location]
+        own = [one for one in ours if one.owner_id == self.owner_id]
+        near = [one for one in ours if one.location in (self.terms.near or [one.location])]
+        theirs = [one for one in near if one.owner_id == near[0].owner_id]
+        chosen = own or (theirs if self.terms.owner_id is None else [])
+        self.others = [one for one in named if one not in chosen]
+        return chosen
+
+    def tell_others(self) -> None:
+        """Tell which clusters of the name stay, and why."""
+        for other in self.others:
+            why = f"has {describe_owner(other.owner)} and stays"
+            unlabelled = "is not ours and stays: it lacks our labels"
+            LOG.info(f"{other.words} {why if other.ours else unlabelled}")
+
+    def examine(self, cluster: CloudCluster) -> Held | None:
+        """Return what forbids the deletion of a cluster; None if nothing does."""
+        facts = gather_facts(self.gke, cluster, self.waiter.sleep)
+        reasons = list_reasons(facts, self.gke.owner, copied=self.terms.copied)
+        return Held(cluster, facts, cluster.owner != self.gke.owner, reasons) if reasons else None
+
+    def empty(self, cluster: CloudCluster, patience_seconds: float) -> None:
+        """Empty a cluster that runs; one that is being made is waited for."""
+        if cluster.status == "STOPPING":
+            return
+        if settle(self.gke, cluster.location, cluster.name, self.waiter):
+            found = self.gke.get_cluster(cluster.location, cluster.name)
+            if found is None:
+                return
+            cluster = found
+        if cluster.usable and cluster.endpoint:
+            kept = not (self.terms.delete_data or self.terms.copied)
+            sleep = self.waiter.sleep
+            empty_cluster(
+                lambda: open_kube_soon(self.gke, cluster, sleep),
+                self.waiter,
+                patience_seconds,
+                keep_results=kept,
+            )
+
+    def look(self, clusters: Sequence[CloudCluster]) -> Inventory:
+        """Return what there is; who may not look there goes on, and the last list tells why."""
+        owner_id = clusters[0].owner_id if clusters else self.owner_id
+        try:
+            found = list_inventory(self.gke, self.name, owner_id, self.terms.location)
+            return drop_hidden(found, self.missing_zones)
+        except CloudError as error:
+            if error.passing:  # else disks without our labels would stay for ever
+                said = f"its disks and load balancers cannot be looked for: {error.message}"
+                raise CloudError(f"{self.name} stays: {said}", AGAIN, error.reason) from error
+            LOG.info(
+                f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
+            )
+            return Inventory()
+
+    def label(self, before: Inventory) -> None:
+        """Give disks and forwarding rules the labels by which they are found without the cluster.
+
+        What cannot be labelled is named now, since a command that is cut off cannot do it later.
+        """
+        labels = own_labels(self.name, self.gke.owner)
+        refused: set[tuple[str, str]] = set()
+
+        def list_bare(found: Inventory) -> list[CloudDisk | ForwardingRule]:
+            things: list[CloudDisk | ForwardingRule] = [d for d in found.disks if not d.of_node]
+            things += found.forwarding_rules
+            return [one for one in things if not labels.items() <= one.labels.items()]
+
+        bare = list_bare(before)
+        for thing in bare:
+            try:
+                if isinstance(thing, CloudDisk):
+                    self.compute.label_disk(thing, labels)
+                else:
+                    self.compute.label_forwarding_rule(thing, labels)
+            except CloudError as error:
+                if not error.passing:
+                    refused.add(_key(thing))
+                LOG.info(error.message)
+        for elapsed in self.waiter.pauses() if bare else ():
+            known = {_key(one) for one in bare}
+            disks = tuple(_pick(self.compute.list_disks(""), known)) if before.disks else ()
+            rules = tuple(_pick(self.compute.list_forwarding_rules(), known))
+            bare = list_bare(Inventory(disks=disks, forwarding_rules=rules))
+            if elapsed > LABEL_SECONDS or all(_key(one) in refused for one in bare):
+                break
+        for thing in bare:
+            LOG.info(f"{thing.words} has no labels of ours: note its name until it is gone")
+
+    def remove_balancers(self, found: Inventory) -> None:
+        """Delete forwarding rules, then the target pools that they lead to."""
+        rules = {_key(rule) for rule in found.forwarding_rules}
+        self._remove(
+            lambda: _pick(self.compute.list_forwarding_rules(), rules),
+            self.compute.delete_forwarding_rule,
+            "forwarding rule",
+            found.forwarding_rules,
+        )
+        rest = _pick(self.compute.list_forwarding_rules(), rules) if rules else []
+        used = {(rule.region, rule.target_pool) for rule in rest}  # these cannot go
+        free = [pool for pool in found.target_pools if _key(pool) not in used]
+        pools = set(map(_key, free))
+        self._remove(
+            lambda: _pick(self.compute.list_target_pools(), pools),
+            self.compute.delete_target_pool,
+            "target pool",
+            free,
+        )
+
+    def remove_disks(self, before: Inventory) -> None:
+        """Delete the disks whose labels say that they are ours, and those known from before."""
+        known = {_key(disk) for disk in before.disks}
+
+        def list_left() -> Sequence[CloudDisk]:
+            found = {_key(disk): disk for disk in self._list_own_disks()}
+            if not known <= found.keys():
+                found |= {_key(disk): disk for disk in _pick(self.compute.list_disks(""), known)}
+            rest = [disk for disk in found.values() if not is_hidden(disk, self.missing_zones)]
+            return [disk for disk in rest if not self.terms.keeps(disk)]
+
+        # What cannot be listed is the last list's to say.
+        with suppress(CloudError):
+            self._remove(list_left, self.compute.delete_disk, "disk", list_left())
+
+    def prove(self, before: Inventory) -> Inventory:
+        """Return the disks with results, which stay; raises CloudError naming what else is left.
+
+        Load balancers can no longer be told by nodes, but are known from before.
+        """
+        try:
+            left = list_inventory(self.gke, self.name, self.owner_id, self.terms.location)
+            rules = _pick(
+                self.compute.list_forwarding_rules(), set(map(_key, before.forwarding_rules))
+            )
+            pools = _pick(self.compute.list_target_pools(), set(map(_key, before.target_pools)))
+            own = self._list_own_disks()
+            bare = list_unlabelled(self.gke, self.name)
+        except CloudError as error:
+            said = f"whether anything is left of {self.name} is not checked: {error.message}"
+            raise CloudError(said, error.hint, error.reason) from error
+        disks = {_key(one): one for one in (*left.disks, *own)}.values()
+        rules = list({_key(one): one for one in (*left.forwarding_rules, *rules)}.values())
+        others = tuple(one for one in disks if not self.terms.keeps(one))
+        rest = Inventory(left.clusters, others, tuple(rules), tuple(pools))
+        if not rest.empty or not bare.empty:
+            named = [
+                *rest.names(),
+                *(f"{one}, which has no labels of ours" for one in bare.names()),
+            ]
+            raise CloudError(f"still there: {', '.join(named)}", LEFT_HINT, "LEFT")
+        if left.missing_zones:
+            zones = ", ".join(left.missing_zones)
+            raise CloudError(
+                f"not checked: whether a cluster {self.name} is left in {zones}, which does not "
+                "answer; nothing of it is left elsewhere",
+                "https://status.cloud.google.com; then type the command again",
+                "MISSING_ZONES",
+            )
+        return Inventory(disks=tuple(one for one in disks if self.terms.keeps(one)))
+
+    def _list_own_disks(self) -> tuple[CloudDisk, ...]:
+        """Return the disks that carry the owner's label, or by now the caller's."""
+        found = list_own_disks(self.compute, (), self.name)
+        owners = {self.owner_id, self.gke.owner.id}
+        own = (disk for disk in found if disk.labels.get(OWNER_LABEL, "") in owners)
+        return tuple(disk for disk in own if is_at(disk, self.terms.location))
+
+    def _remove(
+        self,
+        list_left: Callable[[], Sequence[Thing]],
+        delete: Callable[[Thing], None],
+        what: str,
+        left: Sequence[Thing],
+    ) -> None:
+        """Delete things and look until they are gone; at last they are listed, so this may fail."""
+        asked: dict[tuple[str, str], float] = {}
+        pauses, elapsed = self.waiter.pauses(), 0.0
+        while left and elapsed <= GOING_SECONDS:
+            for thing in left:
+                key = _key(thing)
+                if elapsed < asked.get(key, 0.0):
+                    continue
+                if key not in asked:
+                    LOG.info(f"deleting {what} {thing.name} in {key[0]}")
+                # One that is refused for good is not asked for again.
+                asked[key] = elapsed + AGAIN_SECONDS if self._ask(delete, thing) else math.inf
+            if all(asked[_key(thing)] == math.inf for thing in left):
+                return
+            elapsed = next(pauses)
+            left = list_left()
+
+    def _ask(self, delete: Callable[[Thing], None], thing: Thing) -> bool:
+        """Ask for a thing's end; tell whether that has a chance."""
+        try:
+            delete(thing)
+        except CloudError as error:
+            LOG.info(error.message)
+            return error.reason == "RESOURCE_IN_USE" or error.passing
+        return True
+
+
+def _key(thing: CloudDisk | ForwardingRule | TargetPool) -> tuple[str, str]:
+    return (thing.location if isinstance(thing, CloudDisk) else thing.region, thing.name)
+
+
+def _pick(things: Sequence[Thing], keys: set[tuple[str, str]]) -> list[Thing]:
+    return [thing for thing in things if _key(thing) in keys]
