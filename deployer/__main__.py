@@ -27,7 +27,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from deployer.cli.output import render
 
     words = list(sys.argv[1:] if arguments is None else arguments)
-    _replace_closed_streams()
+    # Open /dev/null for each closed standard stream, before another file gets its number. Output to
+    # a closed stdout still fails, with EBADF: /dev/null is opened for reading.
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_RDONLY))  # noqa: SIM115 - lasts as the process
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=render.NAME)  # a narrow encoding costs a sign, not a failure
@@ -66,19 +73,6 @@ def run(words: list[str]) -> int:
         COMMAND.end_command()
         close_log()
     return code if isinstance(code, int) else ExitCode.DONE
-
-
-def _replace_closed_streams() -> None:
-    """Open /dev/null for each closed standard stream, before another file gets its number.
-
-    Output to a closed stdout still fails, with EBADF: /dev/null is opened for reading.
-    """
-    if sys.stdin is None:
-        sys.stdin = open(os.open(os.devnull, os.O_RDONLY))  # noqa: SIM115 - lasts as the process
-    if sys.stdout is None:
-        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115
 
 
 def _say_unwritable(error: OSError, words: Sequence[str]) -> int:

@@ -64,7 +64,6 @@ class Finding:
 
     @property
     def is_permanent(self) -> bool:
-        """Return True if waiting does not help."""
         return self.transient is False
 
     @property
@@ -80,27 +79,22 @@ class Finding:
 
 
 def right(code: str, subject: str, message: str) -> Finding:
-    """Return a finding of severity `ok`."""
     return Finding(code, subject, message, severity=Severity.OK)
 
 
 def wrong(code: str, subject: str, message: str, fix: str = "") -> Finding:
-    """Return a finding of severity `error`."""
     return Finding(code, subject, message, fix)
 
 
 def warning(code: str, subject: str, message: str, fix: str = "") -> Finding:
-    """Return a finding of severity `warning`."""
     return Finding(code, subject, message, fix, Severity.WARNING)
 
 
 def unknown(code: str, subject: str, message: str, fix: str = "") -> Finding:
-    """Return a finding of severity `unknown`."""
     return Finding(code, subject, message, fix, Severity.UNKNOWN)
 
 
 def edit(section: str, setting: str) -> str:
-    """Return the fix that is an edit of deployer.yaml."""
     return f"{section}: {{{setting}}} {EDIT}"
 
 
@@ -142,12 +136,10 @@ class DeployerError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Return True if a retry may succeed."""
         return self.findings[0].transient is True
 
     @classmethod
     def join(cls, errors: Iterable[DeployerError], warnings: Iterable[Finding] = ()) -> Self:
-        """Return one error with the findings of several, and warnings."""
         joined = cls.__new__(cls)
         joined.findings = (*(one for e in errors for one in e.findings), *warnings)
         return joined
@@ -253,7 +245,6 @@ class KubeError(DeployerError):
 
     @property
     def forbidden(self) -> bool:
-        """Return True if the user lacks the right."""
         return self.status == HTTPStatus.FORBIDDEN
 
 

@@ -15,7 +15,6 @@ DISTRIBUTION = "sweep-deployer"
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra's packages beside this deployer."""
     try:
         lines = requires(DISTRIBUTION) or ()
     except PackageNotFoundError:  # the code alone, on PYTHONPATH

@@ -57,7 +57,6 @@ class Sweep:
 
     @property
     def metric_name(self) -> str | None:
-        """Return the metric that ranks the runs, if the sweep has one."""
         name = self._metric.get("name")
         return str(name) if name else None
 
@@ -68,7 +67,6 @@ class Sweep:
 
     @property
     def metric_target(self) -> float | None:
-        """Return the value at which the sweep ends early, if it has one."""
         target = self._metric.get("target")
         return float(target) if isinstance(target, int | float) else None
 

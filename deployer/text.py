@@ -26,7 +26,6 @@ def format_count(count: int, noun: str) -> str:
 
 
 def name_columns(names: Sequence[str], taken: Sequence[str], prefix: str = "config.") -> list[str]:
-    """Return a column for each name, with a prefix where another column has the name."""
     columns: list[str] = []
     for name in names:
         while name in taken or name in columns:
@@ -142,7 +141,6 @@ def to_line(text: str) -> str:
 
 
 def to_lines(text: str) -> str:
-    """Return the same of a text that may have several lines."""
     return "\n".join(map(to_line, text.split("\n")))
 
 

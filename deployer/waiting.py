@@ -74,7 +74,6 @@ class Waiting:
 
     @property
     def gives_up(self) -> bool:
-        """Return True if the command has waited in vain for as long as it may."""
         return self._left_seconds <= 0
 
     def limit(self, timeouts_seconds: tuple[float, float]) -> tuple[float, float]:

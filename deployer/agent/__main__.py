@@ -19,7 +19,14 @@ def main() -> int:
     settings = parse_settings(sys.argv[1:], os.environ)
     os.makedirs(settings.folder, mode=0o700, exist_ok=True)
     if settings.clear:
-        return _clear(settings)
+        # End what is left, unless a supervisor works here; FAILED if something does not end.
+        if hold_lock(settings.lock_path) is None:
+            return 0
+        key = os.environ.get(KEY_VARIABLE, "")
+        gone = clear_leftovers(settings, key)
+        if gone and key:
+            run_task(lambda: say_goodbye(Server(settings.base_url, key)), GOODBYE_SECONDS)
+        return 0 if gone else FAILED
     if not settings.detach:
         return _supervise(settings)
     receiver, sender = os.pipe()
@@ -27,29 +34,14 @@ def main() -> int:
         os.close(sender)
         return 0 if os.read(receiver, 1) else FAILED
     os.close(receiver)
-    _leave_terminal(settings.log_path)
-    return _supervise(settings, sender)
-
-
-def _leave_terminal(log_path: str) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
-    log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    log = os.open(settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
     os.close(nothing)
     os.close(log)
-
-
-def _clear(settings: Settings) -> int:
-    """End what is left, unless a supervisor works here; FAILED if something does not end."""
-    if hold_lock(settings.lock_path) is None:
-        return 0
-    key = os.environ.get(KEY_VARIABLE, "")
-    gone = clear_leftovers(settings, key)
-    if gone and key:
-        run_task(lambda: say_goodbye(Server(settings.base_url, key)), GOODBYE_SECONDS)
-    return 0 if gone else FAILED
+    return _supervise(settings, sender)
 
 
 def _supervise(settings: Settings, ready: int = -1) -> int:

@@ -216,7 +216,6 @@ def choose_idle_wait(seconds: float) -> float:
 
 
 def list_runs(agent: Any) -> Dict[str, int]:
-    """Return the agent's runs by id with their process ids."""
     processes = getattr(agent, "_run_processes", {}).items()
     found = {run_id: getattr(process, "_popen", None) for run_id, process in processes}
     return {run_id: process.pid for run_id, process in found.items() if process}
@@ -264,7 +263,6 @@ def read_exit_status(process: int) -> Optional[int]:
 
 
 def write_exit(path: str, run_id: str, status: int) -> None:
-    """Write down how a run has ended."""
     temporary = f"{path}.new"
     with contextlib.suppress(OSError):  # a full disk must not end the agent
         with open(temporary, "w", encoding="utf-8") as file:

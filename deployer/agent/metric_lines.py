@@ -41,7 +41,6 @@ class Spec:
     pattern: str = ""
 
     def wants(self, name: str) -> bool:
-        """Return True if values of this name are logged."""
         return self.names is None or name in self.names
 
 
@@ -74,7 +73,6 @@ class LineSplitter:
         self._ends_open = False  # with a `\r`, behind which a `\n` may follow
 
     def feed(self, chunk: bytes) -> Iterator[str]:
-        """Yield the lines that a chunk completes, empty ones left out."""
         if self._ends_open and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         self._ends_open = chunk.endswith(b"\r")
@@ -85,7 +83,6 @@ class LineSplitter:
                 yield _decode(line)
 
     def end(self) -> Iterator[str]:
-        """Yield the last line if nothing ends it."""
         if self._rest:
             yield _decode(self._rest)
         self._rest = b""
@@ -202,7 +199,6 @@ class Rows:
         self._step: Optional[float] = None
 
     def build(self, values: Row) -> Row:
-        """Return the row to log, {} for none."""
         step = self._spec.step
         if step in values:
             self._step = values[step]

@@ -114,7 +114,6 @@ class Script:
         self.ended.set()
 
     def terminate(self) -> None:
-        """End the script, which must not go on without its run."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.status is None:
                 send_signal(-self.id, number)
@@ -145,7 +144,14 @@ class Wrapper:
         while not self._script.ended.is_set():
             self._read_chunk(POLL_SECONDS)
             self._look()
-        self._drain()
+        # Read what is left of the output, which a background process may keep open.
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self._script.reading.is_alive() and time.monotonic() < deadline:
+            self._read_chunk(DRAIN_TICK_SECONDS)
+        while not self._script.chunks.empty():
+            self._read_chunk(0)
+        self._take_lines(self._splitter.end())
+        self._look()
         status = self._script.status
         assert status is not None
         self._finish(status)
@@ -160,16 +166,6 @@ class Wrapper:
         if not self.is_scripts:
             self._held = (self._held + self._decoder.decode(chunk))[-HELD_CHARACTERS:]
         self._take_lines(self._splitter.feed(chunk))
-
-    def _drain(self) -> None:
-        """Read what is left of the output, which a background process may keep open."""
-        deadline = time.monotonic() + DRAIN_SECONDS
-        while self._script.reading.is_alive() and time.monotonic() < deadline:
-            self._read_chunk(DRAIN_TICK_SECONDS)
-        while not self._script.chunks.empty():
-            self._read_chunk(0)
-        self._take_lines(self._splitter.end())
-        self._look()
 
     def _take_lines(self, lines: Iterator[str]) -> None:
         for line in lines:
@@ -246,17 +242,16 @@ class Wrapper:
         if self._run is None:
             return
         if not self._found and status == 0:
-            self._warn_of_nothing()
+            names = self._spec.names
+            wanted = "any metric" if names is None else " or ".join(sorted(names)) or "a metric"
+            said = (
+                f"the script has ended, and {wanted} was not found in its output; its last lines:"
+            )
+            self._warn("\n".join([said, *(f"  {line}" for line in self._last_lines)]))
         if status >= 0 or status == -signal.SIGINT:
             self._run.finish(exit_code=status if status >= 0 else INTERRUPTED_EXIT_CODE)
         else:
             time.sleep(POLL_SECONDS)  # for wandb-core to write down the last rows
-
-    def _warn_of_nothing(self) -> None:
-        names = self._spec.names
-        wanted = "any metric" if names is None else " or ".join(sorted(names)) or "a metric"
-        said = f"the script has ended, and {wanted} was not found in its output; its last lines:"
-        self._warn("\n".join([said, *(f"  {line}" for line in self._last_lines)]))
 
     def _warn(self, text: str) -> None:
         sys.stderr.write(f"deployer: warning: metrics: {text}\n")

@@ -49,7 +49,6 @@ def build_reach(environment: Mapping[str, str]) -> Dict[str, str]:
 
 
 def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address of the proxy for a URL, empty if it is reached without one."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or DEFAULT_PORTS.get(parts.scheme)

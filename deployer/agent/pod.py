@@ -71,7 +71,6 @@ class Member:
 
     @property
     def ended(self) -> bool:
-        """Tell whether it has ended for good."""
         return self.exit_code is not None
 
     def pass_on(self) -> bool:
@@ -248,7 +247,6 @@ def main() -> int:
 
 
 def run_member(member: Member) -> int:
-    """Run one supervisor of several."""
     os.environ.update(build_environment(member, os.environ))
     return run_agent(f"{DRAIN_KEY}-{member.number}")
 
@@ -324,7 +322,6 @@ def await_drain(annotations: str, key: str = DRAIN_KEY) -> None:
 
 
 def is_draining(annotations: str, key: str) -> bool:
-    """Tell whether the annotations ask the agent of this key to drain."""
     try:
         with open(annotations, "rb", buffering=0) as file:
             return f'{key}="true"'.encode() in file.read().splitlines()

@@ -189,7 +189,6 @@ class Keys:
 
     @property
     def current(self) -> str:
-        """Return the key to be used now."""
         return self._environment[KEY_VARIABLE]
 
     @property
@@ -198,12 +197,10 @@ class Keys:
         return self.current != self.given
 
     def use(self, key: str) -> None:
-        """Work with this key from now on."""
         self._environment[KEY_VARIABLE] = key
 
 
 def choose_key() -> str:
-    """Return a fresh key."""
     return os.urandom(KEY_BYTES).hex()
 
 
@@ -257,7 +254,6 @@ def judge_preflight(answer: Answer) -> Union[Ending, TryAgain, None]:
 
 
 def get_sweep_state(server: Server, sweep_path: str) -> Answer:
-    """Ask who the key belongs to, then for the sweep's state."""
     entity, project, sweep = sweep_path.split("/")
     viewer = ask(server, VIEWER, {})
     if viewer.status != 200 or viewer.error or not viewer.data.get("viewer"):
@@ -379,5 +375,4 @@ class Questions:
 
 
 def say_goodbye(server: Server) -> None:
-    """Tell the server that the agent of this key has ended."""
     ask(server, GOODBYE, {}, GOODBYE_SECONDS)

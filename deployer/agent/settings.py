@@ -90,17 +90,14 @@ class Settings:
 
     @property
     def agents_folder(self) -> str:
-        """Where the folders of all agents lie, this one's among them."""
         return os.path.dirname(self.folder)
 
     @property
     def log_path(self) -> str:
-        """Where the agent and its runs write."""
         return os.path.join(self.folder, "log")
 
     @property
     def status_path(self) -> str:
-        """The supervisor's status file."""
         return os.path.join(self.folder, "status.json")
 
     @property
@@ -153,7 +150,6 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
 
 
 def _build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Return the parser of a supervisor's flags, with the environment as their defaults."""
     parser = argparse.ArgumentParser(
         prog="deployer.agent",
         description=f"Run one `wandb agent` on a sweep. The key comes in {KEY_VARIABLE}.",

@@ -74,7 +74,10 @@ class Supervisor:
             or self.questions.take_own_key()
             or self._work()
         )
-        self._leave()
+        # Tell the server that this agent is gone, which it would believe only after a while.
+        if self.keys.own:
+            server = Server(self.settings.base_url, self.keys.current)
+            run_task(lambda: say_goodbye(server), GOODBYE_SECONDS)
         self.status.change(
             state="ended",
             run_id=None,
@@ -86,12 +89,6 @@ class Supervisor:
         self._say(f"ended with exit code {ending.exit_code}: {ending.reason}")
         leave_last_words(self.settings.last_words_path, ending)
         return ending.exit_code
-
-    def _leave(self) -> None:
-        """Tell the server that this agent is gone, which it would believe only after a while."""
-        if self.keys.own:
-            server = Server(self.settings.base_url, self.keys.current)
-            run_task(lambda: say_goodbye(server), GOODBYE_SECONDS)
 
     def _find_missing(self) -> Optional[Ending]:
         """Name what makes every start useless, before any server is asked."""
@@ -166,7 +163,11 @@ class Supervisor:
                 mute = core.judge(time.monotonic())
                 if mute:
                     return mute
-            self._note_obstacle(core.obstacle)
+            # Say what the agent waits for as it starts; once it goes on, nothing is in its way.
+            if core.obstacle:
+                self._say_waiting(core.obstacle)
+            else:
+                self.status.change(reason="")
             self._let_go(agent)
             if self._lingers(agent):
                 return None
@@ -175,13 +176,6 @@ class Supervisor:
             self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
         return None
-
-    def _note_obstacle(self, obstacle: str) -> None:
-        """Say what the agent waits for as it starts; once it goes on, nothing is in its way."""
-        if obstacle:
-            self._say_waiting(obstacle)
-        else:
-            self.status.change(reason="")
 
     def _note_start(self, start: str) -> None:
         """Keep how the last run was started; a pod's agent can tell it in its log alone."""
@@ -262,19 +256,16 @@ class Supervisor:
         for line in reader.read_lines():
             self.run_ends.output.add(line)
             if self.log.read_line(line):
-                self._note_run()
-
-    def _note_run(self) -> None:
-        """Say which run goes on; see that the server hears of one that has ended."""
-        if self.log.busy:
-            self.run_ends.begin()
-        elif not self.leaving:
-            self.run_ends.tell_exit(self.log.last_run_id)
-            cause = "" if self.log.told_to_stop_run else self.death_record.judge()
-            self.run_ends.deliver(self.log.last_run_id, cause)
-        sweep_id = self.settings.sweep_path.rpartition("/")[2]
-        run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
-        self.status.change(run_id=run_id, runs_ended=self.log.runs_ended)
+                # Say which run goes on; see that the server hears of one that has ended.
+                if self.log.busy:
+                    self.run_ends.begin()
+                elif not self.leaving:
+                    self.run_ends.tell_exit(self.log.last_run_id)
+                    cause = "" if self.log.told_to_stop_run else self.death_record.judge()
+                    self.run_ends.deliver(self.log.last_run_id, cause)
+                sweep_id = self.settings.sweep_path.rpartition("/")[2]
+                run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
+                self.status.change(run_id=run_id, runs_ended=self.log.runs_ended)
 
     def _say_waiting(self, reason: str) -> None:
         if self.status.status.reason != reason:

@@ -90,7 +90,6 @@ def build_opener(url: str) -> Any:
 def build_socks_handler(
     connect: Callable[..., socket.socket], context: Optional[ssl.SSLContext]
 ) -> Any:
-    """Return urllib's handler whose connections `connect` makes."""
     import http.client
     import urllib.request
 

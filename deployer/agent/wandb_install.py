@@ -40,14 +40,12 @@ _LOGIN = re.compile(r"//[^/@\s]*@")
 
 
 def has_wandb() -> bool:
-    """Return True if this Python can import wandb."""
     # A folder of run logs named `wandb` looks like a package without an __init__ file.
     spec = importlib.util.find_spec("wandb")
     return spec is not None and spec.origin is not None
 
 
 def get_wandb_version() -> str:
-    """Return the version of this Python's wandb, empty if it has none."""
     return _get_version("wandb") or ""
 
 
@@ -94,7 +92,11 @@ def _install(folder: str) -> str:
         for left in (wheels, new):
             shutil.rmtree(left, ignore_errors=True)
             os.mkdir(left)
-        _set_environment(wheels)
+        for name in NOT_PASSED:
+            os.environ.pop(name, None)
+        for name, value in PATIENCE.items():
+            os.environ.setdefault(name, value)
+        os.environ["TMPDIR"] = wheels  # the only volume that is surely writable, and large enough
         failed = _download(wheels) or _unpack(wheels, new)
         shutil.rmtree(wheels, ignore_errors=True)
         if not failed:
@@ -113,14 +115,6 @@ def _find_pip() -> bool:
     sys.path.extend(pips)
     os.environ["PYTHONPATH"] = os.pathsep.join([*pips, os.environ.get("PYTHONPATH", "")])
     return bool(pips)
-
-
-def _set_environment(scratch: str) -> None:
-    for name in NOT_PASSED:
-        os.environ.pop(name, None)
-    for name, value in PATIENCE.items():
-        os.environ.setdefault(name, value)
-    os.environ["TMPDIR"] = scratch  # the only volume that is surely writable, and large enough
 
 
 def _download(wheels: str) -> str:
@@ -203,5 +197,4 @@ def _normalize(name: str) -> str:
 
 
 def _hide(text: str) -> str:
-    """Hide logins in addresses."""
     return _LOGIN.sub("//", text)

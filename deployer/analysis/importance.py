@@ -58,7 +58,6 @@ class Importance:
     names: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """Return what matters most as one sentence."""
         runs = format_count(self.runs, "run")
         if not self.runs:
             return f"no run has finished with a finite {self.metric}"
@@ -116,7 +115,6 @@ def _list_parameters(rows: Sequence[Row], names: Sequence[str]) -> list[Paramete
 
 
 def _learn(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Return the importance of each column for a random forest that learns the values."""
     from sklearn.ensemble import RandomForestRegressor
 
     forest = RandomForestRegressor(
@@ -171,6 +169,5 @@ def _count_values(rows: Sequence[Row], name: str) -> int:
 
 
 def _is_name(rows: Sequence[Row], name: str) -> bool:
-    """Return True for a text of which each run has another one."""
     values = [row.parameters[name] for row in rows if name in row.parameters]
     return len({*map(value_key, values)}) == len(values) and not all(map(is_number, values))

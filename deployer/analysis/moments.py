@@ -31,5 +31,4 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def largest(values: Sequence[float]) -> float:
-    """Return the largest size of a value."""
     return max(map(abs, values))

@@ -54,7 +54,12 @@ def build_axes(
     varying = [n for n in names if len(found[n]) > 1 or _is_partial(rows, n)]
     rest = [name for name in varying if name not in order]
     nearest = [name for name in reversed(order) if name in varying]
-    scales = _list_scales(sweep_config)
+    space, _ = parse_parameters(sweep_config.get("parameters", {}))
+    scales = {
+        ".".join(form.path): "log_" in form.distribution
+        for form in space.parameters
+        if isinstance(form, Continuous)
+    }
     axes = [_build_axis(name, found[name], scales) for name in (*rest, *nearest)]
     if metric is not None:
         axes.append(_build_metric_axis(metric, rows))
@@ -68,16 +73,6 @@ def _values(rows: Sequence[Row], name: str) -> list[Any]:
 
 def _is_partial(rows: Sequence[Row], name: str) -> bool:
     return any(name not in row.parameters for row in rows)
-
-
-def _list_scales(sweep_config: Mapping[str, Any]) -> dict[str, bool]:
-    """Return of each parameter that the sweep draws whether it does so by its logarithm."""
-    space, _ = parse_parameters(sweep_config.get("parameters", {}))
-    return {
-        ".".join(form.path): "log_" in form.distribution
-        for form in space.parameters
-        if isinstance(form, Continuous)
-    }
 
 
 def _build_axis(name: str, values: Sequence[Any], scales: Mapping[str, bool]) -> Axis:

@@ -66,7 +66,6 @@ def make_data_folder(data: Path) -> None:
 
 
 def is_served(data: Path) -> bool:
-    """Return True if a process holds the folder."""
     if not (data / LOCK_FILE).exists():
         return False
     with (data / LOCK_FILE).open() as stream:  # which may be read-only
@@ -74,7 +73,6 @@ def is_served(data: Path) -> bool:
 
 
 def read_server_id(data: Path) -> int | None:
-    """Return the process id of the folder's server, or None if no server runs."""
     if not is_served(data):
         return None
     said = (data / LOCK_FILE).read_text()
@@ -98,7 +96,6 @@ def read_url(data: Path) -> str | None:
 
 
 def read_key(data: Path) -> str:
-    """Return the first user's key."""
     try:
         return (data / KEY_FILE).read_text().strip()
     except OSError as error:
@@ -117,7 +114,6 @@ def is_dismissed(data: Path) -> bool:
 
 
 def recall(data: Path) -> None:
-    """Undo `dismiss`."""
     with contextlib.suppress(OSError):
         (data / DISMISSED_FILE).unlink(missing_ok=True)
 

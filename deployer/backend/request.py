@@ -46,7 +46,6 @@ class NoSpace(OSError):
 
 
 def is_full(error: BaseException) -> bool:
-    """Tell whether an error says that there is no room on the disk."""
     if isinstance(error, OSError):
         return isinstance(error, NoSpace) or error.errno in (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
@@ -62,7 +61,6 @@ def describe_passing(error: BaseException) -> str:
 
 
 def not_found(what: str) -> Refusal:
-    """Return the refusal for something that is not there, or not this user's."""
     return Refusal(404, f"{what} not found")
 
 

@@ -230,7 +230,6 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
 
 
 def _name_elsewhere(executor: Executor, path: str) -> str:
-    """Return the command that looks for a sweep that is not known here where it may be."""
     if executor.runs_here:
         return f"if its agents are in a cluster: deployer down {path} --on kubernetes"
     return f"deployer agents list --all --on {executor.on}"

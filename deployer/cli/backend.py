@@ -107,7 +107,6 @@ def remove(
 
 @contextmanager
 def _refused(hint: str) -> Iterator[None]:
-    """Say what to do about what the backend refuses in a sentence of its own."""
     try:
         yield
     except WandbError as error:

@@ -297,7 +297,6 @@ def find_place(call: Call, data: Path | None) -> Here | InCluster:
 
 
 def choose_folder(data: Path | None) -> Path:
-    """Return the data folder of a backend on this machine."""
     return data.expanduser().resolve() if data else backend_folder()
 
 

@@ -175,7 +175,6 @@ def _telling_remains(
 
 
 def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
-    """Return what the timer would be, and say which right it has to be given."""
     from deployer.executors.gke.timer import build_timer, describe_grant
     from deployer.gke.api.messages import ANY_PROJECT
 
@@ -238,7 +237,6 @@ def _list_conditions(row: Mapping[str, Any]) -> list[str]:
 
 
 def _list_pools(row: Mapping[str, Any]) -> str:
-    """Return each pool's name, state and number of nodes."""
     return ", ".join(f"{p['name']} {p['status']} ({p['nodes']})" for p in row["pools"])
 
 

@@ -65,7 +65,9 @@ def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     config = _read_config(call)
     kube = open_client(config)
     key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
-    owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
+    source = "stdin" if key_stdin else config.key_source
+    viewer = get_viewer(Client(config.wandb, key, source))
+    owner = viewer.name or viewer.entity
     names, state, said = "wandb-secret", "created", f"created, the key of {owner}"
     agents: Mapping[str, Sequence[str]] = {}
     if not make_secret(kube, key, config.wandb):
@@ -127,12 +129,6 @@ def _read_config(call: Call) -> Project:
             f"name a W&B server: --wandb {CLOUD_URL}",
         )
     return config
-
-
-def _check_key(config: Project, key: str, source: str) -> str:
-    """Return whose key it is, as the server says. Raises WandbError."""
-    viewer = get_viewer(Client(config.wandb, key, source))
-    return viewer.name or viewer.entity
 
 
 def _is_of(config: Project, key: str, owner: str) -> bool:
@@ -217,7 +213,10 @@ def install(
     )
 
     kinds = _check_kinds(distribution or [])
-    selector = _parse_selector(node_selector or [])
+    parts = [pair.partition("=") for pair in node_selector or ()]
+    if any(not name or not equals for name, equals, _ in parts):
+        raise ConfigError("--node-selector", "is not NAME=VALUE", "--node-selector gpu=yes")
+    selector = {name: value for name, _, value in parts}
     kube = open_client(call.read())
     if device_plugin:
         check_device_plugin(kube)
@@ -258,13 +257,6 @@ def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
         said = f"'{wrong[0]}' is not a distribution"
         raise ConfigError("--distribution", said, f"one of: {', '.join(DISTRIBUTIONS)}")
     return tuple(kinds)
-
-
-def _parse_selector(pairs: list[str]) -> dict[str, str]:
-    parts = [pair.partition("=") for pair in pairs]
-    if any(not name or not equals for name, equals, _ in parts):
-        raise ConfigError("--node-selector", "is not NAME=VALUE", "--node-selector gpu=yes")
-    return {name: value for name, _, value in parts}
 
 
 # `deployer rights`: the Roles that an administrator grants, as kubectl takes them.

@@ -84,7 +84,6 @@ def show_findings(findings: Sequence[Finding], output: str) -> None:
 
 
 def _join(findings: Sequence[Finding]) -> list[Finding]:
-    """Put what is right with one thing in one line."""
     joined: list[Finding] = []
     for one in findings:
         last = joined[-1] if joined else one

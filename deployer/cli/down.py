@@ -159,7 +159,6 @@ def _find_recorded(call: Call, record: SweepRecord, config: Project) -> Provides
 
 
 def _names(recorded: str, cloud: str) -> bool:
-    """Return True if a record names a cluster, there or in any location."""
     parts = zip(recorded.split("/"), cloud.split("/"), strict=False)
     return bool(recorded and cloud) and all(one in (there, "-") for one, there in parts)
 
@@ -293,7 +292,6 @@ def _list_other_places(executor: Executor) -> Iterable[str]:
 
 
 def _list_used(config: Project) -> set[str]:
-    """Return the places where something was started from this folder."""
     records = Records.load().made_in(config.folder)
     return {on for record in records for on in (record.on, record.backend_on)} & {*list_names()}
 
@@ -348,7 +346,6 @@ def _holds_data(folder: Path) -> bool:
 
 
 def _is_kept_here(record: SweepRecord) -> bool:
-    """Tell whether a sweep is known to this machine's embedded backend alone."""
     return record.server == EMBEDDED and not record.backend_on
 
 

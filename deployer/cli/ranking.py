@@ -66,7 +66,6 @@ class View:
     grouped: bool = False
 
     def name_metric(self, results: Results) -> str:
-        """Return the head of the metric's column."""
         name = results.metric or "value"
         return f"{name} ({self.by})" if self.by else name
 
@@ -143,7 +142,6 @@ def build_runs_csv(rows: Sequence[Row], metric: str) -> Table:
 
 
 def build_groups_csv(groups: Sequence[Group]) -> Table:
-    """Return all of each configuration, with the ids of its runs."""
     plain = [group_to_plain(group) for group in groups]
     names = list_names(plain, "parameters")
     own = ["rank", "count", "runs", "mean", "deviation"]
@@ -184,7 +182,6 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
 
 
 def groups_to_plain(results: Results) -> dict[str, Any]:
-    """Return configurations with stable keys."""
     found = group_repeats(results.rows, results.goal)
     return {"groups": [group_to_plain(group) for group in found.groups], "seeds": found.seeds}
 
@@ -212,28 +209,21 @@ def show_outcome(
     results = note_curves(results, read_tied_curves(server, path, results))
     page = server.sweep_url(path)
     if output == "json":
-        failures = _failures_with_lines(server, executor, path, results)
+        failures = [
+            {
+                **row_to_plain(row),
+                "last_lines": get_run_tail(server, executor, path, row, FAILURE_LINES)
+                if number < EXPLAINED_FAILURES
+                else None,
+            }
+            for number, row in enumerate(results.failures)
+        ]
         emit({**results_to_plain(results, view), "failures": failures, "page": page}, output)
         return
     show_results(results, output, view)  # before servers are asked what failed runs printed
     for line in _failure_lines(server, executor, path, results):
         emit(None, output, line)
     emit(None, output, *build_summary_lines(results, f"{page}{server.page_hint}", view))
-
-
-def _failures_with_lines(
-    server: Server, executor: Executor | None, path: SweepPath, results: Results
-) -> list[dict[str, Any]]:
-    """Return the failures with what each printed last; None beyond the first few."""
-    return [
-        {
-            **row_to_plain(row),
-            "last_lines": get_run_tail(server, executor, path, row, FAILURE_LINES)
-            if number < EXPLAINED_FAILURES
-            else None,
-        }
-        for number, row in enumerate(results.failures)
-    ]
 
 
 def _failure_lines(
@@ -297,7 +287,6 @@ def _ending(row: Row) -> str:
 
 
 def build_fix_lines(failures: Sequence[Row]) -> list[str]:
-    """Return one hint for each kind of failure that has a remedy."""
     causes = {row.attempts[-1].cause: None for row in failures if row.attempts}
     return [f"hint: {REMEDIES[cause]}" for cause in causes if cause in REMEDIES]
 

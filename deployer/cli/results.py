@@ -212,7 +212,6 @@ def _round(correlation: float | None) -> float | None:
 
 
 def _list_notes(found: Importance) -> list[str]:
-    """Return what was left out."""
     notes = []
     if found.stopped_early:
         notes.append(f"left out: {format_count(found.stopped_early, 'run')} stopped early")

@@ -224,7 +224,6 @@ def _list_row(info: Sweep, record: SweepRecord | None) -> tuple[object, ...]:
 
 
 def _shorten(folder: str) -> str:
-    """Return a folder as a shell shows it, with `~` for the user's own."""
     home = str(Path.home())
     return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder
 

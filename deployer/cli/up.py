@@ -72,12 +72,19 @@ WORDS = "deployer.words"  # in the context: what stood behind `--`
 
 
 def run_to_end(config: Project, request: Request, following: Following) -> None:
-    """Start what is asked for, then follow it to its end, or with `detach` return before that."""
     began, output, pending = time.time(), following.output, following.pending_seconds
     try:
         launch = _begin(config, request, following)
     except KeyboardInterrupt:
-        _say_what_was_made(request, began)
+        # After Ctrl-C name the sweep that was made since then, and the command that goes on.
+        words = sys.argv[1:]
+        end = words.index("--") if "--" in words else len(words)  # of our own flags
+        own = [word for word in words[:end] if word != "--new"]
+        typed = f"deployer {shlex.join([*own, *words[end:]])}"
+        for record in Records.load().made_from(request.file):
+            if record.sweep_path and record.created_at >= began:
+                again = f"deployer agents up {record.sweep_path}" if request.words else typed
+                say(f"\n{record.sweep_path} is made; to go on: {again}")
         raise
     if following.detach:
         if pending is not None:
@@ -105,23 +112,6 @@ def _begin(config: Project, request: Request, following: Following) -> Launch:
             raise
         request = replace(request, check_script=False)
     return _begin(config, request, following)
-
-
-def _say_what_was_made(request: Request, since: float) -> None:
-    """After Ctrl-C name the sweep that was made since then, and the command that goes on."""
-    typed = _name_command()
-    for record in Records.load().made_from(request.file):
-        if record.sweep_path and record.created_at >= since:
-            again = f"deployer agents up {record.sweep_path}" if request.words else typed
-            say(f"\n{record.sweep_path} is made; to go on: {again}")
-
-
-def _name_command() -> str:
-    """Return the command as it was typed, but for `--new`."""
-    words = sys.argv[1:]
-    end = words.index("--") if "--" in words else len(words)  # of our own flags
-    own = [word for word in words[:end] if word != "--new"]
-    return f"deployer {shlex.join([*own, *words[end:]])}"
 
 
 def say_how_to_reattach(launch: Launch, output: str) -> None:
@@ -212,7 +202,6 @@ class CommandBehindDashes(Command):
         return []
 
     def collect_usage_pieces(self, _ctx: Any) -> list[str]:
-        """Return what the usage line shows."""
         return ["[OPTIONS]", "-- COMMAND..."]
 
 
@@ -300,7 +289,6 @@ def _count_wanted(config: Project, path: SweepPath) -> int:
 
 
 def _describe(path: SweepPath, healing: Healing) -> str:
-    """Say in one line what will run again, and where."""
     words = format_count(healing.count, "configuration")
     if healing.created:
         said = f"{path}: {words} to run again in the follow-up {healing.sweep_path}"

@@ -173,7 +173,6 @@ def _choose_next(results: Results, agents: Sequence[Agent]) -> str:
 
 
 def _name_file(path: SweepPath) -> str:
-    """Return the name of the file that a sweep was made from here, without its suffix."""
     return next((Path(one.file).stem for one in Records.load().of(str(path)) if one.file), "")
 
 

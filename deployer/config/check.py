@@ -61,7 +61,6 @@ def refuse(said: str, hint: str = "") -> NoReturn:
 
 
 def refuse_twice(items: Iterable[Any], within: str = "") -> None:
-    """Refuse items of which two have the same name, or the same path."""
     for what in ("name", "path"):
         seen = [getattr(one, what) for one in items]
         twice = next((value for value in seen if seen.count(value) > 1), None)
@@ -78,14 +77,11 @@ def section() -> Any:
 
 
 def matching(pattern: str, hint: str = "") -> StringConstraints:
-    """Return the constraint that a text matches; the hint says what to write."""
     PATTERN_HINTS[pattern] = hint
     return StringConstraints(pattern=pattern)
 
 
 def at_least(seconds: int) -> AfterValidator:
-    """Return a validator that refuses a shorter duration."""
-
     def check(value: timedelta) -> timedelta:
         if value.total_seconds() < seconds:
             refuse(f"is shorter than {seconds}s")
@@ -95,7 +91,6 @@ def at_least(seconds: int) -> AfterValidator:
 
 
 def make_tuple(value: object) -> object:
-    """Take one text as a list of one."""
     if isinstance(value, str):
         return (value,)
     # A validator's value is taken as Python's own, where only a tuple is strictly a tuple.
@@ -220,7 +215,6 @@ def list_problems(error: ValidationError, model: Any, value: object) -> list[Pro
 
 
 def _find_path(location: tuple[int | str, ...], value: Any) -> KeyPath:
-    """Return the place in a file that pydantic means."""
     path: list[str] = []
     for part in location:
         if isinstance(value, dict) and isinstance(part, str) and part != "[key]":
@@ -276,13 +270,11 @@ def _hint_at_key(location: tuple[int | str, ...], model: Any) -> str:
 
 
 def _list_fields(model: Any) -> dict[str, Any]:
-    """Return the annotations of a class by the keys that it reads."""
     fields = getattr(model, "__pydantic_fields__", {})
     return {one.alias or name: one.annotation for name, one in fields.items()}
 
 
 def _find_class(annotation: Any) -> Any:
-    """Return the class in an annotation such as `tuple[Volume, ...] | None`."""
     if hasattr(annotation, "__pydantic_fields__"):
         return annotation
     return next(filter(None, map(_find_class, get_args(annotation))), None)

@@ -66,7 +66,6 @@ class Credentials:
         return None
 
     def is_for(self, base_url: str) -> bool:
-        """Return True for the server that the login of the environment is for."""
         found = self.base_url()
         return is_same(found[0] if found else CLOUD_URL, base_url)
 
@@ -206,7 +205,6 @@ UNKNOWN_OWNER = Owner("OWNER", "OWNER")
 
 
 def drop_session(user: str) -> str:
-    """Return a server's name for a user without what is another one tomorrow."""
     return NAMELESS_SESSION.sub(r"\1", user)
 
 

@@ -134,7 +134,6 @@ def _check_together(sets: tuple[DataSet, ...]) -> tuple[DataSet, ...]:
 
 
 def _to_list(value: object) -> object:
-    """Take one mapping as a list of one."""
     if not isinstance(value, dict | list | tuple):
         refuse(f"{value!r} is not a list of mappings", "write `name: value` pairs below it")
     return (value,) if isinstance(value, dict) else tuple(value)

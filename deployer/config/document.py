@@ -170,7 +170,6 @@ def parse_document(text: str, place: str) -> Document:
 
 
 def say_too_many(most: int) -> tuple[str, str]:
-    """Return what is wrong with a file of too many values, and what to do."""
     return f"more than {most:,} values in one file", "split it; a range (min, max) needs no list"
 
 
@@ -212,7 +211,6 @@ def _note_places(place: str, root: yaml.Node | None) -> Document:
 
 
 def _is_followed(path: KeyPath, number: int, second: Mapping[KeyPath, int]) -> bool:
-    """Return True if a key at or above this place is written again behind it."""
     return any(second.get(path[:n], number) > number for n in range(1, len(path) + 1))
 
 
@@ -222,7 +220,6 @@ def _find_nearest(path: KeyPath, numbers: Mapping[KeyPath, int]) -> int:
 
 
 def _is_inside(path: KeyPath, places: Collection[KeyPath]) -> bool:
-    """Tell whether a path is one of these places, or lies in one."""
     return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
@@ -247,7 +244,6 @@ def _unreadable(error: yaml.MarkedYAMLError, place: str) -> ConfigError:
 def _walk(
     path: KeyPath, node: yaml.Node, above: tuple[yaml.Node, ...]
 ) -> Iterator[tuple[KeyPath, yaml.Node | None, yaml.Node]]:
-    """Yield (path, key node or None, value node) for everything inside a node."""
     if any(node is other for other in above):
         return
     inside: list[tuple[KeyPath, yaml.Node | None, yaml.Node]] = []
@@ -266,7 +262,6 @@ def _read_key(key: yaml.Node) -> str:
 
 
 def _odd_scalar(path: KeyPath, node: yaml.Node) -> Remark | None:
-    """Return a remark on an unquoted word that YAML 1.1 does not read as it looks."""
     if not isinstance(node, yaml.ScalarNode) or node.style is not None:
         return None
     word = node.value
@@ -360,7 +355,6 @@ def read_document(folder: Path) -> Document | None:
 
 
 def place_of_key(document: Document | None, name: str) -> str:
-    """Name the place of a top-level key."""
     if document is None:
         return f"{FILE_NAME}: {name}"
     # YAML 1.1 reads the key `on` as true.

@@ -59,6 +59,5 @@ class ImageConfig:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """Return all arguments of the Dockerfile, in order."""
         variant = {"VARIANT": self.variant} if self.variant else {}
         return dict(sorted({**self.build_args, **variant}.items()))

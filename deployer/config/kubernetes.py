@@ -62,7 +62,6 @@ MOST_PER_POD = 16
 
 
 def count_to_gpu(value: object) -> object:
-    """Take `gpu: 2` as `gpu: {count: 2}`."""
     given = value.get("count") if isinstance(value, dict) else value
     if isinstance(given, float):
         hint = "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb"
@@ -76,7 +75,6 @@ def count_to_gpu(value: object) -> object:
 
 
 def _bare_empty_dir(value: object) -> object:
-    """Take `empty_dir:` and `empty_dir: {}` as one."""
     return {} if value is None else value
 
 
@@ -181,7 +179,6 @@ class Volume:
 
     @property
     def path(self) -> str:
-        """Where it is mounted."""
         return self.mount_path or CHECKPOINTS_PATH
 
     @model_validator(mode="after")
@@ -354,7 +351,6 @@ class ClusterConfig:
     """A file with your own manifest of one Job, relative to deployer.yaml."""
 
     def count_pods(self, agents: int) -> int:
-        """Return how many pods so many agents are."""
         return ceil(agents / self.agents_per_pod)
 
     @field_validator("env", "secrets")

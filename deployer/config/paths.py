@@ -42,7 +42,6 @@ def _refuse(path: Path, reason: str) -> ConfigError:
 
 
 def backend_folder() -> Path:
-    """Return the data folder of this user's embedded backend."""
     return home() / "backend"
 
 
@@ -52,17 +51,14 @@ def copies_folder() -> Path:
 
 
 def list_copies() -> tuple[Path, ...]:
-    """Return the data folders of such copies."""
     return tuple(sorted(path for path in copies_folder().glob("[!.]*") if path.is_dir()))
 
 
 def agents_folder() -> Path:
-    """Return the folder with one subfolder for each agent that was started on this machine."""
     return home() / "agents"
 
 
 def checkpoints_folder() -> Path:
-    """Return the folder in which runs on this machine keep their checkpoints."""
     return home() / "checkpoints"
 
 
@@ -77,12 +73,10 @@ def code_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """Return the folder of data sets that were brought to this machine."""
     return home() / "data"
 
 
 def sweeps_folder() -> Path:
-    """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"
 
 

@@ -93,7 +93,6 @@ class Flags:
 
     @property
     def cluster(self) -> Mapping[str, str]:
-        """What was said of the cluster, by the names of settings."""
         named = (("context", self.context), ("namespace", self.namespace))
         return {name: value for name, value in named if value is not None}
 
@@ -143,7 +142,6 @@ class Project:
 
     @property
     def embedded(self) -> bool:
-        """Tell whether the embedded backend is meant."""
         return self.wandb == EMBEDDED
 
     @property
@@ -163,7 +161,6 @@ class Project:
 
     @property
     def cluster_options(self) -> str:
-        """Return the flags that name the context and the namespace, if any did."""
         return "".join(f" --{name} {quote(one)}" for name, one in self.named_cluster.items())
 
     @cached_property
@@ -221,7 +218,6 @@ class Project:
         return replace(self.with_kubernetes(**named), named_cluster=named)
 
     def with_settings(self, **values: Any) -> Project:
-        """Return the same config with other settings."""
         return replace(self, given_settings=replace(self.settings, **values))
 
     def for_server(self, wandb: str, source: str, named: bool = True) -> Project:

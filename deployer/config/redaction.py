@@ -46,7 +46,6 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 @cache
 def is_secret_name(name: str) -> bool:
-    """Tell whether a text of this name may be a key, a token or a password."""
     words = [word.lower() for word in _WORDS.findall(name)]
     joined = "".join(words)
     return (
@@ -64,7 +63,14 @@ def redact(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):  # most: a sweep has 100,000 of them
         return value
     if isinstance(value, Mapping):
-        return _redact_mapping(value)
+        named = value.get("name")
+        if isinstance(named, str) and "value" in value and is_secret_name(named):
+            return {**value, "value": _hide(named, value["value"])}
+        found = {}
+        for key, item in value.items():
+            secret = isinstance(key, str) and is_secret_name(key)
+            found[key] = _hide(key, item) if secret else redact(item)
+        return found
     return _redact_sequence(value) if isinstance(value, Sequence) else value
 
 
@@ -125,17 +131,6 @@ def _list_hidden(value: Any, redacted: Any) -> Iterator[str]:
             yield from _list_hidden(item, kept)
     elif redacted == REDACTED != value:
         yield str(value)
-
-
-def _redact_mapping(value: Mapping[Any, Any]) -> dict[Any, Any]:
-    named = value.get("name")
-    if isinstance(named, str) and "value" in value and is_secret_name(named):
-        return {**value, "value": _hide(named, value["value"])}
-    found = {}
-    for key, item in value.items():
-        secret = isinstance(key, str) and is_secret_name(key)
-        found[key] = _hide(key, item) if secret else redact(item)
-    return found
 
 
 def _redact_sequence(value: Sequence[Any]) -> list[Any]:

@@ -134,7 +134,6 @@ class MetricsConfig:
 
     @property
     def wanted(self) -> tuple[str, ...] | None:
-        """Return the names that count, () for the sweep's metric, None for all."""
         if self.names == (ALL,):
             return None
         groups = re.compile(self.pattern).groupindex if self.pattern else ()
@@ -308,12 +307,10 @@ def build_schema(executors: Collection[str]) -> dict[str, Any]:
 
 
 def format_schema(executors: Collection[str]) -> str:
-    """Return the schema as text, as it is in deployer.schema.json."""
     return json.dumps(build_schema(executors), indent=2) + "\n"
 
 
 def _list_descriptions(kind: type) -> dict[str, str]:
-    """Return the text below each field of a class."""
     [written] = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(written, ast.ClassDef)
     found = {}

@@ -67,12 +67,10 @@ class _Member:
 
 
 def is_archive(name: str) -> bool:
-    """Tell whether a file's name is that of an archive."""
     return name.lower().endswith(SUFFIXES)
 
 
 def is_like(file: Path, name: str) -> bool:
-    """Tell whether a file is an archive of the kind that a name says."""
     zipped = name.lower().endswith(".zip")
     return zipfile.is_zipfile(file) if zipped else tarfile.is_tarfile(file)
 
@@ -239,7 +237,6 @@ def _resolve(path: str, target: str) -> str:
 
 @contextmanager
 def _telling(archive: Path) -> Iterator[None]:
-    """Name the archive in what is refused."""
     try:
         yield
     except DataError as error:

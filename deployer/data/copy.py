@@ -83,7 +83,6 @@ def compare(
 
 
 def refuse_other(target: Store, other: Sequence[str]) -> DataError:
-    """Return the error for files that would be lost."""
     named = ", ".join(other[:MOST_NAMED]) + (", …" if len(other) > MOST_NAMED else "")
     said = f"{target}: {format_count(len(other), 'file')} there with other content: {named}"
     return DataError(said, "--overwrite replaces what is there; or choose another place")
@@ -107,7 +106,6 @@ def cut_batches(entries: Sequence[Entry], together: bool) -> Iterator[list[Entry
 
 
 def add_checksums(store: Store, entries: Sequence[Entry]) -> list[Entry]:
-    """Return entries with their checksums, as far as the store has or computes them."""
     unknown = [entry.path for entry in entries if entry.sha256 is None]
     found = store.list_checksums(unknown) if unknown else {}
     return [replace(one, sha256=one.sha256 or found.get(one.path)) for one in entries]

@@ -45,7 +45,6 @@ class FolderStore(Store):
         self._listed: dict[str, str] = {}
 
     def describe(self) -> str:
-        """Name the folder."""
         return str(self.root)
 
     def list_entries(self) -> Sequence[Entry]:
@@ -59,7 +58,6 @@ class FolderStore(Store):
         return found
 
     def checksum(self, path: str) -> str | None:
-        """Read the file and return its SHA-256."""
         file = self._find(path)
         with _telling(file):
             return _hash_file(file) if file.is_file() else None
@@ -78,7 +76,6 @@ class FolderStore(Store):
                 )
 
     def partial_size(self, entry: Entry) -> int:
-        """Return the size of the partial file."""
         partial = self._partial(entry)
         with _telling(partial):
             return partial.stat().st_size if partial.is_file() else 0
@@ -108,7 +105,6 @@ class FolderStore(Store):
             return True
 
     def delete(self, path: str) -> None:
-        """Delete the file, and the folders above it that are empty then."""
         file = self._place(path)
         with _telling(file):
             file.unlink(missing_ok=True)
@@ -149,7 +145,6 @@ class FolderStore(Store):
             os.close(handle)
 
     def is_unfinished(self) -> bool:
-        """Tell whether the folder of partial files is there."""
         return (self.root / PARTIAL_FOLDER).is_dir()
 
     def delete_all(self) -> bool:

@@ -52,7 +52,6 @@ class GcsStore(Store):
         self._lock = Lock()
 
     def describe(self) -> str:
-        """Name the address."""
         return self._url
 
     def list_entries(self) -> Sequence[Entry]:
@@ -63,7 +62,6 @@ class GcsStore(Store):
         return sorted(found, key=lambda entry: entry.path)
 
     def checksum(self, path: str) -> str | None:
-        """Return the checksum that was kept with the object when it was put there."""
         with telling(self._where):
             try:
                 found = self._files.info(self._place(path))
@@ -73,7 +71,6 @@ class GcsStore(Store):
         return str(held) if held else None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Yield an object's bytes."""
         with telling(self._where):
             size_bytes = int(self._files.info(self._place(path))["size"])
         for begin in range(offset, size_bytes, PIECE_BYTES):
@@ -124,31 +121,26 @@ class GcsStore(Store):
         return True
 
     def delete(self, path: str) -> None:
-        """Delete the object."""
         with telling(self._where), suppress(FileNotFoundError):
             self._files.rm_file(self._place(path))
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Keep an object as the mark."""
         with telling(self._where):
             self._files.pipe_file(self._place(COPY_MARK), b"")
         yield
         self.delete(COPY_MARK)
 
     def is_unfinished(self) -> bool:
-        """Tell whether there is a mark."""
         return any(True for _ in self._list(self._place(PARTIAL_FOLDER)))
 
     def delete_all(self) -> bool:
-        """Delete every object."""
         unfinished = self.is_unfinished()
         found = super().delete_all()
         self.delete(COPY_MARK)
         return unfinished or found
 
     def close(self) -> None:
-        """Close the connections."""
         with suppress(Exception):
             self._files.close_session(self._files.loop, self._files.session)
 

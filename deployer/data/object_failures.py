@@ -101,7 +101,6 @@ def find_code(error: BaseException) -> str:
 
 
 def find_status(error: BaseException) -> int:
-    """Return the HTTP status, 0 if none came."""
     for one in _causes(error):
         response = getattr(one, "response", None)
         if isinstance(response, dict):
@@ -110,12 +109,10 @@ def find_status(error: BaseException) -> int:
 
 
 def is_gone(error: BaseException) -> bool:
-    """Tell whether there is no such object or upload."""
     return find_code(error) in GONE
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Return True if the store did not answer in time."""
     return any("Timeout" in type(one).__name__ for one in _causes(error))
 
 

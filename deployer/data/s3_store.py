@@ -77,7 +77,6 @@ class S3Client:
         self._files.retries = 1
 
     def call(self, method: str, **arguments: Any) -> Any:
-        """Call one of the client's methods on the bucket, and return its answer."""
         return self._await(self._begin(self._ask(method, **arguments)))
 
     def call_if_there(self, method: str, **arguments: Any) -> Any:
@@ -107,7 +106,6 @@ class S3Client:
         return self._begin(fetch())
 
     def await_bytes(self, fetched: Future[bytes]) -> bytes:
-        """Return what `fetch` has got."""
         return self._await(fetched)
 
     async def _ask(self, method: str, **arguments: Any) -> Any:
@@ -140,7 +138,6 @@ class S3Client:
             raise
 
     def close(self) -> None:
-        """Close the connections."""
         with suppress(Exception):
             self._files.close_session(self._files.loop, self._files._s3)
 
@@ -186,7 +183,6 @@ class Uploads:
         return sum(part.size_bytes for part in parts)
 
     def send(self, entry: Entry, chunks: Iterable[bytes], offset: int) -> None:
-        """Send the rest of an object from `offset` on."""
         part_bytes = choose_part_bytes(entry.size_bytes)
         if entry.size_bytes <= part_bytes:
             with self._lock:
@@ -229,7 +225,6 @@ class Uploads:
         return True
 
     def drop(self, name: str) -> None:
-        """Forget an upload that has not ended, and what names it."""
         noted = self._read_note(name)
         if noted:
             key, upload_id = noted
@@ -365,7 +360,6 @@ class ObjectStore(Store):
         self._uploads = Uploads(self._client, self._prefix)
 
     def describe(self) -> str:
-        """Name the address."""
         return self._url
 
     def list_entries(self) -> Sequence[Entry]:
@@ -375,7 +369,6 @@ class ObjectStore(Store):
         return sorted(found, key=lambda entry: entry.path)
 
     def checksum(self, path: str) -> str | None:
-        """Return the checksum that was kept with the object when it was put there."""
         found = self._head(path)
         return found["Metadata"].get(CHECKSUM) if found else None
 
@@ -404,7 +397,6 @@ class ObjectStore(Store):
         return self._uploads.complete(entry)
 
     def delete(self, path: str) -> None:
-        """Delete the object."""
         self._client.call("delete_object", Key=self._key(path))
 
     @contextmanager
@@ -415,11 +407,9 @@ class ObjectStore(Store):
         self._drop_uploads()
 
     def is_unfinished(self) -> bool:
-        """Tell whether there is a mark."""
         return bool(self._list(PARTIAL_FOLDER + "/"))
 
     def delete_all(self) -> bool:
-        """Delete every object, and every upload that has not ended."""
         unfinished = self.is_unfinished()
         paths = [entry.path for entry in self.list_entries()]
         with ThreadPoolExecutor(self.parallel) as pool:
@@ -428,7 +418,6 @@ class ObjectStore(Store):
         return unfinished or bool(paths)
 
     def close(self) -> None:
-        """Close the connections."""
         self._client.close()
 
     def _drop_uploads(self) -> None:
@@ -467,7 +456,6 @@ class ObjectStore(Store):
         return Entry(path, found["ContentLength"], tag=found["ETag"])
 
     def _fetch(self, entry: Entry, begin: int) -> Future[bytes]:
-        """Begin to get one piece of one version of an object."""
         last = min(begin + READ_BYTES, entry.size_bytes) - 1
         piece = f"bytes={begin}-{last}"
         return self._client.fetch(self._key(entry.path), etag=entry.tag, Range=piece)

@@ -39,11 +39,9 @@ class FileStore(FolderStore):
         self._name = name
 
     def describe(self) -> str:
-        """Name the file."""
         return str(self.file)
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return the file alone."""
         found = self.file.stat()
         self._listed = {self._name: build_tag(found)}
         return [Entry(self._name, found.st_size, tag=build_tag(found))]
@@ -101,7 +99,6 @@ def unpacking(archive: Path) -> Iterator[Store]:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what commands that were killed have unpacked there."""
     for scratch in folder.iterdir() if folder.is_dir() else ():
         if not FolderStore(scratch).is_locked():
             shutil.rmtree(scratch, ignore_errors=True)
@@ -264,7 +261,6 @@ class _Notebook:
         self._lock = Lock()
 
     def __call__(self, entry: Entry) -> None:
-        """Note a file that has come."""
         with self._lock:
             self._tags[entry.path] = entry.tag
             self._made[entry.path] = entry.size_bytes

@@ -31,7 +31,6 @@ def unregister(name: str) -> None:
 
 
 def list_names() -> tuple[str, ...]:
-    """Return what `--on` may say."""
     return tuple(_EXECUTORS)
 
 

@@ -40,11 +40,9 @@ class Inventory:
 
     @property
     def empty(self) -> bool:
-        """Tell whether there is nothing of ours."""
         return not any((self.clusters, self.disks, self.forwarding_rules, self.target_pools))
 
     def names(self) -> Iterator[str]:
-        """Yield each thing as a sentence names it."""
         yield from (f"{one.words} ({one.status})" for one in self.clusters)
         yield from (one.words for one in self.disks)
         yield from (one.words for one in self.forwarding_rules)
@@ -178,7 +176,6 @@ def drop_hidden(found: Inventory, missing: Sequence[str]) -> Inventory:
 
 
 def is_hidden(thing: CloudDisk | ForwardingRule | TargetPool, missing: Sequence[str]) -> bool:
-    """Return True if a thing's cluster may be in a zone that does not answer."""
     if isinstance(thing, CloudDisk):
         location = thing.labels.get(LOCATION_LABEL) or thing.location
     else:

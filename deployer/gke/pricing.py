@@ -140,7 +140,6 @@ class Prices:
     today: date | None = None
 
     def find(self, what: str, region: str, spot: bool) -> PriceRow | None:
-        """Return the row of a region, else the one that holds anywhere."""
         return self.rows.get((what, region, spot)) or self.rows.get((what, ANYWHERE, spot))
 
 
@@ -163,7 +162,6 @@ class PriceLine:
 
     @property
     def name(self) -> str:
-        """What it is, and whether it is at the price of Spot."""
         return f"{self.what} (spot)" if self.spot else self.what
 
     @property
@@ -209,18 +207,15 @@ class Estimate:
 
     @property
     def gpu_usd_per_hour(self) -> float | None:
-        """The GPU nodes alone."""
         return _add_up([line for line in self.lines if not line.idle])
 
     @property
     def all_lines(self) -> tuple[PriceLine, ...]:
-        """The lines of this choice and of those that may take its place, each once."""
         others = (line for other in self.others for line in other.lines)
         return tuple(dict.fromkeys((*self.lines, *others)))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """A sentence for each row that is not there."""
         told = [line.missing for line in self.all_lines if line.missing]
         return tuple(dict.fromkeys((*told, *(self.largest.missing if self.largest else ()))))
 
@@ -293,7 +288,6 @@ def _fill(spec: ClusterSpec, location: str, prices: Prices) -> Largest:
 
 
 def _rank(usd: float | None) -> float:
-    """Let what is unknown count as the dearest."""
     return math.inf if usd is None else usd
 
 
@@ -425,7 +419,6 @@ def describe_fallback(
     replicas: int | None = None,
     hours: float | None = None,
 ) -> list[str]:
-    """Return the price of what was obtained, where that is not what was asked for first."""
     found = estimate_pools(spec, location, prices, pools, replicas)
     first = estimate_choice(spec, spec.locations[0], prices, 0, replicas)
     if (found.gpus, found.region) == (first.gpus, region_of(spec.locations[0])):
@@ -434,7 +427,6 @@ def describe_fallback(
 
 
 def describe_pool(spec: ClusterSpec, location: str, pool: str, prices: Prices) -> str:
-    """Return what each node of a pool costs, or that it is unknown."""
     index = spec.pool_names.index(pool)
     found = estimate_choice(spec, location, prices, index)
     usd = found.gpu_usd_per_hour
@@ -453,7 +445,6 @@ def _describe_hour(estimate: Estimate, hours: float | None) -> str:
 
 
 def _describe_largest(estimate: Estimate) -> Iterator[str]:
-    """Yield the largest bill where it is not the first one."""
     largest = estimate.largest
     if largest is None or largest.usd_per_hour == estimate.usd_per_hour:
         return

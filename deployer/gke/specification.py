@@ -214,17 +214,14 @@ class GpuChoice:
 
 
 def region_of(location: str) -> str:
-    """Return the region of a zone, or the region itself."""
     return "-".join(location.split("-")[:2])
 
 
 def is_zone(location: str) -> bool:
-    """Tell a zone from a region."""
     return location != region_of(location)
 
 
 def find_disk_type(machine_type: str) -> str:
-    """Return the kind of disk that the nodes of a machine type start from."""
     return HYPERDISK if machine_type.startswith(HYPERDISK_MACHINES) else DISK_TYPE
 
 
@@ -254,7 +251,6 @@ def count_slots(choice: GpuChoice) -> int:
 
 
 def find_built_in(machine_type: str) -> str | None:
-    """Return the accelerator that a machine type comes with."""
     return next((gpu for start, gpu in BUILT_IN.items() if machine_type.startswith(start)), None)
 
 
@@ -305,7 +301,6 @@ def _count_built_in(machine_type: str) -> int | None:
 
 
 def _check_purchase(choice: GpuChoice) -> Iterator[KeyProblem]:
-    """Yield what cannot be bought so."""
     said = [way for way in WAYS if getattr(choice, way)]
     if len(said) > 1:
         yield said[1], f"does not go with `{said[0]}`", "machines are bought in one way"
@@ -354,7 +349,6 @@ def list_rules(value: Any, place_of: PlaceOf) -> list[ConfigError]:
 
 
 def _list_sound_choices(gpus: Any) -> Iterator[tuple[KeyPath, GpuChoice]]:
-    """Yield each choice without those of its keys that are complained about elsewhere."""
     for index, given in enumerate(gpus if isinstance(gpus, list) else ()):
         choice = _read_choice(given) if isinstance(given, dict) else None
         if choice is not None:
@@ -472,7 +466,6 @@ def cluster_labels(spec: ClusterSpec, owner: Owner) -> dict[str, str]:
 
 
 def own_labels(cluster: str, owner: Owner) -> dict[str, str]:
-    """Return the labels by which what was made for a cluster is found, and whose it is."""
     return {MANAGED_BY: MANAGER, CLUSTER_LABEL: cluster, OWNER_LABEL: owner.id}
 
 

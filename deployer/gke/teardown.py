@@ -165,7 +165,6 @@ class Held:
 
     @property
     def words(self) -> str:
-        """Say in one line what forbids its deletion."""
         return f"{self.cluster.words}: {'; '.join(self.reasons)}"
 
 
@@ -187,7 +186,6 @@ class Terms:
     copied: bool = False
 
     def keeps(self, disk: CloudDisk) -> bool:
-        """Return True for a disk with results that nobody asked to delete."""
         copied = self.copied and disk.claim == RESULTS_CLAIM
         return disk.holds_results and not (self.delete_data or copied)
 
@@ -271,7 +269,6 @@ class _Remover:
         return chosen
 
     def tell_others(self) -> None:
-        """Tell which clusters of the name stay, and why."""
         for other in self.others:
             why = f"has {describe_owner(other.owner)} and stays"
             unlabelled = "is not ours and stays: it lacks our labels"
@@ -372,7 +369,6 @@ class _Remover:
         )
 
     def remove_disks(self, before: Inventory) -> None:
-        """Delete the disks whose labels say that they are ours, and those known from before."""
         known = {_key(disk) for disk in before.disks}
 
         def list_left() -> Sequence[CloudDisk]:
@@ -454,7 +450,6 @@ class _Remover:
             left = list_left()
 
     def _ask(self, delete: Callable[[Thing], None], thing: Thing) -> bool:
-        """Ask for a thing's end; tell whether that has a chance."""
         try:
             delete(thing)
         except CloudError as error:

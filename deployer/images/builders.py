@@ -97,7 +97,6 @@ class Builder:
         self._run(f"{self.name} cannot build the image", [*words, str(build.context)])
 
     def has_image(self, reference: str) -> bool:
-        """Tell whether the tool holds an image."""
         return self._inspect(reference).returncode == 0
 
     def get_labels(self, reference: str) -> dict[str, str]:
@@ -117,7 +116,6 @@ class Builder:
         return round(float(said[0]) * UNITS[said[1].upper()])
 
     def push(self, reference: str, login: Login, host: str) -> None:
-        """Push an image under its own name."""
         words = ["push"]
         if self.name != "docker":  # docker's daemon has its own settings for these
             words += [f"--authfile={login.folder}/config.json"] if login.folder else []
@@ -240,7 +238,6 @@ def open_scratch() -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove the folders of commands that are no more."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             lock = os.open(folder / LOCK, os.O_RDWR)

@@ -71,7 +71,6 @@ def find_root(folder: Path, environment: Mapping[str, str]) -> Path | None:
 
 
 def find_commit(folder: Path, environment: Mapping[str, str], revision: str) -> str | None:
-    """Return the commit of a revision that is in a repository; None if it is not."""
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     done = try_git(folder, environment, *words)
     return done.stdout.decode().strip() if done.returncode == 0 else None

@@ -58,7 +58,6 @@ COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
 def build_supervisor_zip() -> bytes:
-    """Return the supervisor as a zip file that any Python from 3.8 on runs."""
     return _build_zip("agent.pod")
 
 

@@ -38,7 +38,6 @@ class Rule:
 
 
 def parse_dockerignore(text: str) -> tuple[Rule, ...]:
-    """Read the lines of a `.dockerignore`."""
     lines = (line.strip() for line in text.removeprefix("\ufeff").splitlines())
     return tuple(_parse_line(line) for line in lines if line and not line.startswith("#"))
 

@@ -65,7 +65,6 @@ class RegistryLogin:
 
 
 def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) -> ImageError:
-    """Return what a registry's refusal means, in its own words."""
     status, said = answer.status_code, _read_words(answer)
     repository = login.repository
     as_whom = f" as {login.user} (from {login.source})" if login.user else " without a login"
@@ -90,7 +89,6 @@ def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) ->
 
 
 def build_foreign_login(url: str, what: str, repository: Repository) -> ImageError:
-    """Return the error for a host other than the registry that wants a login."""
     other = urlsplit(url).netloc
     message = f"cannot {what} {repository}: the registry sends us to {other}, which wants a login"
     hint = (
@@ -101,7 +99,6 @@ def build_foreign_login(url: str, what: str, repository: Repository) -> ImageErr
 
 
 def translate_failure(error: requests.RequestException, login: RegistryLogin) -> ImageError:
-    """Return the error for a request without an answer."""
     repository, words = login.repository, str(error)
     if "wrong version number" in words.lower() or "record layer" in words.lower():
         hint = "`plain_http: true` in deployer.yaml's section `image:` if that is meant"

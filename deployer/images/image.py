@@ -94,7 +94,6 @@ def explain_mismatch(architectures: str, gpu: str) -> str:
 
 
 def find_capability(gpu: str) -> tuple[int, int] | None:
-    """Return a GPU's compute capability; None if it is not in the table."""
     for name, capability in CAPABILITIES.items():
         if re.search(rf"(?<![A-Z0-9]){name}(?![A-Z0-9])", gpu.upper()):
             return capability
@@ -111,7 +110,6 @@ def read_architectures(labels: Mapping[str, str]) -> str:
 
 
 def predict_labels(dockerfile: str, arguments: Mapping[str, str]) -> dict[str, str]:
-    """Return those of these labels that an image of a Dockerfile will have."""
     default = _DEFAULT.search(dockerfile)
     variant = arguments.get("VARIANT") or (default[1] if default else "")
     found = dict(_LABEL.findall(dockerfile))
@@ -197,7 +195,6 @@ def _check_ours(registry: Registry, there: Manifest, tag: str) -> None:
 
 
 def _is_current(inputs: Inputs, reference: str, builder: Builder) -> bool:
-    """Return True if a tool holds the very image."""
     if not builder.has_image(reference):
         return False
     ours = builder.get_labels(reference).get(INPUTS_LABEL) == inputs.tag
@@ -241,7 +238,6 @@ def _build(
 
 
 def _name_after(folder: Path) -> str:
-    """Return a name for an image that no registry is named for."""
     return f"localhost/{re.sub('[^a-z0-9]+', '-', folder.resolve().name.lower()).strip('-')}"
 
 

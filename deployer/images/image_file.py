@@ -61,7 +61,6 @@ class Archive:
 
     @contextmanager
     def open_blob(self, blob: Blob) -> Iterator[IO[bytes]]:
-        """Give a blob's content."""
         with _open(self.path) as tar:
             content = tar.extractfile(blob.member)
             assert content is not None

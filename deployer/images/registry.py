@@ -263,7 +263,6 @@ class Registry:
         self._send("DELETE", upload)
 
     def has_blob(self, digest: str) -> bool:
-        """Tell whether the repository has a layer already."""
         return self._send("HEAD", f"blobs/{digest}").status_code == 200
 
     def put_blob(self, digest: str, size_bytes: int, open_blob: OpenBlob) -> None:

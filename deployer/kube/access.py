@@ -129,7 +129,6 @@ class Access:
 
     @property
     def server(self) -> str:
-        """Return the API server's address."""
         return self.connection.target.server
 
     @property
@@ -309,7 +308,6 @@ def _reach_through(target: Target, context: ssl.SSLContext | None) -> socket.soc
 
 
 def _connect_by_http(proxy: str, host: str, port: int) -> socket.socket:
-    """Open a way by CONNECT (RFC 9110, 9.3.6)."""
     import http.client
 
     parts = urlsplit(proxy)
@@ -338,7 +336,6 @@ def _list_proxy_headers(proxy: str) -> dict[str, str]:
 
 
 def _build_pool(target: Target, context: ssl.SSLContext | None) -> Any:
-    """Return urllib3's connections to an API server."""
     options: dict[str, Any] = {
         "maxsize": CONNECTIONS,
         # Our client decides what is sent again; urllib3 knows nothing of effects.
@@ -378,17 +375,13 @@ def _build_context(target: Target, credentials: Credentials) -> ssl.SSLContext |
         if not target.verified:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if credentials.certificate:
-            _load_certificate(context, credentials)
+            # Load a certificate and its key, which OpenSSL takes from a file alone.
+            with tempfile.NamedTemporaryFile("wb", suffix=".pem") as file:
+                os.chmod(file.name, 0o600)
+                file.write(credentials.certificate.rstrip() + b"\n" + credentials.key)
+                file.flush()
+                context.load_cert_chain(file.name, password="")  # or OpenSSL asks at the terminal
     except (ssl.SSLError, ValueError) as error:
         said = f"a certificate cannot be used: {error}"
         raise ConfigError("kubeconfig", said, SHOW_KUBECONFIG) from error
     return context
-
-
-def _load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Load a certificate and its key, which OpenSSL takes from a file alone."""
-    with tempfile.NamedTemporaryFile("wb", suffix=".pem") as file:
-        os.chmod(file.name, 0o600)
-        file.write(credentials.certificate.rstrip() + b"\n" + credentials.key)
-        file.flush()
-        context.load_cert_chain(file.name, password="")  # or OpenSSL asks at the terminal

@@ -172,7 +172,6 @@ class Kube:
         return self._clock.ahead_seconds
 
     def read_version(self) -> str:
-        """Return the server's version, such as v1.37.2."""
         return str(self._read("/version").get("gitVersion", ""))
 
     def find_version(self, group: str) -> str | None:
@@ -185,7 +184,6 @@ class Kube:
             return None
 
     def get(self, kind: Kind, name: str) -> Manifest | None:
-        """Return one object, None if it is not there."""
         try:
             return self._send("get", kind, name)
         except KubeError as error:
@@ -276,7 +274,6 @@ class Kube:
                 raise
 
     def delete_collection(self, kind: Kind, selector: str, propagation: str = "Background") -> None:
-        """Delete all objects of a kind that have these labels, with one request."""
         assert selector  # without one it would delete everybody's
         query = {"labelSelector": selector, "propagationPolicy": propagation}
         self._send(
@@ -284,7 +281,6 @@ class Kube:
         )
 
     def is_allowed(self, verb: str, kind: Kind, subresource: str = "") -> bool:
-        """Ask whether we may do this in our namespace."""
         attributes = {"namespace": self.namespace, "verb": verb, "resource": kind.plural}
         attributes |= {"group": kind.group, "subresource": subresource}
         body = {**_begin(ACCESS_REVIEW), "spec": {"resourceAttributes": attributes}}
@@ -324,7 +320,6 @@ class Kube:
         )
 
     def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
-        """Return how errors describe a call."""
         renewal = self._access.renewal
         return Attempt(verb, kind, name, self.namespace, self.context, self.server, renewal)
 
@@ -346,11 +341,9 @@ class Kube:
         return self._ask(attempt, kind.path(self.namespace, name), repeatable, **request)
 
     def _read(self, path: str) -> Manifest:
-        """Return what the server says of itself at a path."""
         return self._ask(self.attempt("read", Kind("v1", path, "version"), ""), path)
 
     def _find_kind(self, kind: Kind, attempt: Attempt) -> Kind:
-        """Return a kind with its plural, as the server names it."""
         if kind in self._kinds:
             return self._kinds[kind]
         try:

@@ -145,7 +145,6 @@ def translate_error(error: Exception, attempt: Attempt) -> KubeError:
 
 
 def _find_cause(error: Exception) -> Exception:
-    """Return what the client's own exceptions wrap."""
     cause: BaseException | None = error
     while isinstance(cause, ApiException | http.MaxRetryError):
         inner = cause.reason if isinstance(cause, http.MaxRetryError) else None
@@ -154,7 +153,6 @@ def _find_cause(error: Exception) -> Exception:
 
 
 def _find_certificate(cause: BaseException) -> BaseException | None:
-    """Return the error of a certificate that an error of the connection wraps."""
     inner = next((one for one in cause.args if isinstance(one, ssl.SSLError)), cause.__cause__)
     return cause if isinstance(cause, ssl.SSLCertVerificationError) else inner
 

@@ -57,7 +57,6 @@ class Entry:
         return self.file.parent / str(named) if named else None
 
     def get(self, name: str) -> str:
-        """Return a text, empty without it."""
         return str(self.values.get(name) or "")
 
 
@@ -98,7 +97,6 @@ class Kubeconfig:
 
 
 def list_files(environment: Mapping[str, str]) -> tuple[str, list[Path]]:
-    """Return the kubeconfig's name for messages, and those of its files that are there."""
     named = environment.get("KUBECONFIG") or HOME_KUBECONFIG
     parts = dict.fromkeys(part for part in named.split(os.pathsep) if part)
     paths = [Path(part).expanduser() for part in parts]

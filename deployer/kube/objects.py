@@ -54,13 +54,11 @@ UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
 
 
 def find_condition(item: Object, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return an object's condition if it has this status."""
     conditions = item.get("status", {}).get("conditions") or ()
     return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
 
 
 def find_container_state(pod: Object, state: str) -> Mapping[str, Any] | None:
-    """Return the state of a pod's containers if one is `running`, `waiting` or `terminated`."""
     containers = list_statuses(pod)
     return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
 
@@ -71,7 +69,6 @@ def find_trouble(pod: Object) -> Mapping[str, Any] | None:
 
 
 def list_statuses(pod: Object) -> list[Mapping[str, Any]]:
-    """Return the statuses of a pod's containers, those of init containers first."""
     status = pod.get("status", {})
     parts = (status.get(part) for part in ("initContainerStatuses", "containerStatuses"))
     return [one for part in parts for one in part or ()]
@@ -133,11 +130,9 @@ class Kind(NamedTuple):
 
     @property
     def version_path(self) -> str:
-        """Where the server lists the kinds of this API version."""
         return f"{'/api' if self.api_version == CORE else '/apis'}/{self.api_version}"
 
     def path(self, namespace: str, name: str = "") -> str:
-        """Return where an object is, or all of the kind; without a namespace those of all."""
         within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         named = f"/{quote(name, safe='')}" if name else ""
         return f"{self.version_path}{within}/{self.plural}{named}"
@@ -208,7 +203,6 @@ def build_hash(*contents: bytes) -> str:
 
 
 def sweep_id(sweep_path: str) -> str:
-    """Return the short id at the end of a sweep's path."""
     return sweep_path.rpartition("/")[2]
 
 
@@ -277,7 +271,6 @@ def build_selector(sweep_path: str | None = None, component: str = "", agent: st
 
 
 def join_selector(labels: Mapping[str, str]) -> str:
-    """Return labels as a selector that wants all of them."""
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 

@@ -40,7 +40,15 @@ class Forward:
     ) -> None:
         self._kube, self._pod, self._port, self._patient = kube, pod, port, patient
         self._closed = threading.Event()
-        self._listener = _listen(local_port)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Connections of the command before, which are over, do not hold the port.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", local_port))
+        except OSError:
+            listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        self._listener = listener
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -51,7 +59,6 @@ class Forward:
         self.close()
 
     def close(self) -> None:
-        """Take no more connections."""
         self._closed.set()
         with contextlib.suppress(OSError):  # wakes the thread that waits for one
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -127,15 +134,3 @@ def _receive(tunnel: Any, client: socket.socket, heads: set[int]) -> bool:
         client.sendall(content)
         return True
     return not content  # on the other channel: that nobody listens on the pod's port
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Connections of the command before, which are over, do not hold the port.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", port))
-    except OSError:
-        listener.bind(("127.0.0.1", 0))
-    listener.listen(64)
-    return listener

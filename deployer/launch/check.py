@@ -210,7 +210,11 @@ def check_program_here(
         archived = not executor.runs_here
         check_program(config, code.folder, place, code.commit[:SHORT], archived)
         if not executor.runs_here and not code.commit:
-            _check_tracked(config, code.folder, place)
+            # Refuse a script that git does not track: pods would not get it. Raises ConfigError.
+            for key, name in list_scripts(config):
+                if name in list_left_out(code.folder):
+                    said = f"git does not track {name}, and pods get only tracked files"
+                    raise ConfigError(f"{place}: {key}", said, f"git add {name}")
         check_sets_file(config, code.folder, place)
 
 
@@ -224,14 +228,6 @@ def find_unserved(project: Project, config: Mapping[str, Any]) -> Problems:
 
         said, _, hint = LOCAL_CONTROLLER.partition(": ")
         yield Problem(("controller",), said, hint)
-
-
-def _check_tracked(config: Mapping[str, Any], folder: Path, place: str) -> None:
-    """Refuse a script that git does not track: pods would not get it. Raises ConfigError."""
-    for key, name in list_scripts(config):
-        if name in list_left_out(folder):
-            said = f"git does not track {name}, and pods get only tracked files"
-            raise ConfigError(f"{place}: {key}", said, f"git add {name}")
 
 
 def warn_about_many(server: Server, replicas: int) -> str:
@@ -308,7 +304,6 @@ def check_not_ended(project: Project, server: Server, request: Request) -> None:
 
 
 def _build_rest_error(server: Server, rest: Sweep, file: str) -> SweepEnded:
-    """Return what to say of a file that `up --reuse` has run, or runs, in part."""
     snapshot = get_whole_snapshot(server, rest.path)
     coverage = build_results(snapshot.sweep, snapshot.runs).coverage
     said = f"{rest.path}, which --reuse made from it, is {rest.state}: {coverage.sentence()}"

@@ -105,7 +105,6 @@ def delete(session: Session, agree: Agree) -> bool:
 
 
 def describe_maker(server: Server, path: SweepPath) -> str:
-    """Return who made a sweep, if known, and whether that was elsewhere."""
     creator = get_creator(server.client, path)
     by = f" by {creator}" if creator else ""
     where = "" if _is_from_here(server, path) else " elsewhere"
@@ -158,7 +157,6 @@ def _list_concerns(session: Session) -> list[str]:
 
 
 def _list_places(session: Session) -> list[Place]:
-    """Return where agents of a sweep may have been started from here."""
     inside = session.server.inside
     places = {record.place for record in Records.load().of(session.sweep_path)}
     places |= {(on, "", "") for on in (session.project.on, LOCAL, inside.on if inside else "")}

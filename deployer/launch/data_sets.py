@@ -227,7 +227,6 @@ def check_apart(source: Store, target: Store) -> None:
 
 
 def describe_kept(data: DataSet) -> str:
-    """Name where a data set is kept, as deployer.yaml has it."""
     if data.nfs:
         return f"nfs {data.nfs.server}:{data.nfs.path}"
     value = getattr(data, data.source)
@@ -273,7 +272,6 @@ def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
 
 
 def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
-    """Name what `delete` would delete."""
     executor = find_executor(project)
     seen = f"what runs on {executor.name} see of data set {data.name}"
     if is_place(executor, data):

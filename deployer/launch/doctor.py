@@ -127,7 +127,6 @@ def _find_script(project: Project, request: Request | None) -> Path | None:
 
 
 def _list_own_checks(executor: Executor, request: Request | None) -> Sequence[Check]:
-    """Return the checks of `up` that need no server."""
     if request is None:
         return list_place_checks(executor, Limits())
     return [*list_checks(executor, request, None), build_script_check(executor, request)]

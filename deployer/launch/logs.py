@@ -69,6 +69,5 @@ def _find_why_none(server: Server, path: SweepPath) -> DeployerError:
 
 
 def _without_log(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[str]:
-    """Return the agents whose pods are gone, and their logs with them."""
     there = {agent.name for agent in executor.list_agents(str(path)) if agent.pod}
     return [name for name in names if name not in there]

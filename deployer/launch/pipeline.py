@@ -158,7 +158,6 @@ def drain_surplus(launch: Launch, replicas: int | None) -> None:
 
 
 def prepare_packing(project: Project, packing: int | None) -> Project:
-    """Return the project for agents of which `packing` share a pod."""
     if packing is None:
         return project
     from deployer.config.kubernetes import MOST_PER_POD  # pydantic
@@ -284,7 +283,6 @@ def add_agents(
     one_run: bool = False,
     max_seconds: float | None = None,
 ) -> Launch:
-    """Start agents of a sweep that is there; none if it has ended."""
     project = settle_code(project, str(path))
     session = Session(project, find_executor(project), server, path)
     executor, info = session.executor, get_sweep(server.client, path)

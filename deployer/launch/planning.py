@@ -193,7 +193,6 @@ class AgentStarter:
         )
 
     def start(self, plan: Plan) -> Sequence[Agent]:
-        """Start those that are missing."""
         agents = self.executor.list_agents(plan.sweep_path)
         return start_missing(self.server, self.executor, plan, agents)
 

@@ -162,7 +162,6 @@ def describe_bill(executor: Executor, failure: BaseException | None = None) -> I
 def describe_cloud(
     describe: Callable[[], Iterable[str]], failure: BaseException | None
 ) -> Iterator[str]:
-    """Yield the lines of `describe`, or that the cloud was not checked."""
     try:
         yield from describe()
     except DeployerError as error:

@@ -64,12 +64,10 @@ class Session:
 
     @property
     def sweep_path(self) -> str:
-        """Return ENTITY/PROJECT/SWEEP_ID."""
         return str(self.path)
 
 
 def read_environment() -> dict[str, str]:
-    """Return this process's environment as it is now."""
     return dict(os.environ)
 
 

@@ -289,18 +289,15 @@ def _list_pages(config: Project, records: Records) -> list[tuple[str, str]]:
 
 
 def _is_on(record: SweepRecord, server: str) -> bool:
-    """Return True if a sweep was made on this server, embedded or not."""
     return any(is_same(server, one) for one in (record.server, record.base_url))
 
 
 def _match(text: str, paths: Iterable[str]) -> str:
-    """Return the first known path that is `text` or ends with it."""
     wanted = text.strip("/")
     return next((p for p in paths if p == wanted or p.endswith(f"/{wanted}")), "")
 
 
 def _fits(record: SweepRecord, config: Project) -> bool:
-    """Tell whether a sweep's embedded backend is where somebody said that it is."""
     return not (config.embedded and config.explicit_on) or _backend_on(record) == config.on
 
 

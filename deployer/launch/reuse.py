@@ -25,7 +25,13 @@ def prepare_reuse(project: Project, request: Request, text: str) -> tuple[Projec
     """
     choice = choose_sweep(text, project)
     server, path = open_sweep(choice)
-    _check_names(project, path.entity, path.project)
+    # Refuse to make the rest of a sweep elsewhere: its runs would not be found together.
+    named = (project.entity_for(path.entity, path.entity), project.project_for(path.project, None))
+    for flag, wanted, given in zip(
+        ("--entity", "--project"), (path.entity, path.project), named, strict=True
+    ):
+        if wanted != given:
+            raise ConfigError(flag, f"the sweep that is reused is in {wanted}", f"{flag} {wanted}")
     source = get_whole_snapshot(server, path)
     found = plan_reuse(request.sweep, str(request.file), source)
     LOG.info(
@@ -37,16 +43,7 @@ def prepare_reuse(project: Project, request: Request, text: str) -> tuple[Projec
     return project, replace(request, sweep=sweep, whole=request.sweep)
 
 
-def _check_names(project: Project, entity: str, name: str) -> None:
-    """Refuse to make the rest of a sweep elsewhere: its runs would not be found together."""
-    named = (project.entity_for(entity, entity), project.project_for(name, None))
-    for flag, wanted, given in zip(("--entity", "--project"), (entity, name), named, strict=True):
-        if wanted != given:
-            raise ConfigError(flag, f"the sweep that is reused is in {wanted}", f"{flag} {wanted}")
-
-
 def _describe_code(project: Project, runs: tuple[Run, ...]) -> str:
-    """Return which commits the finished runs had, and which one the others will have."""
     commits = {str(commit)[:SHORT] for run in runs if (commit := _find_commit(run))}
     then = f"commit {', '.join(sorted(commits))}" if commits else "no commit in their metadata"
     here = find_executor(project).has_folder

@@ -235,7 +235,6 @@ def check_drainable(agents: Sequence[Agent]) -> None:
 
 
 def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
-    """Tell whether an agent works and has not been told to leave."""
     told = wanted is not None and agent.name in wanted.leaving
     return agent.state in ("starting", "running") and not told
 

@@ -130,7 +130,6 @@ def list_findings(report: Report, request: Request, severity: str) -> list[Compl
 
 
 def build_script_check(executor: Executor, request: Request) -> Check:
-    """Return the same for `doctor`."""
     place = str(request.file)
 
     def ask() -> Iterable[Finding]:
@@ -244,7 +243,6 @@ def draft_for_script(
 
 
 def _check(draft: Draft, around: Surroundings) -> Report:
-    """Return what the script says of a draft."""
     if not draft.tried:
         return Report()
     return check_script(parse_sweep(draft.text, "the draft").config, around)

@@ -48,15 +48,12 @@ class Handler(BaseHTTPRequestHandler):
     server: LoaderServer
 
     def do_GET(self) -> None:
-        """Answer what changes nothing."""
         self._answer({"/": self._greet, "/entries": self._list, "/file": self._read})
 
     def do_PUT(self) -> None:
-        """Take bytes."""
         self._answer({"/partial": self._write, "/files": self._write_many})
 
     def do_POST(self) -> None:
-        """Do what a name or a list of names tells."""
         self._answer(
             {
                 "/begin": self._begin_copy,
@@ -78,7 +75,10 @@ class Handler(BaseHTTPRequestHandler):
         split = urlsplit(self.path)
         self.query = {name: values[-1] for name, values in parse_qs(split.query).items()}
         try:
-            self._check_token()
+            token = self.headers.get("Authorization", "").partition("Bearer ")[2]
+            found = hashlib.sha256(token.encode()).hexdigest()
+            if not hmac.compare_digest(found, self.server.token_hash):
+                raise Refusal(401, "token", "the token is another loader's")
             if split.path not in actions:
                 raise Refusal(404, "unknown", f"{self.command} {split.path} is not served")
             actions[split.path]()
@@ -88,12 +88,6 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         except OSError as error:
             self._refuse(refuse_error(error))
-
-    def _check_token(self) -> None:
-        token = self.headers.get("Authorization", "").partition("Bearer ")[2]
-        found = hashlib.sha256(token.encode()).hexdigest()
-        if not hmac.compare_digest(found, self.server.token_hash):
-            raise Refusal(401, "token", "the token is another loader's")
 
     def _greet(self) -> None:
         self._send(200, {"unfinished": self.server.tree.is_unfinished()})

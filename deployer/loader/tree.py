@@ -71,14 +71,12 @@ class Tree:
                     yield {"path": path, "size_bytes": found.st_size, "tag": str(found.st_mtime_ns)}
 
     def open(self, path: str) -> BinaryIO:
-        """Open a file for reading."""
         place = self.find(path)
         if not self._is_inside(os.path.realpath(place)):
             raise Refusal(400, "bad-path", f"{path}: a link leads out of the volume")
         return open(place, "rb")
 
     def hash(self, path: str) -> str:
-        """Return the SHA-256 of a file."""
         with self.open(path) as file:
             return hash_file(file)
 
@@ -107,7 +105,6 @@ class Tree:
             self._lock = None
 
     def is_unfinished(self) -> bool:
-        """Tell whether a copy was begun and has not come to its end."""
         return os.path.isdir(self._marks)
 
     def partial_size(self, identity: str) -> int:
@@ -135,7 +132,9 @@ class Tree:
                 block = read(min(left, BLOCK_BYTES))
                 if not block:
                     break
-                _write_all(file, block)
+                view = memoryview(block)
+                while view:
+                    view = view[file.write(view) :]
                 left -= len(block)
             return offset + size - left
 
@@ -225,16 +224,9 @@ class Tree:
 
 
 def hash_file(file: BinaryIO) -> str:
-    """Return the SHA-256 of what is in an open file."""
     digest = hashlib.sha256()
     while True:
         block = file.read(BLOCK_BYTES)
         if not block:
             return digest.hexdigest()
         digest.update(block)
-
-
-def _write_all(file: BinaryIO, block: bytes) -> None:
-    view = memoryview(block)
-    while view:
-        view = view[file.write(view) :]

@@ -144,7 +144,6 @@ def name_runs(runs: Sequence[Run]) -> Mapping[str, str]:
 
 
 def is_run(snapshot: Snapshot, name: str) -> bool:
-    """Tell whether a word is the id or the title of a run."""
     return any(name in (run.run_id, run.title) for run in snapshot.runs)
 
 
@@ -192,7 +191,6 @@ def gather(source: Store, target: Store, progress: Progress, overwrite: bool) ->
 
 
 def _read_checksum(target: Store, entry: Entry) -> Entry:
-    """Return an entry with the checksum of what is in the target, reading it if need be."""
     known = target.checksum(entry.path)
     if known is None:
         digest = hashlib.sha256()

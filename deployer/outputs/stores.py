@@ -34,20 +34,16 @@ class ReadOnlyStore(Store):
     """Refuses whatever would change it."""
 
     def partial_size(self, entry: Entry) -> int:
-        """Refuse."""
         raise self._refuse(entry.path)
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Refuse."""
         del chunks, offset
         raise self._refuse(entry.path)
 
     def finish(self, entry: Entry) -> bool:
-        """Refuse."""
         raise self._refuse(entry.path)
 
     def delete(self, path: str) -> None:
-        """Refuse."""
         raise self._refuse(path)
 
     def _refuse(self, path: str) -> DataError:
@@ -68,14 +64,12 @@ class ServedFiles(ReadOnlyStore):
         """Return the files with new addresses."""
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every file."""
         return [
             Entry(path, file.size_bytes, file.sha256 or None, tag=file.md5)
             for path, file in sorted(self._files.items())
         ]
 
     def checksum(self, path: str) -> str | None:
-        """Return the SHA-256 that the run has computed, if it did."""
         return self._files[path].sha256 or None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
@@ -124,11 +118,9 @@ class ArtifactStore(ServedFiles):
         self._artifact = artifact
 
     def describe(self) -> str:
-        """Name the artifact."""
         return f"artifact {self._artifact.name}:v{self._artifact.version}"
 
     def list_again(self) -> Sequence[ArtifactFile]:
-        """Ask for the files of the artifact."""
         return list_files(self._client, self._artifact.artifact_id)
 
 
@@ -140,11 +132,9 @@ class SavedFiles(ServedFiles):
         self._path, self._run_id = path, run_id
 
     def describe(self) -> str:
-        """Name the run."""
         return f"files of run {self._run_id}"
 
     def list_again(self) -> Sequence[ArtifactFile]:
-        """Ask for the files of the run."""
         return list_saved_files(self._client, self._path, self._run_id)
 
 
@@ -161,11 +151,9 @@ class RunStore(ReadOnlyStore):
         self.parallel = min((store.parallel for store in parts.values()), default=1)
 
     def describe(self) -> str:
-        """Name every part."""
         return ", ".join(store.describe() for store in self._parts.values())
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every file of every part."""
         found: dict[str, Entry] = {}
         for folder, store in self._parts.items():
             for entry in store.list_entries():
@@ -176,17 +164,14 @@ class RunStore(ReadOnlyStore):
         return [found[path] for path in sorted(found)]
 
     def close(self) -> None:
-        """Close every part."""
         for store in self._parts.values():
             store.close()
 
     def checksum(self, path: str) -> str | None:
-        """Ask the file's own store."""
         store, inner = self._places[path]
         return store.checksum(inner)
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Read from the file's own store."""
         store, inner = self._places[path]
         return store.read(inner, offset)
 
@@ -207,7 +192,6 @@ class SharedVolume:
             self._store.close()
 
     def open_run(self, sweep_id: str, run_id: str) -> Store:
-        """Return what a run has written."""
         if self._runs is None:
             self._store = self._open_store()
             self._runs = _split(self._store.list_entries() if self._store else ())
@@ -224,19 +208,15 @@ class RunPart(ReadOnlyStore):
         self.parallel = store.parallel if store else 1
 
     def describe(self) -> str:
-        """Name the volume and the folder."""
         return f"{self._store}: {self._folder}"
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return the run's files."""
         return self._entries
 
     def checksum(self, path: str) -> str | None:
-        """Ask the volume."""
         return self._store.checksum(f"{self._folder}/{path}") if self._store else None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Read from the volume."""
         assert self._store is not None  # without one there is no file
         return self._store.read(f"{self._folder}/{path}", offset)
 
@@ -259,7 +239,6 @@ class RunFolder(FolderStore):
     """
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every file."""
         return sorted(self._find_files(), key=lambda entry: entry.path)
 
     def _find_files(self) -> Iterator[Entry]:
@@ -271,7 +250,6 @@ class RunFolder(FolderStore):
                     yield Entry(path, found.st_size, tag=f"{found.st_mtime_ns}")
 
     def describe_links(self) -> Iterator[str]:
-        """Say which links were followed out of the folder, and which are left out."""
         root = self.root.resolve()
         for inner, folders, names in os.walk(self.root):
             for link in (Path(inner, name) for name in (*folders, *names)):

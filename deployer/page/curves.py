@@ -48,7 +48,6 @@ class Curve:
 
 
 def build_curve(rows: Iterable[Mapping[str, Any]], metric: str) -> Curve:
-    """Return the curve of one metric."""
     points = []
     for number, row in enumerate(rows):
         value = metric_value(row, metric)
@@ -58,7 +57,6 @@ def build_curve(rows: Iterable[Mapping[str, Any]], metric: str) -> Curve:
 
 
 def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
-    """Return a curve of every number that was logged, by its dotted name."""
     found: dict[str, list[Point]] = {}
     for number, row in enumerate(rows):
         for name, value in list_logged(row):

@@ -224,7 +224,6 @@ def build_comparison(
 
 
 def describe_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with its names joined by dots."""
     return flatten_configuration(config, tuple(config))
 
 

@@ -54,13 +54,11 @@ class Assets:
     version: str
 
     def text(self, name: str) -> str:
-        """Return a file that is text."""
         return self.files[name].decode()
 
 
 @lru_cache(maxsize=1)
 def load_assets() -> Assets:
-    """Read every static file."""
     paths = sorted(path for path in STATIC.rglob("*") if path.is_file())
     files = {path.relative_to(STATIC).as_posix(): path.read_bytes() for path in paths}
     return Assets(files, hashlib.sha256(b"".join(files.values())).hexdigest()[:16])
@@ -122,7 +120,6 @@ def _list_scripts(assets: Assets) -> list[str]:
 
 
 def _build_policy(scripts: Sequence[str], style: str) -> str:
-    """Return the policy that lets these scripts and this style in, and nothing out."""
     hashes = " ".join(map(_hash, scripts))
     return (
         f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; img-src data: blob:;"

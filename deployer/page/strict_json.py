@@ -31,12 +31,10 @@ def to_strict_json(document: Mapping[str, Any]) -> bytes:
 
 
 def encode_values(document: Mapping[str, Any]) -> dict[str, Encoded]:
-    """Return a document whose values are encoded once and for all."""
     return {name: Encoded(encode_value(value)) for name, value in document.items()}
 
 
 def encode_value(value: Any) -> bytes:
-    """Return one value in ASCII."""
     if isinstance(value, Encoded):
         return value.text
     if _needs_no_change(value):
@@ -75,5 +73,4 @@ def _plain(value: Any) -> Any:
 
 
 def name_float(value: float) -> str:
-    """Return the word for a float that no JSON has."""
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -51,7 +51,6 @@ class Cells:
         self._known: dict[str, _Known] = {}
 
     def numbers(self, run: Run) -> Mapping[str, float]:
-        """Return the numbers that a run logged last."""
         known = self._known.get(run.run_id)
         if known is None or known.info is not run:
             known = self._known[run.run_id] = _Known(run, list_numbers(run.summary))
@@ -74,12 +73,10 @@ class Cells:
 
 
 def join_rows(rows: Sequence[bytes]) -> Encoded:
-    """Return encoded arrays as one array."""
     return Encoded(b"[" + b",".join(rows) + b"]")
 
 
 def pick(values: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    """Return the values of some names in their order, None for what is missing."""
     return [values.get(name) for name in names]
 
 
@@ -128,7 +125,6 @@ class AgentNow:
 
 
 def describe_agents(agents: Sequence[AgentNow]) -> list[dict[str, Any]]:
-    """Return them as JSON, those that work first."""
     order = list(Doing)
     ordered = sorted(agents, key=lambda agent: order.index(agent.doing))
     return [
@@ -172,7 +168,6 @@ def sweep_outcome(results: Results) -> str:
 
 
 def describe_head(source: SweepSource) -> dict[str, Any]:
-    """Return what a sweep is, how far it is, and when it will be over."""
     sweep, results, coverage = source.sweep, source.results, source.results.coverage
     at_work = sum(agent.doing in (Doing.WORKING, Doing.WAITING) for agent in source.agents)
     return {
@@ -241,7 +236,9 @@ def _describe_table(source: SweepSource, cells: Cells | None) -> dict[str, Any]:
     """Return the runs' table: columns of what the sweep varies, and apart what it holds fixed."""
     rows = source.results.rows
     names = {name: None for row in rows for name in row.parameters}
-    held = _fixed_parameters(source.sweep.config)
+    config = source.sweep.config
+    space, _ = parse_parameters(config.get("parameters", {}))
+    held = {".".join(form.path) for form in space.parameters if form.grid_size == 1}
     fixed = [name for name in names if _is_fixed(name, held)]
     columns = [name for name in names if name not in fixed]
     first = rows[0].parameters if rows else {}
@@ -299,14 +296,8 @@ def _describe_row(row: Row, early: bool) -> list[Any]:
 
 
 def _choose_metrics(summaries: Iterable[Mapping[str, float]], metric: str | None) -> list[str]:
-    """Return the metrics beside the sweep's own that most runs have."""
     counted = Counter(name for summary in summaries for name in summary if name != metric)
     return sorted(name for name, _ in counted.most_common(MOST_METRICS))
-
-
-def _fixed_parameters(config: Mapping[str, Any]) -> set[str]:
-    space, _ = parse_parameters(config.get("parameters", {}))
-    return {".".join(form.path) for form in space.parameters if form.grid_size == 1}
 
 
 def _is_fixed(column: str, fixed: set[str]) -> bool:
@@ -336,7 +327,6 @@ def _describe_best_so_far(results: Results) -> dict[str, list[Any]]:
 
 
 def describe_command(source: SweepSource) -> str | None:
-    """Return the best run's command line."""
     best = source.results.best
     if best is None:
         return None

@@ -88,12 +88,10 @@ def _describe(agent: AgentInfo, newest: Run | None, active: str | None, finished
 
 
 def redact_sweep(sweep: Sweep) -> Sweep:
-    """Return a sweep whose config names no secret."""
     return replace(sweep, config=redact(sweep.config))
 
 
 def redact_run(run: Run) -> Run:
-    """Return a run whose config names no secret."""
     return replace(run, config=redact(run.config))
 
 
@@ -132,7 +130,6 @@ class Material:
 
     @property
     def results(self) -> Results:
-        """The ranking, coverage and failures."""
         return self.source.results
 
 

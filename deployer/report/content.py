@@ -63,7 +63,6 @@ def count_causes(rows: Sequence[Row]) -> Mapping[str, int]:
 
 
 def describe_curves(shown: int, runs: int, metric: str | None) -> str:
-    """Say of how many runs there are curves."""
     return f"curves of {metric} of {shown} of {format_count(runs, 'run')}" if metric else ""
 
 
@@ -81,7 +80,6 @@ def build_document(material: Material) -> dict[str, Any]:
 
 
 def make_address(path: SweepPath) -> str:
-    """Return the address of a sweep's page, as its scripts make it."""
     entity, project, sweep = (quote(part, safe=UNQUOTED) for part in path)
     return f"/{entity}/{project}/sweeps/{sweep}"
 
@@ -112,7 +110,6 @@ def _as_texts(files: Sequence[TextFile]) -> list[TextFile]:
 
 
 def build_html(material: Material) -> str:
-    """Return the whole file."""
     return build_single_file(hold(material), MARK)
 
 

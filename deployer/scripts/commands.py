@@ -37,7 +37,6 @@ def render_command(
     environment: Mapping[str, str],
     json_file: str = JSON_FILE,
 ) -> list[str]:
-    """Return the words of the command for one configuration."""
     template = config.get("command") or DEFAULT_COMMAND
     return _render(template, config, arguments, environment, json_file)
 
@@ -104,7 +103,6 @@ def build_macros(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def list_unset(config: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
-    """Return the environment variables that the command names and that are not set."""
     words = [str(word) for word in config.get("command") or ()]
     named = [name for word in words for name in ENVIRONMENT_MACRO.findall(word)]
     return [name for name in dict.fromkeys(named) if name not in environment]

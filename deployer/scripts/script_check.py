@@ -71,7 +71,6 @@ class Report:
 
     @property
     def raised(self) -> bool:
-        """Return True if the trial start of the script has raised an error."""
         return any(problem.hint.endswith(RAISED) for problem in self.problems)
 
 
@@ -122,7 +121,6 @@ class _Check:
         self._modules = list_project_modules(entry, around.folder) if entry else []
 
     def report(self) -> Report:
-        """Return what is wrong or doubtful."""
         static = [
             *check_metric(self._config, find_logged(self._modules), self._script),
             *self._list_detours(),
@@ -179,7 +177,6 @@ class _Check:
         return Case(self._script, str(around.folder), self._corners, drawn, elsewhere)
 
     def _place(self, one: Complaint) -> Problem:
-        """Return a complaint as a problem at its place in the sweep file."""
         parameters = self._config.get("parameters") or {}
         sure = one.sure and not self._unset
         if one.name.startswith("."):
@@ -276,7 +273,6 @@ class _Check:
                 yield doubt(("command",), said, "set it where the agents run")
 
     def _list_cut(self) -> Iterator[Problem]:
-        """Say of which lists not every value was asked about."""
         for name, raw in (self._config.get("parameters") or {}).items():
             values = raw.get("values") if isinstance(raw, Mapping) else None
             if isinstance(values, list) and len(values) > MOST_VALUES:

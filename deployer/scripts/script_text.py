@@ -56,7 +56,6 @@ class Module:
 
     @property
     def imports(self) -> frozenset[str]:
-        """Return the top names of what it imports."""
         return frozenset(name.partition(".")[0] for name, _ in list_imports(self) if name)
 
 
@@ -83,7 +82,6 @@ def find_entry(words: Sequence[str], folder: Path) -> tuple[str, Path | None]:
 
 
 def find_module_file(name: str, folder: Path) -> Path | None:
-    """Return the file that `-m NAME` runs, if the folder has it."""
     base = folder / Path(*name.split("."))
     files = (base / "__main__.py", base.with_name(base.name + ".py"))
     return next((file for file in files if file.is_file()), None)
@@ -128,7 +126,6 @@ def find_line(module: Module, pattern: re.Pattern[str]) -> int:
 
 
 def reads_config(modules: Sequence[Module]) -> bool:
-    """Return True if a module reads the values of its run from `wandb.config`."""
     for text in [ast.unparse(module.tree) for module in modules if module.tree]:
         names = [re.escape(name) for found in RUN.findall(text) for name in found if name]
         owner = "|".join([r"wandb|run|experiment|init\(.*\)", *names])
@@ -186,11 +183,18 @@ def find_logged(modules: Sequence[Module]) -> Logged:
 
 
 def _read_module(tree: ast.Module) -> Iterator[str | None]:
-    """Yield each name that is logged, None for what cannot be told."""
     mappings = _find_mappings(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            yield from _read_call(node, mappings)
+            name = _last_name(node.func)
+            base = _last_name(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            if name == "log" and base not in MATHEMATICS and base not in LOGGERS:
+                given = node.args[0] if node.args else next((k.value for k in node.keywords), None)
+                yield from _read_mapping(given, mappings)
+            elif name == "define_metric":
+                yield from _read_definition(node)
+            elif name == "update" and base == "summary":
+                yield from _read_mapping(node.args[0] if node.args else None, mappings)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             if _last_name(node.value) == "summary":
                 yield _constant(node.slice)
@@ -205,18 +209,6 @@ def _is_integration(node: ast.AST) -> bool:
     if isinstance(node, ast.alias):
         return "Wandb" in node.name
     return isinstance(node, ast.Name | ast.Attribute) and "Wandb" in _last_name(node)
-
-
-def _read_call(call: ast.Call, mappings: dict[str, list[str] | None]) -> Iterator[str | None]:
-    name = _last_name(call.func)
-    base = _last_name(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    if name == "log" and base not in MATHEMATICS and base not in LOGGERS:
-        given = call.args[0] if call.args else next((k.value for k in call.keywords), None)
-        yield from _read_mapping(given, mappings)
-    elif name == "define_metric":
-        yield from _read_definition(call)
-    elif name == "update" and base == "summary":
-        yield from _read_mapping(call.args[0] if call.args else None, mappings)
 
 
 def _read_definition(call: ast.Call) -> Iterator[str | None]:

@@ -166,24 +166,21 @@ def choose_parameter(flag: Flag) -> Parameter | None:
     if flag.plain:
         return {"values": [True, False]} if flag.default in (None, False) else None
     if flag.type == "float":
-        return _choose_float(words, flag.default)
+        default = flag.default
+        for name, bounds in LOGARITHMIC:
+            if _has(words, name):
+                low, high = bounds
+                if _is_number(default) and default > 0:
+                    low, high = _round(default / DECADE), _round(default * DECADE)
+                return {"distribution": "log_uniform_values", "min": low, "max": high}
+        for name, (low, high) in LINEAR:
+            if _has(words, name):
+                if _is_number(default):
+                    low, high = min(low, default), max(high, default)
+                return {"distribution": "uniform", "min": low, "max": high}
+        return None
     if flag.type == "int":
         return _choose_int(words, flag.default)
-    return None
-
-
-def _choose_float(words: list[str], default: Any) -> Parameter | None:
-    for name, bounds in LOGARITHMIC:
-        if _has(words, name):
-            low, high = bounds
-            if _is_number(default) and default > 0:
-                low, high = _round(default / DECADE), _round(default * DECADE)
-            return {"distribution": "log_uniform_values", "min": low, "max": high}
-    for name, (low, high) in LINEAR:
-        if _has(words, name):
-            if _is_number(default):
-                low, high = min(low, default), max(high, default)
-            return {"distribution": "uniform", "min": low, "max": high}
     return None
 
 
@@ -366,7 +363,6 @@ def _comment(flag: Flag) -> str:
 
 
 def _show(value: Any) -> str:
-    """Return a value as YAML 1.1 reads it back."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:

@@ -121,7 +121,6 @@ def build_command(words: Sequence[object]) -> tuple[str, ...]:
 
 
 def find_list_parameter(config: Mapping[str, Any]) -> str:
-    """Return the parameter that is an explicit list of configurations, empty if there is none."""
     parameters = config.get("parameters")
     if not isinstance(parameters, Mapping) or len(parameters) != 1:
         return ""
@@ -136,7 +135,6 @@ def list_configurations(config: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def list_values(form: Any) -> list[Mapping[str, Any]]:
-    """Return a parameter's values if all of them are mappings."""
     values = form.get("values") if isinstance(form, Mapping) else None
     good = isinstance(values, list) and all(isinstance(value, Mapping) for value in values)
     return list(values) if good and values else []
@@ -207,7 +205,6 @@ def _spread(name: str, value: Any) -> dict[str, Any]:
 
 
 def describe_run(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    """Return the command line of a run with this config, which may be one of an explicit list."""
     if listed := find_list_parameter(settings):
         words = [str(word) for word in settings.get("command") or ()]
         chosen = dict(config.get(listed) or {})
@@ -255,15 +252,11 @@ def _expand(part: str, settings: Mapping[str, Any], arguments: Mapping[str, Any]
         case "${args_override_hydra}":
             return [f"++{name}={value}" for name, value in pairs]
         case "${args_no_boolean_flags}":
-            return _boolean_flags(arguments)
+            return [
+                f"--{name}" if value is True else f"--{name}={value}"
+                for name, value in arguments.items()
+                if value is not False
+            ]
         case "${args_json}":
             return [json.dumps(dict(arguments))]
     return [part]
-
-
-def _boolean_flags(arguments: Mapping[str, Any]) -> list[str]:
-    return [
-        f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in arguments.items()
-        if value is not False
-    ]

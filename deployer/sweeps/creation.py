@@ -150,7 +150,6 @@ def _say_retries(draws: Draws, made: Sweep) -> Iterator[str]:
 def find_newest(
     server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws
 ) -> tuple[SweepRecord, Sweep] | None:
-    """Return the sweep that `make_sweep` would continue, else the newest ended one."""
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
     records = Records.load()
     return _find_newest(server, records, _list_earlier(records, wanted))
@@ -159,7 +158,6 @@ def find_newest(
 def find_rest(
     server: Server, sweep: SweepFile, project: Project, file: Path, draws: Draws
 ) -> Sweep | None:
-    """Return the sweep of what another one had not finished of this file, an open one first."""
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
     records = Records.load()
     rests = [replace(one, content_hash=one.whole_hash) for one in records if one.whole_hash]
@@ -202,8 +200,6 @@ def choose_names(project: Project, sweep: SweepFile, viewer: str) -> tuple[str, 
 
 
 def _list_unsaid(sweep: SweepFile, warnings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the server's warnings about places that our own warnings do not mention."""
-
     def is_said(warning: str) -> bool:
         place = warning.partition(": ")[0].replace(".[", "[")
         return any(f": {place}: " in ours for ours in sweep.warnings)
@@ -272,7 +268,6 @@ def _get_known(server: Server, records: Records, record: SweepRecord) -> Sweep |
 def _find_made(
     server: Server, record: SweepRecord, entity: str, project: str, text: str
 ) -> SweepPath | None:
-    """Find the sweep that an interrupted attempt may have created."""
     if server.extended:
         return None
     wanted = yaml.safe_load(text)

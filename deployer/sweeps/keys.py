@@ -88,7 +88,6 @@ def shape_keys(distribution: str) -> tuple[str, str]:
 
 
 def distributions_with(keys: Iterable[Any]) -> list[str]:
-    """Return the distributions that may have all these keys."""
     wanted = set(keys) - {"distribution"}
     return [name for name, (needed, more) in KEYS.items() if wanted <= {*needed, *more}]
 
@@ -101,7 +100,6 @@ def nearest(word: Any, known: Iterable[str]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a complaint shows it."""
     text = "null" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -185,7 +183,6 @@ def check_values(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Ke
 
 
 def find_misfit(value: Any, key: Key) -> str:
-    """Return what is wrong with a key's value, empty if nothing is."""
     if key.choices:
         return "" if value in key.choices else f"{shown(value)} is not one of its values"
     if not _is_of(value, key.kind):
@@ -215,7 +212,6 @@ def find_misspelt(config: Mapping[str, Any], key: str, known: Mapping[str, Key])
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number, which a boolean is not."""
     return type(value) in (int, float) and math.isfinite(value)
 
 

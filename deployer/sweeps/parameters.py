@@ -246,7 +246,6 @@ class _Reader:
         return False
 
     def number(self, place: Place, key: str, raw: Mapping[str, Any]) -> float | None:
-        """Return a finite int or float as it is written, or complain and return None."""
         value = raw.get(key, DEFAULTS.get(key))
         if isinstance(value, str):
             meant = find_lookalike(value)

@@ -62,7 +62,6 @@ class SweepRecord:
     whole_hash: str = ""
 
     def is_same(self, other: SweepRecord) -> bool:
-        """Return True for the record of the same sweep, whatever was noted in it meanwhile."""
         return self.mutation_id == other.mutation_id
 
     @property
@@ -78,7 +77,6 @@ class SweepRecord:
 
     @property
     def place_options(self) -> str:
-        """Return what names that place in a command."""
         named = {"on": self.on, "context": self.context, "namespace": self.namespace}
         return "".join(f" --{name} {shlex.quote(one)}" for name, one in named.items() if one)
 
@@ -112,11 +110,9 @@ class Records:
         return iter(self._records)
 
     def made_in(self, folder: Path) -> tuple[SweepRecord, ...]:
-        """Return the records of one project folder."""
         return tuple(one for one in self if one.folder == str(folder))
 
     def made_from(self, file: Path) -> tuple[SweepRecord, ...]:
-        """Return the records of the sweeps that were made from a file."""
         path = _resolve(file)
         return tuple(one for one in self if _resolve(Path(one.folder, one.file)) == path)
 
@@ -125,12 +121,10 @@ class Records:
         return tuple(one for one in self if one.sweep_path == sweep_path)
 
     def add(self, record: SweepRecord) -> None:
-        """Write a record, in the place of an earlier one of the same sweep."""
         with self._writing():
             _write(record)
 
     def note(self, sweep_path: str, **changes: Any) -> None:
-        """Change what is known of a sweep."""
         self.change(lambda one: one.sweep_path == sweep_path, **changes)
 
     def change(self, wanted: Chosen, **changes: Any) -> None:

@@ -89,7 +89,6 @@ def judge_histories(histories: Mapping[str, tuple[Run, History]]) -> Verificatio
 
 
 def find_doubled(steps: Sequence[int]) -> tuple[int, ...]:
-    """Return the steps that several rows have, in order."""
     return tuple(sorted(step for step, count in Counter(steps).items() if count > 1))
 
 

@@ -117,13 +117,11 @@ def find_source(sweep: Sweep) -> tuple[SweepPath, tuple[str, ...]] | None:
 
 
 def count_reused(sweep: Sweep) -> int:
-    """Count the configurations that another sweep has finished for this one."""
     found = find_source(sweep)
     return len(found[1]) if found else 0
 
 
 def add_reused(snapshot: Snapshot, source: Snapshot) -> Snapshot:
-    """Add the runs of `source` that the sweep reuses, each as if its list had had it."""
     _, ids = find_source(snapshot.sweep) or (None, ())
     wanted = set(ids)
     reused = tuple(
@@ -298,7 +296,6 @@ def _count_unknown(snapshot: Snapshot, missing: int) -> int:
 
 
 def _as_own(sweep: Sweep, runs: Sequence[Run], run: Run) -> Run:
-    """Return a follow-up's run as if the original had handed it out."""
     chosen = run.config.get(PARAMETER)
     own = run
     if isinstance(chosen, Mapping) and not find_list_parameter(sweep.config):
@@ -317,7 +314,6 @@ def _as_own(sweep: Sweep, runs: Sequence[Run], run: Run) -> Run:
 
 
 def _planned(sweep: Sweep, follow_ups: Sequence[Snapshot]) -> list[dict[str, Any]]:
-    """Return what open follow-ups run or will run, all of their lists, as the original's."""
     open_ = [f.sweep.config for f in follow_ups if not f.sweep.ended]
     listed = [c for config in open_ for c in list_configurations(config)]
     name = find_list_parameter(sweep.config)
@@ -337,7 +333,6 @@ def _describe(path: SweepPath) -> str:
 
 
 def _origin(sweep: Sweep) -> SweepPath | None:
-    """Return the sweep that a follow-up heals."""
     parts = sweep.description.removeprefix(HEAL_MARK).split("/")
     return (
         SweepPath(*parts) if sweep.description.startswith(HEAL_MARK) and len(parts) == 3 else None

@@ -125,7 +125,6 @@ def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) 
 
 
 def name_signal(exit_code: int | None) -> str:
-    """Return the name of the signal that a shell's exit code stands for, if any."""
     try:
         return signal.Signals((exit_code or 0) - 128).name
     except ValueError:
@@ -183,7 +182,6 @@ def _as_number(value: Any, goal: str) -> float | None:
 
 
 def metric_name(config: Mapping[str, Any]) -> str | None:
-    """Return the name of the metric to optimise, None if there is none."""
     metric = config.get("metric")
     name = metric.get("name") if isinstance(metric, Mapping) else None
     return str(name) if name else None
@@ -253,7 +251,6 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Tell whether every expected configuration is finished."""
         rest = self.failed + self.running + self.waiting + self.lost + self.cancelled
         return rest == 0 and self.finished >= (self.expected or 1)
 
@@ -367,7 +364,6 @@ def rank_rows(sweep: Sweep, rows: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def is_ranked(sweep: Sweep, row: Row) -> bool:
-    """Tell whether a run has finished with a metric that can be compared."""
     usable = row.value is not None and math.isfinite(row.value)
     return usable and is_done(sweep, row.state)
 

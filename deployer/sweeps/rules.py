@@ -176,7 +176,6 @@ def check_bounds(config: Mapping[str, Any]) -> Problems:
 
 
 def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Yield each parameter that is no group, with its place in the file."""
     for name, raw in group.items() if isinstance(group, Mapping) else ():
         if isinstance(raw, Mapping) and NESTED in raw:
             yield from _walk((*place, str(name), NESTED), raw[NESTED])
@@ -261,13 +260,11 @@ def check_early_terminate(config: Mapping[str, Any]) -> Problems:
 
 
 def has_local_scheduler(config: Mapping[str, Any]) -> bool:
-    """Return True if `wandb sweep-scheduler` is to choose this sweep's configurations."""
     scheduler = config.get("scheduler")
     return isinstance(scheduler, Mapping) and bool(scheduler.get("engine"))
 
 
 def has_search_space(config: Mapping[str, Any]) -> bool:
-    """Tell whether a scheduler brings the parameters."""
     scheduler = config.get("scheduler")
     return isinstance(scheduler, Mapping) and bool(scheduler.get("search_space"))
 

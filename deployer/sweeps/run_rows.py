@@ -55,7 +55,6 @@ def flatten_rows(
 
 
 def list_names(plain: Sequence[Mapping[str, Any]], part: str) -> list[str]:
-    """Return the names that any of some plain rows has in a part such as `parameters`."""
     return list(dict.fromkeys(name for one in plain for name in one[part]))
 
 
@@ -74,7 +73,6 @@ def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
 
 
 def word_value(value: object) -> str:
-    """Return a parameter's value as one writes it."""
     return json.dumps(value) if isinstance(value, list | dict) else format_parameter(value)
 
 

@@ -118,7 +118,20 @@ def dump_sets(sets: Sequence[Mapping[str, Any]], place: str = "", wrapped: bool 
     """
     kind = Path(place).suffix.lower()
     if kind in TABLES:
-        return _dump_table(sets, place)
+        for key, value in (pair for one in sets for pair in one.items()):
+            text = str(value)
+            again = _read_cell(text)
+            same = type(again) is type(value) and again == value
+            if not (same and text) or "\r" in text or key != key.strip():
+                said = f"a table cannot hold {key}: {value!r}"
+                raise ConfigError(place, said, "write it to a file that ends in .yaml or .json")
+        names = list(dict.fromkeys(key for one in sets for key in one))
+        written = io.StringIO()
+        separator = _usual_separator(place)
+        writer = csv.DictWriter(written, names, delimiter=separator, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sets)
+        return written.getvalue()
     items = [{KEY: dict(one)} if wrapped else dict(one) for one in sets]
     if kind in JSON:
         return json.dumps(items, indent=2, ensure_ascii=False) + "\n"
@@ -186,24 +199,6 @@ def _read_table(text: str, place: str) -> Document:
     if errors:
         raise ConfigError.join(errors)
     return Document(place, sets, lines, {}, (), tuple(remarks[:1]))
-
-
-def _dump_table(sets: Sequence[Mapping[str, Any]], place: str) -> str:
-    """Return a table; raise ConfigError for what would be read differently, such as the text 5."""
-    for key, value in (pair for one in sets for pair in one.items()):
-        text = str(value)
-        again = _read_cell(text)
-        same = type(again) is type(value) and again == value
-        if not (same and text) or "\r" in text or key != key.strip():
-            said = f"a table cannot hold {key}: {value!r}"
-            raise ConfigError(place, said, "write it to a file that ends in .yaml or .json")
-    names = list(dict.fromkeys(key for one in sets for key in one))
-    written = io.StringIO()
-    separator = _usual_separator(place)
-    writer = csv.DictWriter(written, names, delimiter=separator, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(sets)
-    return written.getvalue()
 
 
 def _usual_separator(place: str) -> str:

@@ -48,7 +48,6 @@ def value_key(value: Any) -> Hashable:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Tell whether two values make the same configuration."""
     return value_key(one) == value_key(other)
 
 
@@ -78,11 +77,9 @@ class Constant:
         return 1
 
     def grid_value(self, index: int) -> Any:  # noqa: ARG002 - one interface for all forms
-        """Return the value."""
         return self.value
 
     def value_at(self, u: float) -> Any:  # noqa: ARG002
-        """Return the value."""
         return self.value
 
     def u_of(self, value: Any) -> float:  # noqa: ARG002
@@ -104,7 +101,6 @@ class Categorical:
 
     @property
     def grid_size(self) -> int | None:
-        """Return the number of different values, or None with probabilities."""
         return None if self.probabilities else len(self._distinct)
 
     def grid_value(self, index: int) -> Any:
@@ -145,15 +141,12 @@ class Integer:
 
     @property
     def grid_size(self) -> int | None:
-        """Return the number of integers."""
         return self.max - self.min + 1
 
     def grid_value(self, index: int) -> int:
-        """Return the integer at a place, counted from `min`."""
         return self.min + index
 
     def value_at(self, u: float) -> int:
-        """Return the integer quantile."""
         size = self.max - self.min + 1
         return self.min + min(int(u * size), size - 1)
 
@@ -271,12 +264,10 @@ class Space:
 
     @property
     def uncountable(self) -> tuple[Parameter, ...]:
-        """Return the parameters that a grid cannot enumerate."""
         return tuple(p for p in self.parameters if p.grid_size is None)
 
     @property
     def grid_size(self) -> int | None:
-        """Return the number of different configurations, None where it is not finite."""
         sizes = [p.grid_size for p in self.parameters]
         return math.prod(s for s in sizes if s is not None) if None not in sizes else None
 
@@ -300,7 +291,6 @@ class Space:
         return [point for n in range(size) if (point := self.grid_point(n)) is not None]
 
     def grid_index(self, arguments: Mapping[str, Any]) -> int | None:
-        """Return the place of a configuration in the grid, None if it is not in it."""
         index = 0
         for parameter in self.parameters:
             try:
@@ -316,7 +306,6 @@ class Space:
         return index
 
     def point(self, us: Sequence[float]) -> dict[str, Any]:
-        """Return the configuration at one u in [0, 1] for each parameter."""
         return self.nest([p.value_at(u) for p, u in zip(self.parameters, us, strict=True)])
 
     def nest(self, values: Sequence[Any]) -> dict[str, Any]:

@@ -116,7 +116,15 @@ def examine_sweep(text: str, place: str, run_cap: int | None = None) -> Examinat
     Raise ConfigError where there is no configuration at all.
     """
     document = parse_document(text, place)
-    config = _as_mapping(document)
+    hint = "begin with program: train.py, method: grid and parameters:"
+    if document.value is None or document.value == {}:
+        raise ConfigError(document.place, "the file is empty", hint)
+    if not isinstance(document.value, dict):
+        kind = type(document.value).__name__
+        raise ConfigError(document.place, f"a {kind}, not a mapping of keys to values", hint)
+    if refers_to_itself(document):
+        raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
+    config = dict(document.value)
     if run_cap is not None:
         config["run_cap"] = run_cap
     return Examination(config, document, list_findings(document, check_config(config)))
@@ -133,7 +141,6 @@ def list_findings(document: Document, problems: Iterable[Problem]) -> tuple[Comp
 
 
 def locate(document: Document, problem: Problem) -> Complaint:
-    """Return a problem with its place in the file."""
     path = problem.path
     return Complaint(
         document.place,
@@ -148,18 +155,6 @@ def locate(document: Document, problem: Problem) -> Complaint:
 
 def _place_in_file(finding: Complaint) -> tuple[int, int]:
     return finding.line, finding.column
-
-
-def _as_mapping(document: Document) -> dict[str, Any]:
-    hint = "begin with program: train.py, method: grid and parameters:"
-    if document.value is None or document.value == {}:
-        raise ConfigError(document.place, "the file is empty", hint)
-    if not isinstance(document.value, dict):
-        kind = type(document.value).__name__
-        raise ConfigError(document.place, f"a {kind}, not a mapping of keys to values", hint)
-    if refers_to_itself(document):
-        raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
-    return dict(document.value)
 
 
 @dataclass(frozen=True)

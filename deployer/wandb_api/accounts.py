@@ -42,7 +42,6 @@ def add_user(client: Client, name: str, key: str, label: str = "") -> None:
 
 
 def list_users(client: Client) -> dict[str, list[UserKey]]:
-    """Return all users and their keys, the oldest first."""
     return {
         user["name"]: [UserKey(key["id"], key["label"], key["createdAt"]) for key in user["keys"]]
         for user in client.execute(LIST_USERS)["deployerUsers"]

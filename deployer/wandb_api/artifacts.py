@@ -129,7 +129,11 @@ def _no_key(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def _read_artifact(client: Client, name: str, node: dict[str, Any]) -> RunArtifact:
-    sums = _read_sums(parse_json(node.get("metadata")).get("sha256"))
+    # Read lines such as sha256sum writes.
+    text = parse_json(node.get("metadata")).get("sha256")
+    lines = text.splitlines() if isinstance(text, str) else ()
+    pairs = (line.split("  ", 1) for line in lines)
+    sums = {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
     return RunArtifact(
         artifact_id=str(node["id"]),
         name=name,
@@ -159,17 +163,9 @@ def _read_md5(digest: str) -> str:
     return raw.hex() if len(raw) == 16 else ""
 
 
-def _read_sums(text: object) -> dict[str, str]:
-    """Read lines such as sha256sum writes."""
-    lines = text.splitlines() if isinstance(text, str) else ()
-    pairs = (line.split("  ", 1) for line in lines)
-    return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
-
-
 def _pages(
     client: Client, query: str, variables: dict[str, Any], place: tuple[str, ...]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the nodes of a connection at a place in the reply, page by page."""
     cursor: str | None = None
     while True:
         reply: Any = client.execute(query, {**variables, "first": PER_PAGE, "cursor": cursor})

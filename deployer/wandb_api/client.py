@@ -138,7 +138,9 @@ class Client:
                     answer = self._post(self.session, question, WHOLE_TRIES)
                 else:
                     answer = self._post(self._careful, question, 1)
-            self._read_clock(answer)
+            if said := answer.headers.get("Date"):
+                with contextlib.suppress(ValueError):
+                    self.ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
             return self._data(answer)
         except http.RequestException as error:
             raise translate(self.base_url, error) from error
@@ -177,7 +179,6 @@ class Client:
 
     @property
     def words(self) -> str:
-        """How messages name the server."""
         return f"the W&B server at {self.base_url}"
 
     @property
@@ -200,11 +201,6 @@ class Client:
             found = {}
         fields = {kind: (found.get(kind) or {}).get("fields") or () for kind in NAMED}
         return {kind: frozenset(str(f["name"]) for f in fields[kind]) for kind in NAMED}
-
-    def _read_clock(self, answer: requests.Response) -> None:
-        if said := answer.headers.get("Date"):
-            with contextlib.suppress(ValueError):
-                self.ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
 
     def _data(self, response: requests.Response) -> dict[str, Any]:
         """Return the reply's `data`, or raise what the server said."""

@@ -93,7 +93,6 @@ def _specify_page(name: str, first: int) -> dict[str, Any]:
 def _get_rows(
     client: Client, path: SweepPath, wanted: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[list[dict[str, Any]]]:
-    """Return the rows that each spec asks of its run."""
     found: list[list[dict[str, Any]]] = []
     for start in range(0, len(wanted), PAGES_PER_REQUEST):
         found += _get_rows_at_once(client, path, wanted[start : start + PAGES_PER_REQUEST])

@@ -99,12 +99,10 @@ def parse_run(node: dict[str, Any]) -> Run:
 
 
 def parse_runs(text: str) -> list[Run]:
-    """Read a JSON array of Runs."""
     return [parse_run(node) for node in json.loads(text)]
 
 
 def parse_attempt(node: dict[str, Any]) -> Attempt:
-    """Read one attempt of a run."""
     return Attempt(
         number=int(node.get("number") or 0),
         agent=str(node.get("agentName") or ""),
@@ -116,7 +114,6 @@ def parse_attempt(node: dict[str, Any]) -> Attempt:
 
 
 def parse_agent(node: dict[str, Any]) -> AgentInfo:
-    """Read a GraphQL Agent."""
     return AgentInfo(
         agent_id=str(node.get("id", "")),
         name=str(node.get("name") or ""),

@@ -138,12 +138,10 @@ def _known_fields(client: Client) -> dict[str, str]:
 
 
 def list_runs(client: Client, path: SweepPath) -> tuple[Run, ...]:
-    """Return every run of a sweep."""
     return get_snapshot(client, path).runs
 
 
 def list_agents(client: Client, path: SweepPath) -> tuple[AgentInfo, ...]:
-    """Return every agent that ever registered with a sweep."""
     return get_snapshot(client, path).agents
 
 
@@ -162,7 +160,6 @@ def list_sweeps(client: Client, entity: str, project: str) -> tuple[Sweep, ...]:
 
 
 def list_projects(client: Client, entity: str) -> tuple[str, ...]:
-    """Return the names of an entity's projects, newest first."""
     found: list[str] = []
     variables: dict[str, Any] = {"entity": entity, "perPage": SWEEPS_PER_PAGE}
     while True:
@@ -188,7 +185,6 @@ def set_sweep_state(client: Client, sweep: Sweep, state: str) -> None:
 
 
 def reopen_sweep(client: Client, sweep: Sweep, config: str) -> None:
-    """Give a sweep another configuration as YAML text, and let it run."""
     variables = {"entityName": sweep.path.entity, "projectName": sweep.path.project}
     variables |= {"id": sweep.node_id, "state": "RUNNING", "config": config}
     client.execute(queries.REOPEN_SWEEP, variables)

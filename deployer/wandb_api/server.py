@@ -39,7 +39,6 @@ class Inside:
 
     @property
     def place(self) -> str:
-        """Return what stands behind `--on` in a command."""
         return self.named or self.on
 
 
@@ -62,12 +61,10 @@ class Server:
 
     @property
     def url(self) -> str:
-        """The base URL, as agents get it."""
         return self.inside.url if self.inside else self.client.base_url
 
     @property
     def name(self) -> str:
-        """What `--wandb` takes to mean this server."""
         return "embedded" if self.embedded else self.url
 
     @property
@@ -77,7 +74,6 @@ class Server:
 
     @property
     def can_requeue(self) -> bool:
-        """Tell whether this server can hand out again what it has ended."""
         return REQUEUE in self.client.mutations
 
     def note_user(self) -> None:
@@ -86,7 +82,6 @@ class Server:
             self.inside.note_user()
 
     def sweep_url(self, path: SweepPath) -> str:
-        """Return the address of a sweep's web page."""
         if self.inside:
             return build_sweep_url(self.inside.pages_url, path)
         return build_sweep_url(self.url, path, self.pages_url)
@@ -108,7 +103,6 @@ class Server:
         return [f"results page: {link} (signs you in, once)"] if link else [page]
 
     def describe(self) -> str:
-        """Return a sentence that names the server."""
         kind = "embedded W&B backend" if self.embedded else "W&B server"
         return f"{kind} {self.url} as {self.viewer.name or self.viewer.entity}"
 

@@ -46,7 +46,6 @@ LOG = logging.getLogger(__name__)
 
 
 def build_stopped(path: SweepPath, command: str) -> BackendError:
-    """Return the error that the embedded backend was stopped by command, and `command` goes on."""
     return BackendError("the embedded backend was stopped", f"deployer {command} {path}")
 
 
@@ -159,7 +158,6 @@ class Reconciler:
         self.executor.change_wanted(str(self.path), lambda old: old and change(old))
 
     def _end(self, names: Sequence[str]) -> None:
-        """End agents, and want none in their place."""
         try:
             self._change(lambda old: old.without(names))
             self.executor.stop(names)
@@ -198,21 +196,18 @@ class Reconciler:
     def _guard(self, status: Status) -> None:
         """Stop what the server should not have handed out; what it refuses is tried again."""
         try:
-            self._stop_excess(status)
+            for run in status.duplicates:
+                if run.run_id not in self._stopped:
+                    stop_run(self.server.client, run)
+                    self._stopped.add(run.run_id)
+                    LOG.info(f"stopped {run.run_id}: its configuration already runs or ran")
+            if status.overshooting:
+                set_sweep_state(
+                    self.server.client, get_sweep(self.server.client, self.path), "FINISHED"
+                )
+                self._tell_once("stopped the sweep: every configuration is finished")
         except WandbError as error:
             self._tell_once(f"cannot stop surplus agents: {error.message}")
-
-    def _stop_excess(self, status: Status) -> None:
-        for run in status.duplicates:
-            if run.run_id not in self._stopped:
-                stop_run(self.server.client, run)
-                self._stopped.add(run.run_id)
-                LOG.info(f"stopped {run.run_id}: its configuration already runs or ran")
-        if status.overshooting:
-            set_sweep_state(
-                self.server.client, get_sweep(self.server.client, self.path), "FINISHED"
-            )
-            self._tell_once("stopped the sweep: every configuration is finished")
 
     def _leave_bad_nodes(self, status: Status) -> bool:
         """Name nodes on which runs keep failing; own agents there are interrupted, begin elsewhere.

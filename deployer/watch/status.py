@@ -140,12 +140,10 @@ class Status:
 
     @property
     def best(self) -> Row | None:
-        """Return the best finished run so far."""
         return self.results.best
 
     @property
     def living_agents(self) -> int:
-        """Count our agents that are alive."""
         return sum(agent.alive for agent in self.agents)
 
     @cached_property
@@ -153,7 +151,6 @@ class Status:
         return {row.run_id: row for row in self.results.rows if row.run_id}
 
     def find_row(self, agent: Agent) -> Row | None:
-        """Return the row of an agent's current run."""
         return self._rows.get(agent.run_id)
 
     @property

@@ -57,22 +57,16 @@ class CoreWatch:
             self._seen, self._missing = True, 0
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
-            self._look()
+            there = self._is_there()
+            self._seen = self._seen or there
+            self._missing = 0 if there else self._missing + 1
+            # Count in how many looks each program was there, and name the first slow one.
+            children = [] if self._seen else self._list_children()
+            self._asked = {child.id: self._asked.get(child.id, 0) + 1 for child in children}
+            slow = [child for child, looks in self._asked.items() if looks >= SLOW_LOOKS]
+            said = f"has not answered for {SLOW_SECONDS:.0f} s"
+            self.obstacle = describe_process(slow[0], said) if slow else ""
         return LOST if self._seen and self._missing >= MISSING_LOOKS else None
-
-    def _look(self) -> None:
-        there = self._is_there()
-        self._seen = self._seen or there
-        self._missing = 0 if there else self._missing + 1
-        self._note_asked()
-
-    def _note_asked(self) -> None:
-        """Count in how many looks each program was there, and name the first slow one."""
-        children = [] if self._seen else self._list_children()
-        self._asked = {child.id: self._asked.get(child.id, 0) + 1 for child in children}
-        slow = [child for child, looks in self._asked.items() if looks >= SLOW_LOOKS]
-        said = f"has not answered for {SLOW_SECONDS:.0f} s"
-        self.obstacle = describe_process(slow[0], said) if slow else ""
 
     def _is_there(self) -> bool:
         return bool(self._list_cores() - self._former)

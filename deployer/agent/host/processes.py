@@ -72,7 +72,6 @@ def become_subreaper() -> None:
 
 
 def name_process(name: str) -> None:
-    """Give this process a name in the process table."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
         file.write(name)
 
@@ -108,7 +107,6 @@ def reap() -> Dict[int, int]:
 
 
 def list_processes() -> Iterator[Process]:
-    """Yield every process, those that have ended and were not reaped included."""
     for name in os.listdir("/proc"):
         process = read_process(int(name)) if name.isdigit() else None
         if process:
@@ -236,7 +234,6 @@ def describe_process(process_id: int, said: str) -> str:
 
 
 def holds_open(process_id: int, path: str) -> bool:
-    """Tell whether a process has a file open, which is named by its real path."""
     folder = f"/proc/{process_id}/fd"
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
@@ -401,7 +398,6 @@ class Signals:
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether we are to stop."""
         return self.asked_to in (INTERRUPTED, OUT_OF_TIME)
 
     @property

@@ -55,7 +55,6 @@ class StatusFile:
         self._saved = self._save()
 
     def change(self, **changes: Any) -> None:
-        """Write the status if it changes, or could not be written before."""
         changed = replace(self.status, **changes)
         if changed != self.status or not self._saved:
             self.status = changed
@@ -103,7 +102,6 @@ def hold_lock(path: str) -> Optional[int]:
 
 
 def is_locked(path: str) -> bool:
-    """Tell whether a living supervisor holds the lock."""
     try:
         handle = os.open(path, os.O_RDONLY)  # its folder may be read-only
     except FileNotFoundError:

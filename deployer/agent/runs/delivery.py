@@ -278,7 +278,6 @@ def insist(request: Callable[[], Reply], deadline: float) -> Reply:
 
 
 def build_task(settings: Settings, key: str) -> Task:
-    """Return whose runs these settings are about."""
     server = Server(settings.base_url, key)
     return Task(server, settings.sweep_path, settings.name, settings.agents_folder)
 

@@ -324,17 +324,14 @@ class LogReader:
             chunk = os.read(self._handle, CHUNK_BYTES)
             if not chunk:
                 return
-            self._copy(chunk)
+            # Nobody may be reading any more; the log itself is complete in any case.
+            if self._copy_to is not None:
+                with contextlib.suppress(OSError):
+                    os.write(self._copy_to, chunk)
             *lines, rest = (self._rest + chunk).split(b"\n")
             self._rest = rest[-LONGEST_LINE_BYTES:]
             for line in lines:
                 yield line.decode(errors="replace")
-
-    def _copy(self, chunk: bytes) -> None:
-        # Nobody may be reading any more; the log itself is complete in any case.
-        if self._copy_to is not None:
-            with contextlib.suppress(OSError):
-                os.write(self._copy_to, chunk)
 
 
 def newest_run(folder: str, sweep_id: str) -> Optional[str]:

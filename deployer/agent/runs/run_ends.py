@@ -71,13 +71,11 @@ class RunExit:
         self.begin()
 
     def begin(self) -> None:
-        """Take note that a run begins."""
         self.began_at = time.time()
         self._status: Optional[int] = None
         self._told = False
 
     def look(self, run_id: str) -> None:
-        """Read how the run has ended, if it has."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 record = json.load(file)
@@ -176,17 +174,14 @@ class RunOutput:
         self._lines: Deque[str] = deque(maxlen=LINES)
 
     def begin(self) -> None:
-        """Forget the run before."""
         self._lines.clear()
 
     def add(self, line: str) -> None:
-        """Take note of one line of the log."""
         if AGENT_LOGGER not in line and OWN_LOGGER not in line:
             # Of a progress bar, what stood there last.
             self._lines.append(line.rstrip("\r").rpartition("\r")[2][:LINE_CHARACTERS])
 
     def read(self, environment: Mapping[str, str]) -> str:
-        """Return it without the values of the environment's secrets."""
         text = hide_secrets("\n".join(self._lines).strip("\n"), environment)
         encoded = text.encode(errors="replace")
         return encoded[-BYTES:].decode(errors="ignore")
@@ -220,7 +215,6 @@ class RunEnds:
         self.output = RunOutput()
 
     def begin(self) -> None:
-        """Take note that a run begins."""
         self.exit.begin()
         self.output.begin()
 

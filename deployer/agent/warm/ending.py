@@ -34,12 +34,10 @@ class Ending:
         self._libc = ctypes.CDLL(None)
 
     def note(self, code: object) -> None:
-        """Note what the run has passed to `sys.exit`."""
         if code is None or (isinstance(code, int) and 0 <= code < 256):
             self.code = int(code or 0)
 
     def __call__(self) -> None:
-        """End the process, or leave it to Python."""
         if self.code is None or not is_flushed():
             gc.unfreeze()
             return

@@ -166,7 +166,6 @@ class Server:
         end_parent()
 
     def report_ends(self) -> None:
-        """Send each stand-in whose run has ended its wait status."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)

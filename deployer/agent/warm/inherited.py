@@ -130,7 +130,6 @@ def build_recorder(original: Callable[..., Any], note: Callable[..., None]) -> C
 
 
 def list_files() -> Dict[int, str]:
-    """Return this process's open files by their numbers."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # that of the listing itself

@@ -93,7 +93,6 @@ class WarmParent:
         return spawn(agent_command(self._settings), led, log)
 
     def lead(self, environment: Mapping[str, str], program: str) -> Dict[str, str]:
-        """Return the environment of an agent whose `python` is the stand-in, if one can be."""
         self._environment = dict(environment)
         path = environment.get("PATH", os.defpath)
         self._python, self._reason = "", ""
@@ -132,7 +131,6 @@ class WarmParent:
         return run_task(read, LOOK_SECONDS) or ((), f"{program} cannot be read")
 
     def tend(self, ended: Container[int]) -> None:
-        """Start the parent if there is none and can be one; `ended` are processes that are not."""
         if self._process in ended:
             self.let_go()
         if not self._python:
@@ -170,7 +168,6 @@ class WarmParent:
         return self._read(START)
 
     def let_go(self) -> None:
-        """Let the parent end, at once if it has no run."""
         if self._process and os.path.exists(self._get_path(STARTING)):
             send_signal(self._process, signal.SIGKILL)  # it would preload to the end first
         if self._lifeline >= 0:
@@ -225,7 +222,6 @@ def find_reason(settings: Settings) -> str:
 
 
 def write_stand_in(path: str, python: str) -> None:
-    """Write the stand-in's script, to be executed by a Python without any package."""
     line = f"#!{python} -IS\n"
     if len(line) > SHEBANG_BYTES or " " in python:
         line = SHELL_START.format(python=python)
@@ -273,7 +269,6 @@ class _Text:
         self._seen: Set[str] = set()
 
     def read(self, path: str) -> None:
-        """Read one file, and those that it imports where it does."""
         if path in self._seen or len(self._seen) >= MOST_FILES:
             return
         self._seen.add(path)

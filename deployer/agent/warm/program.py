@@ -95,7 +95,6 @@ def refresh(modules: Dict[str, Any]) -> None:
 
 
 def name_process(name: str) -> None:
-    """Give this process a name in the process table."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
         file.write(name)
 
@@ -145,7 +144,6 @@ class StartOver:
 
 
 def is_from_import(error: BaseException) -> bool:
-    """Return True for a failed import, and for an error in the body of an imported module."""
     if isinstance(error, ImportError):
         return True
     trace = error.__traceback__
@@ -211,7 +209,6 @@ def add_place(folder: str) -> None:
 
 
 def build_script(name: str, main: Any) -> Callable[[], None]:
-    """Return what executes a script as `__main__`."""
     add_place(os.path.dirname(os.path.realpath(name)))
     path = os.path.join(os.getcwd(), name) if sys.version_info >= (3, 9) else name
     main.__file__ = path

@@ -37,7 +37,6 @@ EXIT_CODE_FIELD = 49  # the 52nd of /proc/PID/stat, counted from the third; see 
 
 
 def main() -> None:
-    """Become the run, as far as anybody can tell."""
     arguments = sys.argv[1:]
     environment = dict(os.environ)
     path = environment.get("PATH", "").split(os.pathsep)
@@ -69,7 +68,6 @@ def main() -> None:
 
 
 def read(path: str) -> str:
-    """Return the text of a file, empty without one."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -95,7 +93,6 @@ def find_reason(arguments: "List[str]", environment: "Environment") -> str:
 
 
 def start_cold(arguments: "List[str]", environment: "Environment", reason: str) -> "NoReturn":
-    """Become the Python that would have been started without us."""
     if environment.get("WANDB_RUN_ID") and reason != NO_RUN:
         note(f"cold: {reason}")
     for folder in environment["PATH"].split(os.pathsep):
@@ -108,7 +105,6 @@ def start_cold(arguments: "List[str]", environment: "Environment", reason: str) 
 
 
 def note(start: str) -> None:
-    """Write down how this run was started, for the supervisor."""
     try:
         with open(f"{FOLDER}/start", "w", encoding="utf-8") as file:
             file.write(start)
@@ -170,7 +166,6 @@ def follow(
 
 
 def end(status: int) -> "NoReturn":
-    """End as the run did."""
     number = status & 127
     if not number:
         os._exit(status >> 8)

@@ -80,7 +80,6 @@ class Key(Row):
 
     @property
     def key_id(self) -> str:
-        """Return what people call it by."""
         return key_id_of(self.hash)
 
 
@@ -102,12 +101,10 @@ def check_key_label(label: str) -> None:
 
 
 def hash_key(key: str) -> str:
-    """Return what is stored in place of a key."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 def key_id_of(key_hash: str) -> str:
-    """Return the id that people see of the key with a hash."""
     return key_hash[:ID_LENGTH]
 
 
@@ -150,17 +147,14 @@ def remove_user(db: Connection, name: str, owner: str) -> None:
 
 
 def list_users(db: Connection) -> list[User]:
-    """Return every user there has ever been, oldest first."""
     return select(db, User, "ORDER BY id")
 
 
 def list_present_users(db: Connection) -> list[User]:
-    """Return the users who have a key, oldest first."""
     return select(db, User, f"WHERE {PRESENT} ORDER BY id")
 
 
 def list_keys(db: Connection, user: User) -> list[Key]:
-    """Return a user's own keys, oldest first, without those of their agents."""
     return find_all(db, Key, user_id=user.id, sweep_id=None)
 
 
@@ -257,12 +251,10 @@ def check_newest(caller: Caller, status: int = 403) -> None:
 
 
 def find_caller(db: Connection, key: str) -> Caller | None:
-    """Return who owns a key, or None."""
     return caller_of_hash(db, hash_key(key))
 
 
 def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
-    """Return who owns the key of a hash, or None."""
     row = db.execute(
         "SELECT id, user_id, sweep_id, agent_name, EXISTS (SELECT 1 FROM keys AS newer"
         " WHERE newer.sweep_id = keys.sweep_id AND newer.agent_name = keys.agent_name"
@@ -299,7 +291,6 @@ def caller_of_session(db: Connection, token: str, now: float) -> Caller | None:
 
 
 def end_session(db: Connection, token: str) -> None:
-    """Forget a token."""
     db.execute("DELETE FROM sessions WHERE hash = ?", (hash_key(token),))
 
 
@@ -328,7 +319,6 @@ def check_label(what: str, name: str) -> str:
 def find_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None
 ) -> Project | None:
-    """Return a project, or None if it is not there or not this caller's."""
     wanted = name or DEFAULT_PROJECT
     own = _is_own(db, caller, entity)
     return find(db, Project, entity=caller.user.name, name=wanted) if own else None
@@ -343,7 +333,6 @@ def _is_own(db: Connection, caller: Caller, entity: str | None) -> bool:
 
 
 def get_project(db: Connection, caller: Caller, entity: str | None, name: str | None) -> Project:
-    """Return a project; refuse with 404 if there is none."""
     project = find_project(db, caller, entity, name)
     if project is None:
         raise not_found(f"project {entity or caller.user.name}/{name}")
@@ -370,11 +359,9 @@ def ensure_project(
 
 
 def owns_project(db: Connection, caller: Caller, project_id: int) -> bool:
-    """Tell whether the project that a row points to is the caller's own."""
     return get(db, Project, project_id).entity == caller.user.name
 
 
 def list_projects(db: Connection, caller: Caller, entity: str | None) -> list[Project]:
-    """Return a caller's projects, newest first."""
     own = _is_own(db, caller, entity)
     return find_all(db, Project, "id DESC", entity=caller.user.name) if own else []

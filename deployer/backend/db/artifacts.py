@@ -69,7 +69,6 @@ class Collection(Row):
 
     @property
     def tag_names(self) -> list[str]:
-        """Return the collection's own tags, in the order in which they were added."""
         names: list[str] = json.loads(self.tags)
         return names
 
@@ -104,12 +103,10 @@ class Artifact(Row):
 
     @property
     def committed(self) -> bool:
-        """Tell whether all of it is there."""
         return self.version is not None
 
     @property
     def tag_names(self) -> list[str]:
-        """Return the version's tags."""
         names: list[str] = json.loads(self.tags)
         return names
 
@@ -127,19 +124,16 @@ class Alias(Row):
 
 
 def change_tags(tags: Iterable[str], add: Iterable[str], remove: Iterable[str]) -> str:
-    """Return tags as a JSON list, with some added and some removed."""
     gone = set(remove)
     return json.dumps([tag for tag in dict.fromkeys([*tags, *add]) if tag not in gone])
 
 
 def find_collection_made_as(db: Connection, caller: Caller, client_id: str) -> Collection | None:
-    """Return the collection that a client of the caller's made under its own id."""
     tail = "WHERE client_id = ? AND project_id IN (SELECT id FROM projects WHERE user_id = ?)"
     return select_one(db, Collection, tail, client_id, caller.user.id)
 
 
 def type_of(db: Connection, row: Collection) -> ArtifactType | None:
-    """Return a collection's type."""
     return find(db, ArtifactType, project_id=row.project_id, name=row.type)
 
 
@@ -177,7 +171,6 @@ def take_version(db: Connection, collection_id: int) -> int:
 def create_artifact(
     db: Connection, collection: Collection, user_id: int, now: float, **columns: object
 ) -> Artifact:
-    """Begin a version."""
     times = {"created_at": now, "updated_at": now}
     return insert(db, Artifact, collection_id=collection.id, user_id=user_id, **times, **columns)
 
@@ -206,12 +199,10 @@ def find_version(db: Connection, collection: Collection, name: str) -> Artifact 
 
 
 def list_versions(db: Connection, collection_id: int) -> list[Artifact]:
-    """Return the committed versions, newest first."""
     return select(db, Artifact, NEWEST_FIRST, collection_id)
 
 
 def latest_version(db: Connection, collection_id: int) -> Artifact | None:
-    """Return the newest committed version."""
     return select_one(db, Artifact, NEWEST_FIRST, collection_id)
 
 
@@ -255,7 +246,6 @@ def set_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> None:
 
 
 def remove_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> None:
-    """Take aliases from a version that has them."""
     db.executemany(
         "DELETE FROM artifact_aliases WHERE artifact_id = ? AND alias = ?",
         [(row.id, alias) for alias in aliases],

@@ -102,7 +102,6 @@ class Attempt(Record):
 
 
 def list_attempts(db: Connection, run: Run) -> list[Attempt]:
-    """Return a run's attempts, oldest first."""
     return find_all(db, Attempt, "number", run_id=run.id)
 
 
@@ -118,7 +117,6 @@ def list_sweep_attempts(db: Connection, sweep: Sweep) -> dict[int, list[Attempt]
 def assign_run(
     db: Connection, sweep: Sweep, agent: Agent, ordinal: int, args: dict[str, Any], now: float
 ) -> Run:
-    """Create the sweep's next run for an agent."""
     run = insert_assigned(db, sweep, ordinal, args, None, now, agent_id=agent.id)
     begin_attempt(db, run.id, 1, agent.id, now)
     return run
@@ -178,7 +176,6 @@ def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, 
 
 
 def find_attempt(db: Connection, run: Run, agent_name: str, moment: float) -> Attempt | None:
-    """Return the attempt at a run that the agent of that name was working on at `moment`."""
     tail = (
         "WHERE run_id = ? AND assigned_at <= ?"
         " AND agent_id IN (SELECT id FROM agents WHERE name = ? AND sweep_id = ?)"
@@ -251,7 +248,6 @@ def last_attempt(db: Connection, run: Run) -> Attempt:
 
 
 def reopen_attempt(db: Connection, run: Run) -> None:
-    """Undo the end of the run's current attempt."""
     db.execute(
         "UPDATE attempts SET ended_at = NULL, cause = NULL WHERE run_id = ? AND number = ?",
         (run.id, run.attempt),
@@ -261,7 +257,6 @@ def reopen_attempt(db: Connection, run: Run) -> None:
 def begin_attempt(
     db: Connection, run_id: int, number: int, agent_id: int | None, now: float
 ) -> None:
-    """Record that a run is handed out."""
     db.execute(
         "INSERT INTO attempts (run_id, number, agent_id, assigned_at) VALUES (?, ?, ?, ?)",
         (run_id, number, agent_id, now),

@@ -66,7 +66,6 @@ class File(Row):
 
     @property
     def mimetype(self) -> str:
-        """Guess the media type from the name."""
         return guess_mimetype(self.name)
 
 
@@ -81,7 +80,6 @@ class Entry:
 
 
 def guess_mimetype(name: str) -> str:
-    """Guess the media type of a file from its name."""
     return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
@@ -141,12 +139,10 @@ def set_content(db: Connection, file: File, blob: Blob, now: float) -> None:
 
 
 def list_run_files(db: Connection, run_id: int) -> list[File]:
-    """Return a run's uploaded files, by name."""
     return select(db, File, "WHERE run_id = ? AND blob_id IS NOT NULL ORDER BY name", run_id)
 
 
 def list_artifact_files(db: Connection, row: Artifact) -> list[File]:
-    """Return a version's files, by path."""
     return find_all(db, File, "name", artifact_id=row.id, manifest=0)
 
 
@@ -164,7 +160,6 @@ def list_patches(db: Connection, row: Artifact) -> list[tuple[Artifact, str]]:
 
 
 def find_by_digest(db: Connection, collection_id: int, md5: str) -> File | None:
-    """Return a file of this content in any version of a collection."""
     tail = (
         "WHERE digest = ? AND blob_id IS NOT NULL AND manifest = 0 AND artifact_id IN"
         " (SELECT id FROM artifacts WHERE collection_id = ?)"

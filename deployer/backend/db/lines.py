@@ -26,7 +26,6 @@ FILE_STREAMS: dict[str, Stream] = {
 def write_lines(
     db: Connection, run_id: int, stream: Stream, offset: int, texts: Sequence[str]
 ) -> None:
-    """Write lines from number `offset` on, replacing what stands there."""
     db.executemany(
         "INSERT OR REPLACE INTO lines (run_id, stream, number, step, text) VALUES (?, ?, ?, ?, ?)",
         [(run_id, stream, n, row_step(stream, text), text) for n, text in enumerate(texts, offset)],
@@ -40,14 +39,12 @@ def row_step(stream: str, text: str) -> float | None:
 
 
 def clear_lines(db: Connection, run_id: int, *streams: Stream, since: int = 0) -> None:
-    """Delete the lines of a run's streams, from a number on."""
     for stream in streams:
         doomed = "DELETE FROM lines WHERE run_id = ? AND stream = ? AND number >= ?"
         db.execute(doomed, (run_id, stream, since))
 
 
 def count_lines(db: Connection, run_id: int, stream: Stream) -> int:
-    """Return the number of the next line."""
     row = db.execute(
         "SELECT COALESCE(MAX(number) + 1, 0) FROM lines WHERE run_id = ? AND stream = ?",
         (run_id, stream),
@@ -68,7 +65,6 @@ def read_lines(
 
 
 def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[tuple[int, str]]:
-    """Return the last `limit` pairs (number, text), in order."""
     rows = db.execute(
         "SELECT number, text FROM lines WHERE run_id = ? AND stream = ?"
         " ORDER BY number DESC LIMIT ?",
@@ -78,12 +74,10 @@ def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[
 
 
 def last_step(db: Connection, run_id: int) -> float:
-    """Return the step of a run's last row of history, -1 without any."""
     return max((step_in(text) for _, text in last_lines(db, run_id, "history", 1)), default=-1)
 
 
 def count_before(db: Connection, run_id: int, step: float) -> int:
-    """Return the number of the first row of history that is not before a step."""
     # A row without a step is stored with 0, and counts here as -1.
     where = "run_id = ? AND stream = 'history' AND COALESCE(step, -1) >= ? ORDER BY number"
     rows = db.execute(f"SELECT number, text FROM lines WHERE {where}", (run_id, step))
@@ -111,7 +105,6 @@ def find_rows(
 def iterate_rows(
     db: Connection, run_id: int, numbers: list[int], stream: Stream = "history"
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of these lines in this order, as `read_rows` has them, one at a time."""
     texts = db.execute(
         "SELECT text FROM json_each(?) CROSS JOIN lines ON number = value"
         " WHERE run_id = ? AND stream = ?",
@@ -143,13 +136,11 @@ def flatten(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def step_of(row: dict[str, Any], default: float) -> float:
-    """Return the step of a row of history, a default if it has none that can be counted with."""
     step = row.get("_step")
     return step if isinstance(step, int | float) and abs(step) < BEYOND_STEPS else default
 
 
 def step_in(text: str) -> float:
-    """Return the step of a line of history, -1 if it has none."""
     return step_of(read_object(text) or {}, -1)
 
 

@@ -27,7 +27,6 @@ class Record:
     @classmethod
     @cache
     def columns(cls) -> str:
-        """Return the names of its columns, as SELECT has them."""
         return ", ".join(field.name for field in dataclasses.fields(cls))
 
 
@@ -51,7 +50,6 @@ def select(db: Connection, kind: type[AnyRecord], tail: str, *values: Any) -> li
 
 
 def select_one(db: Connection, kind: type[AnyRecord], tail: str, *values: Any) -> AnyRecord | None:
-    """Return the first such record, or None."""
     return next(iter(select(db, kind, f"{tail} LIMIT 1", *values)), None)
 
 
@@ -74,7 +72,6 @@ def _where(columns: Iterable[str]) -> str:
 
 
 def get(db: Connection, kind: type[AnyRow], row_id: int | None) -> AnyRow:
-    """Return a row by its number; refuse with 404 if there is none."""
     row = find(db, kind, id=row_id)
     if row is None:
         raise not_found(kind.noun)
@@ -82,24 +79,20 @@ def get(db: Connection, kind: type[AnyRow], row_id: int | None) -> AnyRow:
 
 
 def insert(db: Connection, kind: type[AnyRow], **columns: Any) -> AnyRow:
-    """Insert a row and return it with the defaults of what is not given."""
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
     statement = f"INSERT INTO {kind.table} ({names}) VALUES ({marks})"
     return get(db, kind, db.execute(statement, tuple(columns.values())).lastrowid)
 
 
 def update(db: Connection, row: Row, **columns: Any) -> None:
-    """Set columns of a row."""
     names = ", ".join(f"{name} = ?" for name in columns)
     db.execute(f"UPDATE {row.table} SET {names} WHERE id = ?", (*columns.values(), row.id))
 
 
 def change(db: Connection, row: AnyRow, **columns: Any) -> AnyRow:
-    """Set columns of a row and return it as it is now."""
     update(db, row, **columns)
     return get(db, type(row), row.id)
 
 
 def delete(db: Connection, row: Row) -> None:
-    """Delete a row, and what the tables say goes with it."""
     db.execute(f"DELETE FROM {row.table} WHERE id = ?", (row.id,))

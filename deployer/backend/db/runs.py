@@ -61,7 +61,6 @@ def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: f
 
 
 def end_agents(db: Connection, sweep_id: int, name: str, now: float) -> None:
-    """Note that the supervised agents of that name have ended."""
     db.execute(
         "UPDATE agents SET ended_at = ? WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL"
         " AND ended_at IS NULL",
@@ -140,7 +139,6 @@ class Run(Row):
 
     @property
     def active(self) -> bool:
-        """Tell whether an agent is, or should be, at work on it."""
         return self.state in ACTIVE
 
     @property
@@ -150,7 +148,6 @@ class Run(Row):
 
     @property
     def settled(self) -> bool:
-        """Tell whether nothing more will happen to it."""
         return not self.active and not self.queued
 
     @property
@@ -169,7 +166,6 @@ class Run(Row):
 
 
 def wandb_part(config: str) -> dict[str, Any]:
-    """Return what the SDK notes in a run's configuration."""
     part = (read_object(config) or {}).get("_wandb")
     value = part.get("value") if isinstance(part, dict) else None
     return value if isinstance(value, dict) else {}
@@ -196,7 +192,6 @@ def insert_assigned(
     now: float,
     **columns: int,
 ) -> Run:
-    """Create a run with the values that its sweep gives it."""
     name = f"{sweep.name}-{_first_number(db, sweep, ordinal)}"
     return insert_run(
         db,
@@ -219,7 +214,6 @@ def assigned_config(args: dict[str, Any]) -> str:
 
 
 def insert_run(db: Connection, now: float, **columns: Any) -> Run:
-    """Create a run that has not begun."""
     return insert(db, Run, state="pending", created_at=now, **columns)
 
 
@@ -232,7 +226,6 @@ def _first_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
 
 
 def free_number(db: Connection, project_id: int, stem: str, number: int) -> int:
-    """Return the first number, from one on, with which no run of a project is or was called."""
     while is_taken(db, project_id, f"{stem}-{number}"):
         number += 1
     return number
@@ -254,7 +247,6 @@ def get_run(db: Connection, project: Project, name: str) -> Run:
 
 
 def may_write(db: Connection, caller: Caller, run: Run) -> bool:
-    """Tell whether `check_writer` lets a caller write to a run."""
     try:
         check_writer(db, caller, run)
     except Refusal:

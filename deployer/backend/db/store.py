@@ -150,7 +150,6 @@ class Change(Generic[Result]):
     error: Exception | None = None
 
     def apply(self, db: Connection) -> None:
-        """Do it in a savepoint, which is undone if it fails."""
         db.execute("SAVEPOINT change")
         try:
             self.result = self.work(db)
@@ -258,12 +257,10 @@ class Store:
 
     @property
     def full(self) -> bool:
-        """Tell whether a recent write found the disk full."""
         return self._full_at is not None and time.monotonic() - self._full_at < FULL_SECONDS
 
     @property
     def writing(self) -> bool:
-        """Tell whether the writer is there."""
         return self._writer.is_alive()
 
     @property

@@ -76,17 +76,14 @@ class Sweep(Row):
 
     @property
     def method(self) -> str:
-        """Return grid, random or bayes."""
         return str(self.settings.get("method"))
 
     @property
     def metric_name(self) -> str | None:
-        """Return the metric's name, None without one."""
         return metric_name(self.settings)
 
     @property
     def metric_goal(self) -> str:
-        """Return `minimize` or `maximize`."""
         return metric_goal(self.settings)
 
     @property
@@ -104,12 +101,10 @@ class Sweep(Row):
 
     @property
     def controller_run_name(self) -> str:
-        """Return the name of the run that a local scheduler logs to."""
         return f"{self.name}-scheduler"
 
     @property
     def ended(self) -> bool:
-        """Tell whether no new configuration will be handed out."""
         return self.state in ENDED
 
 
@@ -225,12 +220,10 @@ def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sw
 
 
 def find_sweep(db: Connection, project: Project, name: str) -> Sweep | None:
-    """Return a project's sweep by its short id."""
     found = find(db, Sweep, project_id=project.id, name=name)
     return None if found and found.state == DELETED else found
 
 
 def list_sweeps(db: Connection, project: Project) -> list[Sweep]:
-    """Return a project's sweeps, newest first."""
     tail = f"WHERE project_id = ? AND state != '{DELETED}' ORDER BY id DESC"
     return select(db, Sweep, tail, project.id)

@@ -55,8 +55,6 @@ class Resolvers:
         self.by_place = {place: _query(read) for place, read in (table or {}).items()}
 
     def field(self, place: str) -> Callable[[R], R]:
-        """Have the decorated function answer a field."""
-
         def add(resolver: R) -> R:
             self.by_place[place] = resolver
             return resolver
@@ -120,7 +118,6 @@ def _bind(kind: GraphQLObjectType, resolvers: Mapping[str, Resolver]) -> None:
 
 
 def _paging(resolve: Resolver, field: GraphQLField) -> Resolver:
-    """Make a page of the list that a resolver returns, the whole of it where none is asked for."""
     default = DEFAULT_PAGE if "first" in field.args else None
 
     def resolve_page(row: Any, info: Info, **arguments: Any) -> Any:
@@ -133,7 +130,6 @@ def _paging(resolve: Resolver, field: GraphQLField) -> Resolver:
 
 
 def snake_case(name: str) -> str:
-    """Return `artifactID` as `artifact_id`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 

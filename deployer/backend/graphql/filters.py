@@ -177,20 +177,17 @@ class _Builder:
             return self.sequence(inner, (flags | added) & ~removed, then)
         if op in (ops.MAX_REPEAT, ops.MIN_REPEAT):
             least, most, inner = argument
-            return self._repeat(least, most, inner, flags, then)
+            end = then
+            if most is ops.MAXREPEAT:
+                then = self._add(None)
+                self.states[then] = (None, (self.sequence(inner, flags, then), end))
+            else:
+                for _ in range(most - least):
+                    then = self._add(None, self.sequence(inner, flags, then), end)
+            for _ in range(least):
+                then = self.sequence(inner, flags, then)
+            return then
         raise PatternError("it has a back reference, a lookaround or an atomic group")
-
-    def _repeat(self, least: int, most: int, inner: Sequence[Any], flags: int, then: int) -> int:
-        end = then
-        if most is ops.MAXREPEAT:
-            then = self._add(None)
-            self.states[then] = (None, (self.sequence(inner, flags, then), end))
-        else:
-            for _ in range(most - least):
-                then = self._add(None, self.sequence(inner, flags, then), end)
-        for _ in range(least):
-            then = self.sequence(inner, flags, then)
-        return then
 
 
 def _letter(op: Any, argument: Any, flags: int) -> _Letter:
@@ -240,7 +237,6 @@ class Pattern:
         self._forget()
 
     def search(self, text: str) -> bool:
-        """Return True if a part of the text matches."""
         here = self._first
         for letter in _letters(text):
             known = here.get(letter)
@@ -424,7 +420,6 @@ class Filter(Generic[R]):
         return _not(test) if name in ("$ne", "$nin") else test
 
     def _is_among(self, operands: list[Any]) -> Test:
-        """Return the test of `$in`, for which thousands of texts are one term."""
         texts = {operand for operand in operands if isinstance(operand, str)}
         tests = [_equals(operand) for operand in operands if not isinstance(operand, str)]
         self._count(len(tests))
@@ -434,7 +429,6 @@ class Filter(Generic[R]):
         )
 
     def _matches(self, operand: Any, options: str) -> Test:
-        """Match texts alone, as Mongo does."""
         if not isinstance(operand, str):
             raise Refusal(400, f"the filter's $regex {json.dumps(operand)} is not text")
 

@@ -60,8 +60,6 @@ Info: TypeAlias = "GraphQLResolveInfo[Request]"
 
 
 def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
-    """Return what filters and orders may name of a project's runs, while `db` is open."""
-
     def sweep_names() -> dict[int, str]:
         return {row.id: row.name for row in list_sweeps(db, get(db, Project, project_id))}
 
@@ -187,7 +185,8 @@ class Runs:
     ) -> None:
         self._db, self._fields = db, fields_of_runs(db, project_id)
         wanted = Filter(filters, self._fields)
-        condition = _without_and(wanted.condition)
+        parts = wanted.condition.get("$and", ())
+        condition = parts[0] if len(wanted.condition) == len(parts) == 1 else wanted.condition
         if sweep is None and list(condition) == ["sweep"] and isinstance(condition["sweep"], str):
             sweep = find_sweep(db, get(db, Project, project_id), condition["sweep"])
             condition = {} if sweep else condition
@@ -196,19 +195,16 @@ class Runs:
         self._passes = wanted.passes if condition else None
 
     def read(self) -> list[Run]:
-        """Return them, oldest first."""
         found = select(self._db, Run, f"WHERE {self._where} ORDER BY id", self._value)
         return [run for run in found if self._passes(run)] if self._passes else found
 
     def count(self) -> int:
-        """Return how many there are."""
         if self._passes:
             return len(self.read())
         count = f"SELECT COUNT(*) FROM runs WHERE {self._where}"
         return int(self._db.execute(count, (self._value,)).fetchone()[0])
 
     def page(self, order: str | None, after: str | None, first: int | None) -> dict[str, Any]:
-        """Return one page, as `page_of` does."""
         wanted = Order(order, self._fields)
         if self._passes or wanted.key not in ("created_at", "createdAt"):
             return page_of(self.read(), order, after, first, self._fields)
@@ -226,14 +222,7 @@ class Runs:
         return _connection([(wanted.place(run), run) for run in found], after, size, self.count())
 
 
-def _without_and(condition: dict[str, Any]) -> dict[str, Any]:
-    """Return the one part of an `$and`, as the SDK asks for a sweep's runs."""
-    parts = condition.get("$and", ())
-    return parts[0] if len(condition) == len(parts) == 1 else condition
-
-
 def _encode(place: Place) -> str:
-    """Return the cursor of a row's place."""
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
@@ -279,7 +268,6 @@ def decode_id(kind: str, text: str) -> int:
 
 
 def is_number(text: str) -> bool:
-    """Return True for the digits of a number that the database can hold."""
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 

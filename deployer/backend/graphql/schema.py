@@ -154,17 +154,14 @@ class Size:
     lists: int = 0
 
     def beside(self, other: Size) -> Size:
-        """Return the size of both."""
         depth = max(self.depth, other.depth)
         return Size(self.fields + other.fields, depth, self.lists + other.lists)
 
     def below(self) -> Size:
-        """Return the size one level further down."""
         return Size(self.fields, self.depth + 1, self.lists)
 
 
 def find_excess(document: DocumentNode) -> GraphQLError | None:
-    """Return what is too much in a document, if anything is."""
     size = _Measure(document).whole
     for count, most, what in (
         (size.depth, DEEPEST, "levels"),

@@ -66,7 +66,6 @@ class Axis:
 
     @property
     def width(self) -> int:
-        """Return the number of columns that the model sees."""
         return self.steps if self.choice else 1
 
 
@@ -129,7 +128,6 @@ class _Cube:
         self.choices = np.array([axis.choice for axis in axes])
 
     def snap(self, points: Array) -> Array:
-        """Return points in the middle of their steps."""
         snapped = points.copy()
         for place, axis in enumerate(self.axes):
             if axis.steps:
@@ -255,7 +253,6 @@ def suggest_bayes(
 
 
 def model_seed(seed: str) -> int:
-    """Return the number that a sweep's search starts from."""
     return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
 
 

@@ -38,7 +38,6 @@ class Presence:
         self._last: dict[tuple[Kind, int], float] = {}
 
     def seen(self, kind: Kind, row_id: int) -> None:
-        """Note a sign of life."""
         with self._lock:
             self._last[kind, row_id] = self._monotonic()
 
@@ -107,7 +106,6 @@ class Backend:
         return BlobFolder(self.files_folder, self.folder / INCOMING_FOLDER)
 
     def close(self) -> None:
-        """Stop the search and close the database."""
         self.blobs.threads.shutdown()
         self.suggestions.close()
         self.store.close()

@@ -65,7 +65,13 @@ def heartbeat(
         agent = get(db, Agent, agent_id)
         update(db, agent, heartbeat_at=backend.now(), ended_at=None)
         backend.presence.seen("agent", agent.id)
-        _note_alive(backend, db, agent, alive)
+        now = backend.now()
+        for run in _owned(db, agent):
+            if run.name in alive:
+                update(db, run, reported=1, vanished_at=None)
+                backend.presence.seen("run", run.id)
+            elif run.reported or run.started_at:
+                _note_vanished(backend, db, run, now)
         commands = _standing_commands(backend, db, agent, alive)
         if commands is not None:
             return commands
@@ -76,16 +82,6 @@ def _owned(db: Connection, agent: Agent) -> list[Run]:
     """Return an agent's runs, without those that are kept apart, whose names it does not know."""
     tail = f"WHERE agent_id = ? AND sweep_id IS NOT NULL AND {IS_ACTIVE} ORDER BY id"
     return select(db, Run, tail, agent.id)
-
-
-def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> None:
-    now = backend.now()
-    for run in _owned(db, agent):
-        if run.name in alive:
-            update(db, run, reported=1, vanished_at=None)
-            backend.presence.seen("run", run.id)
-        elif run.reported or run.started_at:
-            _note_vanished(backend, db, run, now)
 
 
 def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> None:
@@ -100,10 +96,15 @@ def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> No
 def _standing_commands(
     backend: Backend, db: Connection, agent: Agent, alive: set[str]
 ) -> list[Command] | None:
-    """Return what there is to say without a new run, or None if the agent may have one."""
     sweep = get(db, Sweep, agent.sweep_id)
     if sweep.state in ("CANCELED", DELETED):
-        return _dismiss(backend, db, agent, alive)
+        # Let the agent's runs stop by themselves, as they were asked to, and send it home then.
+        owned = _owned(db, agent)
+        if any(run.name in alive and not _is_stubborn(backend, run) for run in owned):
+            return []
+        for run in owned:
+            end_run(backend, db, run, Outcome("killed", "stopped"))
+        return _leave(backend, db, agent)
     if alive:
         return [_stop(run) for run in _owned(db, agent) if _is_stubborn(backend, run)]
     if sweep.state == "PAUSED":
@@ -111,16 +112,6 @@ def _standing_commands(
     if sweep.ended:
         return _leave(backend, db, agent)
     return None
-
-
-def _dismiss(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> list[Command]:
-    """Let the agent's runs stop by themselves, as they were asked to, and send it home then."""
-    owned = _owned(db, agent)
-    if any(run.name in alive and not _is_stubborn(backend, run) for run in owned):
-        return []
-    for run in owned:
-        end_run(backend, db, run, Outcome("killed", "stopped"))
-    return _leave(backend, db, agent)
 
 
 def _stop(run: Run) -> Command:

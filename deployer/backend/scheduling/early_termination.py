@@ -57,7 +57,6 @@ class Halving:
         self._at_band: list[list[float]] = [[] for _ in self._bands]  # each sorted
 
     def add(self, run: Hashable, values: Iterable[float]) -> None:
-        """Note what a run has logged next."""
         standing = self._standings[run]
         for value in (self._sign * value for value in values if math.isfinite(value)):
             standing.count += 1
@@ -68,7 +67,6 @@ class Halving:
                 insort(self._at_band[band], value)
 
     def forget(self, run: Hashable) -> None:
-        """Take back what a run had logged."""
         for values, value in zip(
             self._at_band, self._standings.pop(run, _Standing()).reached, strict=False
         ):
@@ -142,7 +140,6 @@ class EarlyTermination:
                     update(db, run, stop_requested_at=self._backend.now())
 
     def _find(self, db: Connection, sweep: Sweep) -> Iterable[int]:
-        """Return the runs of a sweep that are poor and were not asked yet."""
         if sweep.metric_name is None:
             return []
         mark, watched = mark_of(db, sweep.id), self._watched.get(sweep.id)

@@ -122,7 +122,6 @@ class Outcome:
 
 
 def requeue(cause: Cause) -> Outcome:
-    """Return the outcome of an attempt that is followed by another."""
     return Outcome("preempted", cause, queued=True)
 
 

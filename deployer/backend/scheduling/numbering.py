@@ -50,7 +50,6 @@ def place_of(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | Non
 
 
 def free_ordinal(db: Connection, sweep: Sweep) -> int | None:
-    """Return the lowest number without a run, or None when every configuration has one."""
     ordinal = sweep.first_free
     while _is_taken(db, sweep, ordinal):
         ordinal += 1
@@ -63,7 +62,6 @@ def note_taken(db: Connection, sweep: Sweep, ordinal: int) -> None:
 
 
 def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
-    """Return the place of a configuration in a grid, None if it has none or another run has it."""
     place = _space(sweep).grid_index(args)
     beyond = place is not None and sweep.expected is not None and place >= sweep.expected
     if place is None or beyond:
@@ -82,7 +80,6 @@ def _space(sweep: Sweep) -> Space:
 
 
 def read_metric(sweep: Sweep, row: sqlite3.Row) -> float | None:
-    """Return the sweep's metric from the summary in a run's row."""
     name = sweep.metric_name
     return (
         metric_value(read_object(row["summary"]) or {}, name, sweep.metric_goal) if name else None
@@ -90,6 +87,5 @@ def read_metric(sweep: Sweep, row: sqlite3.Row) -> float | None:
 
 
 def best_metric(sweep: Sweep, values: Iterable[float | None]) -> float | None:
-    """Return the best finite value of the sweep's metric, or None."""
     best = min(values, key=lambda value: rank_key(value, sweep.metric_goal), default=None)
     return best if best is not None and math.isfinite(best) else None

@@ -95,7 +95,6 @@ def end_run(
 
 
 def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
-    """End a run that left no exit record."""
     silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
     agent_is_there = run.agent_id is not None and silence < backend.patience.silence_seconds
     return end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there))
@@ -110,7 +109,6 @@ def count_failures(db: Connection, run: Run) -> int:
 
 
 def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
-    """Count the attempts of a run that ended by one of these causes."""
     marks = ", ".join("?" * len(causes))
     found = db.execute(
         f"SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ({marks})",
@@ -157,7 +155,6 @@ def _has_open_runs(db: Connection, sweep: Sweep) -> bool:
 
 
 def end_waiting(backend: Backend, db: Connection, sweep: Sweep) -> None:
-    """End the runs of an ended sweep that were enqueued and that no agent has had."""
     for run in select(db, Run, "WHERE sweep_id = ? AND state = 'pending' AND queued = 1", sweep.id):
         end_run(backend, db, run, Outcome("killed", "stopped"))
 

@@ -46,7 +46,6 @@ class SearchRun:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the outcome is known."""
         return self.state in ENDED
 
 
@@ -84,7 +83,6 @@ def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
 
 
 def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
-    """Draw the configuration at `index` from a generator of its own."""
     generator = random.Random(f"{seed}:{index}")
     return space.point([generator.random() for _ in space.parameters])
 
@@ -155,11 +153,9 @@ class SearchEngine:
 
     @property
     def alive(self) -> bool:
-        """Tell whether its process, if it has one, is there."""
         return self._pool is None or bool(multiprocessing.active_children())
 
     def close(self) -> None:
-        """End the process, if there is one, whatever it is at work on."""
         with self._lock:
             self._closed = True
             pool, self._pool = self._pool, None

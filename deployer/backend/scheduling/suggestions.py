@@ -110,7 +110,6 @@ class Question:
         return changed <= min(len(self.runs) - ended, int(LATE_OUTCOMES * ended))
 
     def is_about(self, earlier: Question) -> bool:
-        """Tell whether the same had been handed out when an earlier question was asked."""
         if (self.settings, self.seed, self.ordinal, len(self.runs)) != (
             earlier.settings,
             earlier.seed,
@@ -212,7 +211,6 @@ class Suggestions:
         raise NotReady(wanted.ready)
 
     def ask_question(self, db: Connection, sweep: Sweep, ordinal: int) -> Question:
-        """Read what the search needs to know of a sweep."""
         runs = tuple(self._runs.read(db, sweep).values())
         if runs and sum(run.ended for run in runs) > MANY_OUTCOMES:
             runs = (*runs[:-1], replace(runs[-1], state="running", value=None))

@@ -33,7 +33,6 @@ _warnings: dict[str, list[str]] = {}  # of the configurations that were read las
 
 
 def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any) -> Sweep:
-    """Set columns of a sweep, with what follows for its runs."""
     now = backend.now()
     changed = update_sweep(db, sweep, now, **changes)
     if changes.get("state") == "CANCELED":
@@ -46,7 +45,6 @@ def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any)
 
 
 def stop_runs(backend: Backend, db: Connection, sweep: Sweep) -> None:
-    """Ask a sweep's runs to stop."""
     active = "sweep_id = ? AND state IN ('pending', 'running', 'preempting')"
     for run in select(db, Run, f"WHERE {active} AND stop_requested_at IS NULL", sweep.id):
         update(db, run, stop_requested_at=backend.now())
@@ -109,7 +107,6 @@ class Unread(Exception):
 
 
 def is_read(config: str) -> bool:
-    """Return True if `read_config` has no work with a configuration."""
     return config in _warnings
 
 

@@ -118,7 +118,6 @@ def _too_big() -> Refusal:
 
 
 def build_app(backend: Backend) -> Starlette:
-    """Return the ASGI application of one backend."""
     surface, monitor = Surface(backend), Monitor(backend)
     return Starlette(
         middleware=[Middleware(Timing, monitor)],
@@ -166,7 +165,6 @@ class Surface:
         self.schema = GraphQL(backend.plain)
 
     async def graphql(self, http: HttpRequest) -> Response:
-        """Answer a GraphQL request."""
         body = await receive(http, partial(run_in_threadpool, self.caller, http))
         question, changes = await read_in_thread(http, self._read_question, http, body)
         if changes:
@@ -223,7 +221,6 @@ class Surface:
         return StreamingResponse(chain((first,), stream), media_type="application/x-tar")
 
     async def file_stream(self, http: HttpRequest) -> Response:
-        """Take one chunk of a run's stream."""
         body = await receive(http, partial(run_in_threadpool, self.caller, http))
         chunk = await read_in_thread(http, self._read_chunk, http, body)
         return await asyncio.wrap_future(

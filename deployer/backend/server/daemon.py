@@ -50,7 +50,6 @@ class Health(StrEnum):
 
 
 def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
-    """Ask the server at an address for its health."""
     # A proxy from the user's environment cannot reach this machine's own addresses.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -63,7 +62,6 @@ def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
 
 
 def disk_is_full(folder: Path) -> bool:
-    """Return True if the disk of a folder is full."""
     try:
         disk = os.statvfs(folder)
     except OSError:

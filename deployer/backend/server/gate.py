@@ -65,7 +65,6 @@ class Gate:
         self._in_flight: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -127,8 +126,6 @@ async def _refuse(
 
 
 def _guarded(send: Send) -> Send:
-    """Return what sends an answer with the headers that keep a browser from misusing it."""
-
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
             _add_headers(message)
@@ -145,7 +142,6 @@ def _add_headers(message: MutableMapping[str, Any]) -> None:
 
 
 def is_local(host: str) -> bool:
-    """Tell whether a name, with or without a port, is one of this machine alone."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return (
@@ -191,7 +187,6 @@ class Pace:
 
     @property
     def look_seconds(self) -> float:
-        """Return how often a connection is looked at."""
         return min(self.header_seconds, self.body_seconds, self.taking_seconds) / 4
 
 
@@ -201,7 +196,6 @@ class PacedProtocol(H11Protocol):
     pace = Pace()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a header."""
         super().connection_made(transport)
         self._header_since: float | None = self.loop.time()
         self._header_bytes = 0
@@ -211,7 +205,6 @@ class PacedProtocol(H11Protocol):
         self._next_look = self.loop.call_later(self.pace.look_seconds, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more."""
         self._next_look.cancel()
         super().connection_lost(exc)
 
@@ -271,8 +264,6 @@ class PacedProtocol(H11Protocol):
 
 
 def build_protocol(pace: Pace) -> type[PacedProtocol]:
-    """Return the class of connections that keep a pace."""
-
     class Paced(PacedProtocol):
         pass
 

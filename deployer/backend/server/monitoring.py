@@ -51,12 +51,6 @@ class Monitor(Collector):
 
     def ready(self, _: HttpRequest) -> Response:
         """Answer with a line for each part of the backend; 503 if one does not work."""
-        found = self._examine()
-        text = "".join(f"{part}: {state}\n" for part, state in found.items())
-        works = all(state == "ok" for state in found.values())
-        return PlainTextResponse(text, 200 if works else 503)
-
-    def _examine(self) -> dict[str, str]:
         store = self._backend.store
         try:
             with store.snapshot() as db:
@@ -67,13 +61,15 @@ class Monitor(Collector):
             database = "ok" if store.writing else "its writer has ended"
         search = "ok" if self._backend.search.alive else "its process was killed"
         disk = "full" if self._disk_is_full() else "ok"
-        return {"database": database, "disk": disk, "search": search}
+        found = {"database": database, "disk": disk, "search": search}
+        text = "".join(f"{part}: {state}\n" for part, state in found.items())
+        works = all(state == "ok" for state in found.values())
+        return PlainTextResponse(text, 200 if works else 503)
 
     def figures(self, _: HttpRequest) -> Response:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the figures of this moment."""
         backend = self._backend
         runs = GaugeMetricFamily("deployer_backend_runs", "Runs, by their state.", labels=["state"])
         with backend.store.snapshot() as db:

@@ -96,14 +96,12 @@ class Transfers:
             set_content(db, file, keep(db, self.backend.blobs, owner, received, now), now)
 
     def download(self, http: HttpRequest) -> Response:
-        """Send what a signed address stands for."""
         file_id = self._signed(http, "download")
         with self.backend.store.snapshot() as db:
             blob_id = get(db, File, file_id).blob_id
         return self._send(blob_id, http.path_params.get("name", ""))
 
     def download_run_file(self, http: HttpRequest) -> Response:
-        """Send a file of a run to whoever has a key for it."""
         place = http.path_params
         caller = self.find_caller(http)
         with self.backend.store.snapshot() as db:
@@ -138,7 +136,6 @@ class Transfers:
         )
 
     def _signed(self, http: HttpRequest, action: Action) -> int:
-        """Return which file an address stands for."""
         part: dict[str, Any] = http.path_params
         place, now = f"{part['table']}/{part['row']}", self.backend.now()
         self.backend.signer.check(action, place, part["expires"], part["signature"], now)

@@ -68,11 +68,8 @@ def read_manifest(db: Connection, folder: BlobFolder, row: Artifact) -> Document
     file = find(db, File, artifact_id=row.id, manifest=1)
     if file is None or file.blob_id is None:
         raise Refusal(400, "artifact is incomplete: its manifest was not sent")
-    return _parse(folder.path(file.blob_id).read_bytes())
-
-
-def _parse(content: bytes) -> Document:
-    """Parse a manifest; refuse with 400 what is not one."""
+    # Parse a manifest; refuse with 400 what is not one.
+    content = folder.path(file.blob_id).read_bytes()
     try:
         document = parse_object(content.decode(), "the manifest")
         contents = document["contents"]
@@ -102,7 +99,6 @@ def _list_entries(document: Document) -> list[Entry]:
 
 
 def _merge(base: Document, changes: Document) -> Document:
-    """Return `base` with the files of `changes` added or replaced."""
     return {**base, **changes, "contents": {**base["contents"], **changes["contents"]}}
 
 

@@ -69,13 +69,11 @@ class Copied:
     size_bytes: int
 
     def describe(self) -> str:
-        """Return the counts in words."""
         counts = ", ".join(format_count(count, noun) for noun, count in self.counts.items())
         return f"{counts}, {format_bytes(self.size_bytes)}; checksums and counts agree"
 
 
 def build_proof(digests: Mapping[str, str], database: Path) -> bytes:
-    """Return the proof of files by their names, of which one is the database."""
     return json.dumps({"sha256": digests, "counts": _count(database)}).encode()
 
 
@@ -126,7 +124,13 @@ def stream_copy(folder: Path, blobs: BlobFolder) -> Iterator[bytes]:
     with tempfile.TemporaryDirectory(prefix=HELD, dir=folder) as held:
         moment = Path(held)
         with blobs.collecting:
-            _copy_database(folder, blobs, moment / DATABASE)
+            target = moment / DATABASE
+            with read_only(folder / DATABASE) as db:
+                ((pages,), (page_bytes,)) = (
+                    db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
+                )
+                blobs.check_space(pages * page_bytes)
+                db.execute("VACUUM INTO ?", (str(target),))
             _hold(folder, moment)
         digests: dict[str, str] = {}
         for path in sorted(moment.rglob("*")):
@@ -142,15 +146,6 @@ def forget_cut_off(folder: Path) -> None:
     """Delete what copies have left that were being sent when the server was killed."""
     for path in folder.glob(f"{HELD}*"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _copy_database(folder: Path, blobs: BlobFolder, target: Path) -> None:
-    with read_only(folder / DATABASE) as db:
-        ((pages,), (page_bytes,)) = (
-            db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
-        )
-        blobs.check_space(pages * page_bytes)
-        db.execute("VACUUM INTO ?", (str(target),))
 
 
 def _hold(folder: Path, moment: Path) -> None:
@@ -206,20 +201,17 @@ def adopt_copy(stream: IO[bytes], data: Path) -> Copied:
             _give_key(fresh, read_key(data) if (data / KEY_FILE).exists() else new_key())
             if (data / ADDRESS_FILE).exists():
                 shutil.copy2(data / ADDRESS_FILE, fresh)
-            _replace(data, fresh, Path(f"{made}-before"))
+            # Put `fresh` in the place of `data`, which is deleted last: an interrupt loses nothing.
+            before = Path(f"{made}-before")
+            try:
+                data.rename(before)
+                fresh.rename(data)
+            except BaseException:
+                if not data.exists():
+                    before.rename(data)
+                raise
+            shutil.rmtree(before, ignore_errors=True)
         return copied
-
-
-def _replace(data: Path, fresh: Path, before: Path) -> None:
-    """Put `fresh` in the place of `data`, which is deleted last: an interrupt loses nothing."""
-    try:
-        data.rename(before)
-        fresh.rename(data)
-    except BaseException:
-        if not data.exists():
-            before.rename(data)
-        raise
-    shutil.rmtree(before, ignore_errors=True)
 
 
 def _unpack(stream: IO[bytes], fresh: Path) -> None:

@@ -147,7 +147,11 @@ def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, n
         found = insert(db, Blob, user_id=user_id, **columns)
     # A file under a new row's id is of a transaction that was undone: SQLite reuses its ids.
     os.replace(received.path, folder.path(found.id))
-    _sync_names(folder.content)
+    names = os.open(folder.content, os.O_RDONLY)
+    try:
+        os.fsync(names)
+    finally:
+        os.close(names)
     return found
 
 
@@ -155,14 +159,6 @@ def _sync(stream: BinaryIO) -> None:
     """Have what was written on the disk before anybody is told that it was received."""
     stream.flush()
     os.fsync(stream.fileno())
-
-
-def _sync_names(folder: Path) -> None:
-    names = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(names)
-    finally:
-        os.close(names)
 
 
 def delete_unreferenced(store: Store, folder: BlobFolder) -> None:

@@ -72,13 +72,11 @@ def look_at_sweep(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
 
 
 def look_at_run(db: Connection, run: Run) -> tuple[Any, ...]:
-    """Return values of which some change with the page of a run."""
     files = "SELECT COUNT(*), TOTAL(uploaded_at) FROM files WHERE run_id = ?"
     return (*vars(run).values(), *db.execute(files, (run.id,)).fetchone())
 
 
 def look_at_project(db: Connection, project: Project) -> tuple[Any, ...]:
-    """Return values of which some change with the page of a project."""
     runs = (
         "SELECT COUNT(*), MAX(id), TOTAL(attempt), TOTAL(ended_at), MAX(heartbeat_at),"
         " SUM(state = 'running') FROM runs WHERE project_id = ?"
@@ -115,7 +113,6 @@ class SweepState:
 
     @cached_property
     def table(self) -> dict[str, Encoded]:
-        """Return the part of the sweep's document that its runs make."""
         source = SweepSource(self.sweep, self.infos, self.results, (), 0.0, self.stopped_early)
         return encode_values(build_sweep_table(source, self.cells))
 
@@ -144,11 +141,9 @@ class SweepReader:
         return head
 
     def read(self, db: Connection, project: Project, sweep: Sweep) -> SweepSource:
-        """Return what a sweep's document is made of."""
         return self._source(db, project, sweep, self._state(db, project, sweep))
 
     def document(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
-        """Return the document of a sweep, most of it encoded already."""
         state = self._state(db, project, sweep)
         with self._lock:  # states of a sweep share their cells
             table = state.table
@@ -190,7 +185,20 @@ class SweepReader:
         with self._lock:
             known = self._known.pop(sweep.id, None)
             if known is None or known.fingerprint != seen:
-                known = _read_state(db, project, sweep, seen, known)
+                runs = _read_runs(db, sweep, known.runs if known else {})
+                info = sweep_info(project, sweep)
+                infos = [one.info for one in runs.values()]
+                ids = {one.run.name: number for number, one in runs.items()}
+
+                def read_tail(name: str, lines: int) -> list[str]:
+                    return [text for _, text in last_lines(db, ids[name], "output", lines)]
+
+                results = note_dropped(build_results(info, infos), read_tail)
+                early = frozenset(
+                    one.run.name for one in runs.values() if stopped_early(one.run, sweep)
+                )
+                cells = known.cells if known else Cells()
+                known = SweepState(seen, info, runs, infos, results, early, cells)
             self._known[sweep.id] = known
             while len(self._known) > REMEMBERED_SWEEPS:
                 self._known.popitem(last=False)
@@ -216,27 +224,6 @@ class SweepReader:
             gpus=gpus,
             node=agent.node,
         )
-
-
-def _read_state(
-    db: Connection,
-    project: Project,
-    sweep: Sweep,
-    seen: tuple[Any, ...],
-    known: SweepState | None,
-) -> SweepState:
-    runs = _read_runs(db, sweep, known.runs if known else {})
-    info = sweep_info(project, sweep)
-    infos = [one.info for one in runs.values()]
-    ids = {one.run.name: number for number, one in runs.items()}
-
-    def read_tail(name: str, lines: int) -> list[str]:
-        return [text for _, text in last_lines(db, ids[name], "output", lines)]
-
-    results = note_dropped(build_results(info, infos), read_tail)
-    early = frozenset(one.run.name for one in runs.values() if stopped_early(one.run, sweep))
-    cells = known.cells if known else Cells()
-    return SweepState(seen, info, runs, infos, results, early, cells)
 
 
 def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> dict[int, RunState]:
@@ -270,7 +257,6 @@ def _gpus_of(run: Run) -> str:
 
 
 def sweep_info(project: Project, sweep: Sweep) -> SweepInfo:
-    """Return a sweep as the ranking reads it."""
     return SweepInfo(
         path=SweepPath(project.entity, project.name, sweep.name),
         node_id="",

@@ -98,11 +98,9 @@ class PageEntity(Convertor[str]):
     )
 
     def convert(self, value: str) -> str:
-        """Return the entity."""
         return value
 
     def to_string(self, value: str) -> str:
-        """Return the entity."""
         return value
 
 
@@ -135,8 +133,6 @@ def build_page_routes(backend: Backend) -> list[BaseRoute]:
 
 
 def _slow_route(path: str, answer: Callable[[HttpRequest], Response]) -> Route:
-    """Return a route whose answers take their time in threads."""
-
     async def endpoint(http: HttpRequest) -> Response:
         return await answer_in_thread(http, answer, http)
 
@@ -183,7 +179,6 @@ class Pages:
             return view.look(db, view.find(db, caller, http.path_params))
 
     def curves(self, http: HttpRequest) -> Response:
-        """Send the curves of one metric of the runs that are asked for."""
         caller, metric = self.sign_in.caller(http), http.query_params.get("metric", "")
         names = list(dict.fromkeys(http.query_params.get("runs", "").split(",")))[:MOST_CURVES]
         with self.backend.store.snapshot() as db:
@@ -235,7 +230,6 @@ class Pages:
         return Response(write_history(rows), media_type="text/csv", headers=headers)
 
     def download_artifact(self, http: HttpRequest) -> Response:
-        """Send a file of an artifact to be saved."""
         caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, _, row = find_artifact_of(db, caller, http.path_params)

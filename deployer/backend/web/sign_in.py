@@ -112,7 +112,13 @@ class SignIn:
 
     def _enter(self, http: HttpRequest, key: str, link: str) -> Response:
         if link:
-            return self._enter_by_link(http, link)
+            # Go where a link leads; one that is opened again is good for who is signed in already.
+            key_hash = self.links.take(link)
+            if key_hash:
+                return self._begin(http, key_hash)
+            if self.visitor(http):
+                return RedirectResponse(_next_path(http), 303, HEADERS)
+            return self._page(http, 401, USED_LINK)
         with self.backend.store.snapshot() as db:
             caller = find_caller(db, key)
         if caller is None:
@@ -120,15 +126,6 @@ class SignIn:
         if caller.sweep_id is not None:
             return self._page(http, 403, AGENT_KEY)
         return self._begin(http, hash_key(key))
-
-    def _enter_by_link(self, http: HttpRequest, code: str) -> Response:
-        """Go where a link leads; one that is opened again is good for who is signed in already."""
-        key_hash = self.links.take(code)
-        if key_hash:
-            return self._begin(http, key_hash)
-        if self.visitor(http):
-            return RedirectResponse(_next_path(http), 303, HEADERS)
-        return self._page(http, 401, USED_LINK)
 
     def _begin(self, http: HttpRequest, key_hash: str) -> Response:
         with self.backend.store.transaction() as db:
@@ -157,7 +154,6 @@ class SignIn:
         return JSONResponse({"code": code, "seconds": LINK_SECONDS}, headers=HEADERS)
 
     def leave(self, http: HttpRequest) -> Response:
-        """End the session."""
         with self.backend.store.transaction() as db:
             end_session(db, http.cookies.get(_cookie_name(http), ""))
         reply = RedirectResponse("/login", 303, HEADERS)
@@ -165,7 +161,6 @@ class SignIn:
         return reply
 
     def visitor(self, http: HttpRequest) -> Caller | None:
-        """Return who is signed in."""
         token = http.cookies.get(_cookie_name(http), "")
         with self.backend.store.snapshot() as db:
             return caller_of_session(db, token, self.backend.now()) if token else None

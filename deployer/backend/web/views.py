@@ -118,7 +118,6 @@ def describe_artifact(db: Connection, collection: Collection, row: Artifact) -> 
 
 
 def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
-    """Return what a run logged, then what it used."""
     return [
         {
             **_describe_collection(db, get(db, Collection, row.collection_id)),
@@ -133,7 +132,6 @@ def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
 
 
 def list_project_artifacts(db: Connection, project: Project, limit: int) -> list[dict[str, Any]]:
-    """Return a project's newest collections, each with its newest version."""
     newest_ones = find_all(db, Collection, "id DESC", project_id=project.id)[:limit]
     found = [(collection, latest_version(db, collection.id)) for collection in newest_ones]
     return [
@@ -165,7 +163,6 @@ def _describe_run(db: Connection, run: Run, role: Role) -> dict[str, Any]:
 
 
 def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> RunSource:
-    """Return what the document of a run is made of."""
     sweep = get(db, Sweep, run.sweep_id) if run.sweep_id else None
     agents = _agent_names(db, sweep)
     attempts = list_attempts(db, run)
@@ -199,7 +196,6 @@ def _agent_names(db: Connection, sweep: Sweep | None) -> dict[int, str]:
 
 
 def _read(blobs: BlobFolder, files: list[File], *names: str) -> str:
-    """Return the beginning of the first of some files that is there, as text."""
     for file in files:
         if file.name in names and file.blob_id is not None:
             with open(blobs.path(file.blob_id), "rb") as stream:
@@ -215,7 +211,6 @@ class CurveCache:
         self._known: OrderedDict[tuple[int, str], tuple[object, dict[str, Any]]] = OrderedDict()
 
     def curve(self, run: Run, metric: str) -> dict[str, Any]:
-        """Return the curve of a metric of one run."""
         key, version = (run.id, metric), (run.attempt, run.heartbeat_at)
         known = self._known.pop(key, None)
         if known is None or known[0] != version:
@@ -240,7 +235,6 @@ class ImportanceCache:
         self._known: OrderedDict[int, tuple[object, dict[str, Any]]] = OrderedDict()
 
     def read(self, sweep_id: int, results: Results) -> dict[str, Any]:
-        """Return the document of a sweep."""
         ranked = [(row.run_id, row.value) for row in results.rows if row.rank is not None]
         with self._lock:
             known = self._known.pop(sweep_id, None)
@@ -263,7 +257,6 @@ class Site:
 
 
 def open_site(backend: Backend) -> Site:
-    """Return what the pages of a backend read from."""
     return Site(backend, CurveCache(backend.store), SweepReader(backend), ImportanceCache())
 
 
@@ -281,17 +274,14 @@ class View:
 
 
 def find_home(_: Connection, caller: Caller, __: Place) -> Caller:
-    """Return the caller: everybody has a home."""
     return caller
 
 
 def find_place(db: Connection, caller: Caller, place: Place) -> Project:
-    """Return the project of an address."""
     return get_project(db, caller, place["entity"], place["project"])
 
 
 def find_sweep_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, Sweep]:
-    """Return the sweep of an address, with its project."""
     project = find_place(db, caller, place)
     sweep = find_sweep(db, project, place["sweep"])
     if sweep is None:
@@ -300,7 +290,6 @@ def find_sweep_of(db: Connection, caller: Caller, place: Place) -> tuple[Project
 
 
 def find_run_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, Run]:
-    """Return the run of an address, with its project."""
     project = find_place(db, caller, place)
     run = find(db, Run, project_id=project.id, name=place["run"])
     if run is None:
@@ -309,7 +298,6 @@ def find_run_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, 
 
 
 def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
-    """Return the caller's projects, each with its newest sweeps."""
     with site.backend.store.snapshot() as db:
         projects = []
         for project in list_projects(db, caller, None):

@@ -144,12 +144,10 @@ class CopyBar:
         self._task = task
 
     def start(self, files: int, size_bytes: int) -> None:
-        """Take note of how much there is."""
         del files
         self._bars.update(self._task, total=size_bytes)
 
     def advance(self, size_bytes: int) -> None:
-        """Move the bar."""
         self._bars.advance(self._task, size_bytes)
 
 
@@ -162,7 +160,6 @@ class CopyLines:
         self._total = self._done = self._said = 0
 
     def start(self, files: int, size_bytes: int) -> None:
-        """Take note of how much there is."""
         del files
         self._total = size_bytes
 

@@ -29,7 +29,6 @@ QUERY = re.compile(r"\?[^\s\"]+")
 
 
 def build_text(record: logging.LogRecord) -> str:
-    """Return a record as the user reads it."""
     sign = "warning: " if record.levelno == logging.WARNING else ""
     return sign + to_lines(record.getMessage())
 
@@ -52,7 +51,6 @@ class _Shown(logging.Handler):
 
 
 def is_told(record: logging.LogRecord) -> bool:
-    """Return True for a record that the user of a command sees."""
     return not record.name.startswith(BACKEND)
 
 
@@ -68,7 +66,6 @@ class _Unsaid(logging.Handler):
             self.records.append(record)
 
     def show(self) -> None:
-        """Show it all the same."""
         while self.records:
             SHOWN.emit(self.records.popleft())
 
@@ -100,7 +97,6 @@ def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
 
 
 def close_log() -> None:
-    """Forget what was set, and close the file."""
     SHOWN.setLevel(logging.NOTSET)
     LOG.removeHandler(UNSAID)
     UNSAID.records.clear()

@@ -163,7 +163,6 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Warn the user on stderr, as `say` does."""
     LOG.warning(text)
 
 
@@ -175,7 +174,6 @@ def ask(question: str) -> str:
 
 
 def show(text: str) -> None:
-    """Put a result on stdout."""
     _put(to_lines(text))
 
 
@@ -190,7 +188,6 @@ def show_log_line(text: str) -> None:
 
 
 def show_json_line(value: Any) -> None:
-    """Put a value on stdout as one line of JSON, for output without end."""
     _put(_to_line(value))
 
 
@@ -220,12 +217,10 @@ def build_error(error: DeployerError) -> dict[str, Any]:
 
 
 def _list_warnings(error: DeployerError) -> list[str]:
-    """Return the warnings among an error's findings."""
     return [f"{one.text} ({one.fix})" for one in error.findings if not one.is_error]
 
 
 def to_plain(value: Any) -> Any:
-    """Turn dataclasses and other values into what JSON can express."""
     # What there is most of goes first: a sweep may have ten thousand runs.
     if value is None or isinstance(value, (str, int)):
         return value
@@ -260,7 +255,6 @@ def is_too_wide(shown: Table) -> bool:
 
 
 def is_terminal() -> bool:
-    """Tell whether results are looked at, and not read by a program."""
     return sys.stdout.isatty()
 
 

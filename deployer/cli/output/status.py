@@ -47,7 +47,6 @@ LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, how many m
 
 
 def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
-    """Put agents on stdout."""
     shared = any(agent.foreign for agent in agents)
     rows = [
         (
@@ -250,12 +249,10 @@ def _count_finished(status: Status) -> str:
 
 
 def _best_word(status: Status) -> str:
-    """Return `best`, or that it is the best of those that are not reused."""
     return "best new" if status.reused else "best"
 
 
 def _list_counts(status: Status) -> list[str]:
-    """Return how many runs are in each other state."""
     words = {row.state: row.word for row in status.results.rows}
     counts = status.counts
     return [f"{counts[s]} {words.get(s) or s}" for s in STATE_ORDER if counts.get(s)]
@@ -275,7 +272,6 @@ def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[
 
 
 def _list_obstacles(status: Status) -> list[str]:
-    """Return what is in the way."""
     parts = []
     if status.sweep_state not in ("RUNNING", "PENDING"):
         parts.append(f"sweep {status.sweep_state.lower()}")

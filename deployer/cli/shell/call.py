@@ -36,7 +36,6 @@ FLAGS = (*PLACE, *SERVER, "owner")
 
 
 def can_ask() -> bool:
-    """Tell whether somebody sits at a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -91,7 +90,6 @@ class Call(CommandLine):
 
     @property
     def yes(self) -> bool:
-        """Whether nothing is to be asked."""
         return bool(self.given["yes"])
 
     @property
@@ -122,12 +120,21 @@ class Call(CommandLine):
         if replicas not in known:
             project = read_project(self._read_flags(replicas))
             if "on" not in getattr(self.command, "without", ()):
-                _check_place(project)
+                # Refuse a context or a namespace for what has none; raises ConfigError.
+                for name in project.named_cluster:
+                    executor = find_executor(project)
+                    if name == "context" and isinstance(executor, ProvidesCluster):
+                        hint = "remove it, or add --on kubernetes"
+                        raise ConfigError(
+                            "--context", f"--on {project.on} has a cluster of its own", hint
+                        )
+                    if not isinstance(executor, HostsBackend):
+                        said = f"is for clusters, and {executor.place} is not a cluster"
+                        raise ConfigError(f"--{name}", said, "remove it, or add --on kubernetes")
             known[replicas] = project
         return known[replicas]
 
     def read_in(self, folder: Path) -> Project:
-        """Return the project of another folder, with the same flags."""
         return read_project(self._read_flags(None), folder)
 
     def _read_flags(self, replicas: int | None) -> Flags:
@@ -175,7 +182,6 @@ class Call(CommandLine):
                 raise ConfigError(f"--{name}", said, "name the sweep, or remove the flag")
 
     def emit(self, data: Any, *shown: Table | str) -> None:
-        """Put a result on stdout in the format that was asked for."""
         emit(data, self.output, *shown)
 
     def is_sure(self, question: str, otherwise: str = "") -> bool:
@@ -190,7 +196,6 @@ class Command(WithOptions, TyperCommand):
     formats: ClassVar[tuple[str, ...]] = ("table", "json")
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         ctx.begin()
         return super().invoke(ctx)
 
@@ -217,7 +222,6 @@ class CommandWithOthers(Command):
     modules: ClassVar[Mapping[str, str]] = {}
 
     def list_commands(self, _ctx: Any) -> list[str]:
-        """Return the names of the commands below."""
         return list(self.modules)
 
     def get_command(self, _ctx: Any, name: str) -> Any:
@@ -251,7 +255,6 @@ class CommandWithOthers(Command):
         return place if place < len(args) and args[place] in self.modules else None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, then the commands below."""
         super().format_options(ctx, formatter)
         commands = [(name, self.get_command(ctx, name)) for name in self.modules]
         with formatter.section("Commands"):
@@ -277,18 +280,6 @@ class App(typer.Typer):
         if without:
             cls = type(cls.__name__, (cls,), {"without": (*cls.without, *without)})
         return super().command(name, cls=cls)
-
-
-def _check_place(project: Project) -> None:
-    """Refuse a context or a namespace for what has none; raises ConfigError."""
-    for name in project.named_cluster:
-        executor = find_executor(project)
-        if name == "context" and isinstance(executor, ProvidesCluster):
-            hint = "remove it, or add --on kubernetes"
-            raise ConfigError("--context", f"--on {project.on} has a cluster of its own", hint)
-        if not isinstance(executor, HostsBackend):
-            said = f"is for clusters, and {executor.place} is not a cluster"
-            raise ConfigError(f"--{name}", said, "remove it, or add --on kubernetes")
 
 
 def _list_paths_of_agents(project: Project) -> Iterator[str]:

@@ -74,12 +74,10 @@ class Group(WithOptions, TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write each command with the first paragraph of its help."""
         with formatter.section("Commands"):
             formatter.write_dl([(one, self.summarise(ctx, one)) for one in self.list_commands(ctx)])
 
     def summarise(self, ctx: Any, name: str) -> str:
-        """Return a command's line in the help of its group."""
         return summarise_help(self.get_command(ctx, name))
 
 
@@ -87,7 +85,6 @@ class Root(Group):
     """`deployer`: knows the names, loads a command's module when it is called."""
 
     def list_commands(self, _ctx: Any) -> list[str]:
-        """Return the commands in the order in which they are shown."""
         return list(COMMANDS)
 
     def get_command(self, _ctx: Any, name: str) -> Any:
@@ -111,5 +108,4 @@ def load_command(place: str, words: tuple[str, ...]) -> Any:
 
 
 def summarise_help(command: Any) -> str:
-    """Return the first paragraph of a command's help, in one line."""
     return " ".join((command.help or "").split("\n\n")[0].split())

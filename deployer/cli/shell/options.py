@@ -36,7 +36,6 @@ def complete_sweeps(incomplete: str) -> list[str]:
 
 
 def complete_agents(incomplete: str) -> list[str]:
-    """Return the names of this machine's agents."""
     from deployer.config.paths import agents_folder
     from deployer.executors.local.agent_folder import load_folders
 
@@ -45,7 +44,6 @@ def complete_agents(incomplete: str) -> list[str]:
 
 
 def complete_executors(incomplete: str) -> list[str]:
-    """Return the names of executors."""
     from deployer.executors.registry import list_names
 
     return [name for name in list_names() if name.startswith(incomplete)]
@@ -283,13 +281,11 @@ class SharedOption(TyperOption):
         vars(self).update(vars(option))
 
     def get_help_record(self, ctx: Any) -> tuple[str, str] | None:
-        """Return the words of the option in the help, and what they mean."""
         return None if ctx.parent else super().get_help_record(ctx)
 
 
 @cache
 def list_options() -> tuple[SharedOption, ...]:
-    """Return the options in the order of the help."""
     holder = typer.Typer(add_completion=False)
     holder.command()(_declare)
     return tuple(map(SharedOption, get_command(holder).params))

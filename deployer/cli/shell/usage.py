@@ -98,7 +98,6 @@ MOST_COMMANDS = 3  # in one hint
 
 
 def add_examples(command: Any, words: Words) -> None:
-    """Put the examples of a command, and of those below it, at the end of their help."""
     if shown := EXAMPLES.get(words):
         lines = "\n".join(f"  deployer {example}" for example in shown)
         command.epilog = f"\b\nExamples:\n{lines}"

@@ -180,7 +180,6 @@ def bind_claim(claim: Manifest, disk: CloudDisk) -> Manifest:
 
 
 def _list_disks(gke: Gke, cluster: CloudCluster, namespace: str) -> list[CloudDisk]:
-    """Return the owner's disks with results of such a cluster and namespace."""
     owner = cluster.labels.get(OWNER_LABEL)
     return [
         disk
@@ -211,12 +210,10 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
 
     @cached_property
     def prices(self) -> Prices:
-        """The table of prices with the project's own, read once."""
         return load_prices(self.project.folder)
 
     @cached_property
     def gke(self) -> Gke:
-        """The client of Google's cloud."""
         return open_gke(self.spec.project, self.project.environment, self.project.owner)
 
     @cached_property
@@ -248,7 +245,6 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
         return f"projects/{self.gke.project}/locations/{ANYWHERE}/clusters/{self.spec.name}"
 
     def mean(self, cloud: str, sweep_path: str) -> None:
-        """Mean the cluster of that name in that project and location, and no other."""
         self._removal = f"deployer down {sweep_path} --cluster" if sweep_path else self._removal
         _, project, _, place, _, name = cloud.split("/")
         self._location = "" if place == ANYWHERE else place
@@ -314,7 +310,6 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
             yield right("cloud-quota", "Compute Engine", "quotas and machine types suffice")
 
     def _count_pods(self, limits: Limits) -> int | None:
-        """Return how many pods the agents are at most."""
         return limits.agents and self.project.kubernetes.count_pods(limits.agents)
 
     def provision(self, limits: Limits) -> None:
@@ -348,7 +343,6 @@ class GkeExecutor(KubernetesExecutor, ProvidesCluster):
 
     @property
     def _spot_pools(self) -> str:
-        """Name the spot pools of the specification, if agents ask for GPUs."""
         gpu, spec = self.project.kubernetes.gpu, self.spec
         named = zip(spec.pool_names, spec.gpus, strict=True)
         spot = [name for name, choice in named if choice.spot and (gpu is None or gpu.count)]

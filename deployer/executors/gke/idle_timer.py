@@ -74,7 +74,6 @@ def find_last_end(objects: Objects) -> float:
 
 
 def _list_others(objects: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return what is neither GKE's nor the timer's own."""
     return [one for one in objects if not _is_system(one)]
 
 

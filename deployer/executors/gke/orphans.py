@@ -59,11 +59,9 @@ class Remains:
 
     @property
     def unchecked(self) -> bool:
-        """Return True if something of it could not be listed."""
         return self.use == UNKNOWN
 
     def goes(self, delete_data: bool) -> bool:
-        """Return True if it may be deleted without being named."""
         only_results = self.use == HOLDS_RESULTS and not self.inventory.clusters
         return self.use == LEFT_OVER or (delete_data and only_results)
 
@@ -169,7 +167,6 @@ def tell_rest(name: str, left: Inventory, prices: Prices, project: str = "") -> 
 
 
 def describe_results(disk: CloudDisk, prices: Prices) -> str:
-    """Return what a disk with results is and costs."""
     usd = estimate_disk_month(disk.kind, disk.size_gb, disk.location, prices)
     cost = "price unknown" if usd is None else f"{format_usd(usd)} a month"
     return f"{disk.words} with results, {disk.size_gb} GB, {cost}"

@@ -107,7 +107,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
 
     @property
     def has_folder(self) -> bool:
-        """Tell whether agents work on an archive of this folder."""
         return self.project.kubernetes.code == "archive"
 
     @property
@@ -135,7 +134,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         return [*filter(None, (*doubts, self._warn_about_namespace()))]
 
     def _warn_about_namespace(self) -> str:
-        """Name the namespace of a template that is not the agents'."""
         path, job = self.project.kubernetes.template, self.builder.templates.template
         named = job["metadata"].get("namespace") if job else None
         if not named or named == self.project.kubernetes.namespace:
@@ -277,7 +275,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         withdraw(self.kube, sweep_path, everyone=everyone)
 
     def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
-        """Split agents into those of each pod."""
         return list(pack_agents(agents, self.builder.section.agents_per_pod))
 
     def drain(self, names: Sequence[str]) -> None:
@@ -339,7 +336,6 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         return found or bool(over)
 
     def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
-        """Return what other owners have of sweeps in the namespace."""
         return list_belongings(self.kube, sweep_path)
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
@@ -376,7 +372,12 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         secret.write()
         for one in manifests:
             if kind_of(one) != JOB:
-                self._ensure(one)
+                # Apply what the user's template adds; what is ours may be there, and keeps its
+                # owner.
+                if is_ours(one):
+                    self.kube.create_once(one)
+                else:
+                    self.kube.apply(one)
         remove_agents(self.kube, self._find_dead(plan.sweep_path, missing), self._sleep)
         return jobs
 
@@ -387,20 +388,12 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         secret = store_keys(self.kube, plan, api_keys, by_identity)
         return secret, self.builder.build(self.kube, plan, secret.name, secret.keys)
 
-    def _ensure(self, manifest: Manifest) -> None:
-        """Apply what the user's template adds; what is ours may be there, and keeps its owner."""
-        if is_ours(manifest):
-            self.kube.create_once(manifest)
-        else:
-            self.kube.apply(manifest)
-
     def _create(self, job: Manifest) -> Sequence[str]:
         """Create a Job and return its agents; none if another process was faster."""
         made = self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
         return (list_names(job) or [name_of(job)]) if made else ()
 
     def _find_dead(self, sweep_path: str, names: Sequence[str]) -> list[AgentObjects]:
-        """Return what is left of own agents that another watcher has not started meanwhile."""
         found, now = self._look(sweep_path), self.kube.now()
         own = [s for s in found if s.name in names and s.owner == self.kube.owner]
         return [s for s in own if not build_agent(s, now).alive]
@@ -438,6 +431,5 @@ def _find_job(manifests: Iterable[Manifest]) -> Manifest:
 
 
 def _runs(objects: AgentObjects) -> bool:
-    """Tell whether a supervisor is there to be told anything."""
     pod = objects.pod
     return objects.job is not None and pod is not None and pod["status"].get("phase") == "Running"

@@ -112,7 +112,6 @@ class GpuResource:
 
     @property
     def free(self) -> int:
-        """How many are free."""
         return max(self.allocatable - self.in_use, 0)
 
 
@@ -134,12 +133,10 @@ class NodeGpus:
 
     @property
     def allocatable(self) -> bool:
-        """Return True if pods can get a GPU of this node."""
         return any(resource.allocatable for resource in self.resources)
 
     @property
     def gke(self) -> bool:
-        """Return True if it is a GPU node of GKE."""
         return ACCELERATOR_LABEL in self.labels
 
     @property
@@ -203,7 +200,6 @@ def list_served(kube: Kube) -> dict[str, str] | None:
 
 
 def describe_served(resource: str, device_class: str) -> str:
-    """Say that a resource comes by Dynamic Resource Allocation."""
     return f"{resource} comes by DRA (DeviceClass {device_class}): nodes do not count it"
 
 
@@ -228,12 +224,10 @@ def summarise_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> tupl
 
 
 def has_gpus(node: Manifest) -> bool:
-    """Return True if a node has GPUs, by its labels or by what it counts."""
     return bool(find_gpu_label(_labels_of(node))) or any(map(is_gpu_resource, _capacity(node)))
 
 
 def is_gpu_resource(name: str) -> bool:
-    """Return True if a resource is a GPU, a part of one, or a share of one."""
     return name in (GPU, SHARED_GPU) or name.startswith(MIG_PREFIX)
 
 
@@ -247,7 +241,6 @@ def find_gpu_label(labels: Mapping[str, str]) -> str:
 
 
 def _list_pods(kube: Kube) -> tuple[list[Manifest], bool]:
-    """Return the pods that hold something, and whether they are those of all namespaces."""
     for client, complete in ((kube.in_namespace(""), True), (kube, False)):
         try:
             return client.list_objects(POD, field_selector=HOLDING), complete

@@ -46,15 +46,11 @@ def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], 
         raise refuse(kube, main, "keeps its key")
     # Last: by the old key a second try finds the copies that are left.
     if mine or (not main and not changed):
-        _rotate_main(kube, key, base_url)
+        metadata = {"annotations": {BASE_URL_ANNOTATION: base_url}}
+        changes = {"metadata": metadata, "stringData": {WANDB_SECRET_KEY: key}}
+        kube.patch(SECRET, WANDB_SECRET, changes)
         changed += [WANDB_SECRET] if old != key else []
     return Rotation(tuple(changed), _list_readers(kube, changed))
-
-
-def _rotate_main(kube: Kube, key: str, base_url: str) -> None:
-    metadata = {"annotations": {BASE_URL_ANNOTATION: base_url}}
-    changes = {"metadata": metadata, "stringData": {WANDB_SECRET_KEY: key}}
-    kube.patch(SECRET, WANDB_SECRET, changes)
 
 
 def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[str]:
@@ -84,7 +80,6 @@ def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[
 
 
 def _list_readers(kube: Kube, secrets: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return by sweep this owner's agents at work whose pods read these Secrets."""
     found: dict[str, list[str]] = defaultdict(list)
     for pod in filter(kube.owns, kube.list_objects(POD, build_selector(component="agent"))):
         identity = identify(pod)

@@ -119,7 +119,6 @@ def delete_secret(kube: Kube) -> bool:
 
 
 def refuse(kube: Kube, secret: Manifest, consequence: str) -> ConfigError:
-    """Return the error for another owner's Secret, which is left as it is."""
     owner = read_owner(secret)
     return ConfigError(
         f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
@@ -129,7 +128,6 @@ def refuse(kube: Kube, secret: Manifest, consequence: str) -> ConfigError:
 
 
 def decode_key(secret: Manifest) -> str | None:
-    """Return the W&B key in a Secret object."""
     encoded = (secret.get("data") or {}).get(WANDB_SECRET_KEY)
     return base64.b64decode(encoded).decode(errors="replace").strip() if encoded else None
 
@@ -162,13 +160,12 @@ class KeyStore:
         if self.values and self.name == WANDB_SECRET:
             create_secret(self.kube, self.values[WANDB_SECRET_KEY], self.plan.base_url)
         elif self.values:
-            self._add_values()
-
-    def _add_values(self) -> None:
-        if _get_allowed(self.kube, self.name) is None:
-            path = self.plan.sweep_path
-            self.kube.create_once(build_secret(self.name, self.kube.namespace, self.values, path))
-        self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
+            if _get_allowed(self.kube, self.name) is None:
+                path = self.plan.sweep_path
+                self.kube.create_once(
+                    build_secret(self.name, self.kube.namespace, self.values, path)
+                )
+            self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
 
 
 def store_keys(
@@ -207,7 +204,6 @@ def name_keys(
 
 
 def name_secret(sweep_path: str, owner: Owner) -> str:
-    """Return the name of the Secret with the keys of an owner's agents of a sweep."""
     return build_owned_name(sweep_path, owner, KEYS)
 
 

@@ -211,5 +211,4 @@ class ClusterExecutor(Executor):
 
     @cached_property
     def builder(self) -> ManifestBuilder:
-        """What makes the manifests of this project."""
         return ManifestBuilder(self.project)

@@ -74,11 +74,9 @@ class AgentFolder:
 
     @property
     def log_path(self) -> Path:
-        """Where the supervisor, the agent and its runs write."""
         return Path(self.settings.log_path)
 
     def is_alive(self) -> bool:
-        """Tell whether a supervisor works here."""
         return is_locked(self.settings.lock_path)
 
     def status(self) -> Status | None:
@@ -86,7 +84,6 @@ class AgentFolder:
         return load_status(self.settings.status_path)
 
     def processes(self) -> list[Process]:
-        """Return every process of this agent, supervised or left over."""
         return list_marked(str(self.path))
 
     def save_spec(self) -> None:
@@ -98,7 +95,6 @@ class AgentFolder:
         os.replace(temporary, self.path / "spec.json")
 
     def agent(self) -> Agent:
-        """Return this agent as the executor shows it."""
         # Asked first: a supervisor writes its end before it lets go of the lock.
         alive = self.is_alive()
         status = self.status()
@@ -144,7 +140,6 @@ def load_folder(path: Path) -> AgentFolder | None:
 
 
 def load_folders(path: Path) -> list[AgentFolder]:
-    """Read all agents' folders, in the order in which the agents were started."""
     found = [load_folder(child) for child in path.iterdir()] if path.is_dir() else []
     folders = [folder for folder in found if folder]
     return sorted(folders, key=lambda folder: (folder.spec.created_at, folder.spec.name))

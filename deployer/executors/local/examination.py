@@ -121,7 +121,6 @@ def examine_python(asker: _Asker, modules: Sequence[str], folder: Path) -> Itera
 
 
 def examine_torch(asker: _Asker, environment: Mapping[str, str]) -> Iterator[Finding]:
-    """Ask for its torch, and whether that sees the GPUs of this machine."""
     said = asker.ask(ASK_TORCH, seconds=TORCH_SECONDS)
     if said is None:
         yield unknown("torch", "torch", f"did not say in {TORCH_SECONDS:.0f} s what it sees")

@@ -89,7 +89,6 @@ def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
 
 
 def save_wanted(file: Path, wanted: Wanted) -> None:
-    """Write a number as a whole, or not at all."""
     content = {"number": wanted.number, "leaving": sorted(wanted.leaving)}
     temporary = file.with_name(f"{file.name}.new")
     temporary.write_text(json.dumps(content))
@@ -176,7 +175,6 @@ class LocalExecutor(KeepsData, SharesGpus):
 
     @property
     def run_environment(self) -> Mapping[str, str]:
-        """Return the environment of runs, with the Python that they get."""
         return {**build_run_environment(self.project), **self._variables}
 
     def describe_runs(self) -> Sequence[str]:
@@ -217,7 +215,6 @@ class LocalExecutor(KeepsData, SharesGpus):
         )
 
     def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        """Return the folder of this machine."""
         from deployer.data.folder_store import FolderStore
         from deployer.data.sources import find_place
 
@@ -235,7 +232,6 @@ class LocalExecutor(KeepsData, SharesGpus):
                         check_here(data, self.project.folder)
 
     def list_gpus(self) -> Sequence[str]:
-        """Return the GPUs that are dealt out to agents."""
         return list_gpus(self.project.environment)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
@@ -287,7 +283,6 @@ class LocalExecutor(KeepsData, SharesGpus):
                 LOG.warning("the disk is full: no agent is started again until `agents up`")
 
     def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Delete the file with the number, or those of all sweeps."""
         with self._alone():
             every = [*self._root.glob(f"*{SUFFIX}")]
             for file in every if sweep_path is None else [find_file(self._root, sweep_path)]:

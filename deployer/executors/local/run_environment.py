@@ -62,7 +62,6 @@ class Interpreter:
         return self.reason.startswith(OWN)
 
     def lead_path(self, path: str) -> str:
-        """Return a PATH on which it is the first `python`."""
         if _is_interpreter(shutil.which("python", path=path), self.path):
             return path
         folder = os.path.dirname(self.path)
@@ -118,7 +117,6 @@ def list_dropped(project: Project) -> list[str]:
 
 
 def is_dropped(name: str) -> bool:
-    """Return True for a variable that would send a run elsewhere than to its sweep."""
     return name in DROPPED or name.startswith(DROPPED_PREFIX)
 
 

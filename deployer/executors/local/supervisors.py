@@ -100,7 +100,6 @@ def build_environment(
 
 
 def _find_share(spec: Spec) -> Mapping[str, str]:
-    """Return what keeps an agent to its share of the cores and of its GPU."""
     if not spec.gpus:
         return ONE_THREAD
     return divide(count_cpus(), spec.agents, spec.on_gpu) if spec.on_gpu > 1 else {}

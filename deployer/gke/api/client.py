@@ -167,7 +167,6 @@ class Gke:
         return Listing(found, tuple(answer.missing_zones))
 
     def get_cluster(self, location: str, name: str) -> CloudCluster | None:
-        """Return one cluster, None if it is not there."""
         attempt = Attempt(f"cannot get cluster {name}", self.project, location, name)
         try:
             found = self._read("get_cluster", {"name": self._name(location, name)}, attempt)

@@ -59,23 +59,19 @@ class CloudDisk:
 
     @property
     def of_node(self) -> bool:
-        """Tell whether it is a node's own disk, which goes with the node."""
         return NODE_LABEL in self.labels
 
     @property
     def holds_results(self) -> bool:
-        """Return True for an embedded backend's disk, or one that could be."""
         named = self.labels.get(HOLDS_LABEL) == RESULTS or self.claim in ("", RESULTS_CLAIM)
         return named and not self.of_node
 
     @property
     def words(self) -> str:
-        """Name it in a sentence."""
         return f"disk {self.name} in {self.location}"
 
     @property
     def cluster(self) -> str:
-        """The cluster that it was made for."""
         return self.labels.get(CLUSTER_LABEL) or self.labels.get(NAME_LABEL, "")
 
 
@@ -89,7 +85,6 @@ class TargetPool:
 
     @property
     def words(self) -> str:
-        """Name it in a sentence."""
         return f"target pool {self.name} in {self.region}"
 
 
@@ -107,7 +102,6 @@ class ForwardingRule:
 
     @property
     def words(self) -> str:
-        """Name it in a sentence."""
         return f"forwarding rule {self.name} in {self.region}"
 
 
@@ -156,7 +150,6 @@ class Compute:
         )
 
     def list_target_pools(self) -> tuple[TargetPool, ...]:
-        """Return the target pools of all regions, anybody's."""
         found = self._list("target pools", self._target_pools, {"project": self._gke.project})
         return tuple(
             TargetPool(
@@ -166,7 +159,6 @@ class Compute:
         )
 
     def label_disk(self, disk: CloudDisk, labels: Mapping[str, str]) -> None:
-        """Request labels for a disk beside those that it has."""
         changes = {"labels": {**disk.labels, **labels}, "label_fingerprint": disk.fingerprint}
         place: dict[str, Any] = {"project": self._gke.project, "resource": disk.name}
         if disk.location.count("-") == 1:
@@ -179,7 +171,6 @@ class Compute:
         self._send(f"cannot label {disk.words}", disk.location, client.set_labels_unary, request)
 
     def label_forwarding_rule(self, rule: ForwardingRule, labels: Mapping[str, str]) -> None:
-        """Request labels for a forwarding rule beside those that it has."""
         changes = {"labels": {**rule.labels, **labels}, "label_fingerprint": rule.fingerprint}
         place = {"project": self._gke.project, "region": rule.region, "resource": rule.name}
         request = {**place, "region_set_labels_request_resource": changes}
@@ -269,7 +260,6 @@ def list_everywhere(
 
 
 def last_part(address: str) -> str:
-    """Return the name at the end of an address or a scope."""
     return address.rpartition("/")[2]
 
 
@@ -302,7 +292,6 @@ class Quota:
 
     @property
     def available(self) -> float:
-        """How much of it is left."""
         return self.limit - self.usage
 
 

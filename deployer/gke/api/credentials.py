@@ -56,13 +56,11 @@ class Patience:
             return max(0.0, min(API_SECONDS - self._lost[api][0], all_left))
 
     def note_silence(self, api: str, seconds: float) -> None:
-        """Count the time that an API has not answered."""
         with self._lock:
             lost = self._lost.get(api, (0.0, 0.0))[0]
             self._lost[api] = (lost + seconds, self._now())
 
     def note_answer(self, api: str) -> None:
-        """Forget an API's silence."""
         with self._lock:
             self._lost.pop(api, None)
 
@@ -75,7 +73,6 @@ class BoundedAdapter(HTTPAdapter):
     """Limits each request, whatever time Google's libraries would give it."""
 
     def send(self, *args: Any, **options: Any) -> Any:
-        """Send a request."""
         wanted = options.get("timeout")
         seconds = min(wanted, READ_SECONDS) if isinstance(wanted, (int, float)) else READ_SECONDS
         limits = (min(seconds, CONNECT_SECONDS), seconds)
@@ -83,7 +80,6 @@ class BoundedAdapter(HTTPAdapter):
 
 
 def bound_session(session: Session) -> Session:
-    """Limit each request of a session, and return it."""
     for scheme in ("http://", "https://"):
         session.mount(scheme, BoundedAdapter())
     return session

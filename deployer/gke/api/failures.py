@@ -338,7 +338,6 @@ class Attempt:
 
     @property
     def waiting(self) -> str:
-        """Say what is waited for."""
         return f"Google Cloud ({self.words.removeprefix('cannot ')})"
 
     def hint(self, template: str, sentence: str) -> str:
@@ -398,7 +397,6 @@ def build_failure(
 
 
 def scrub(text: str) -> str:
-    """Return a text without tokens and keys, in one line."""
     return " ".join(_SECRETS.sub("[secret]", text).split())
 
 
@@ -407,7 +405,6 @@ def _is_minor(condition: tuple[str, str]) -> bool:
 
 
 def _refine(sentence: str, told: str, reason: str, hint: str) -> tuple[str, str]:
-    """Return reason and hint by Google's words, else as they are."""
     if told in REASONS:
         return told, REASONS[told]
     found = next((row for row in SENTENCES if row[0].search(sentence)), None)

@@ -82,7 +82,6 @@ def build_cluster(
 def build_gpu_pool(
     spec: ClusterSpec, index: int, location: str, owner: Owner = UNKNOWN_OWNER
 ) -> google.NodePool:
-    """Return the pool of a choice of GPUs, by its place in the specification from 0."""
     choice = spec.gpus[index]
     return google.NodePool(
         name=spec.pool_names[index],
@@ -226,7 +225,6 @@ def _build_flexible_life() -> dict[str, Any]:
 
 
 def _build_purchase(choice: GpuChoice) -> dict[str, Any]:
-    """Return how machines are bought where that is not on demand."""
     kinds = google.ReservationAffinity.Type
     if choice.flex_start:
         none = google.ReservationAffinity(consume_reservation_type=kinds.NO_RESERVATION)

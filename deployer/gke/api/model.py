@@ -72,7 +72,6 @@ class CloudPool:
 
     @property
     def good(self) -> bool:
-        """Tell whether it is there or will be without our doing."""
         return self.status not in POOL_BROKEN
 
 
@@ -118,12 +117,10 @@ class CloudCluster:
 
     @property
     def pool_names(self) -> tuple[str, ...]:
-        """The names of the pools that are there or come."""
         return tuple(pool.name for pool in self.pools if pool.good)
 
     @property
     def words(self) -> str:
-        """Name it in a sentence."""
         return f"cluster {self.name} in {self.location}"
 
 
@@ -147,17 +144,14 @@ class CloudOperation:
 
     @property
     def done(self) -> bool:
-        """Tell whether it has ended, well or not."""
         return self.status == "DONE"
 
     @property
     def failed(self) -> bool:
-        """Tell whether it has ended without doing what it should."""
         return self.done and (self.code != 0 or bool(self.conditions))
 
 
 def read_cluster(message: container_v1.Cluster) -> CloudCluster:
-    """Return a cluster from Google's message."""
     return CloudCluster(
         name=message.name,
         location=message.location or message.zone,
@@ -175,7 +169,6 @@ def read_cluster(message: container_v1.Cluster) -> CloudCluster:
 
 
 def read_pool(message: container_v1.NodePool) -> CloudPool:
-    """Return a node pool from Google's message."""
     scaling, config = message.autoscaling, message.config
     fixed = message.initial_node_count
     return CloudPool(
@@ -197,7 +190,6 @@ def read_pool(message: container_v1.NodePool) -> CloudPool:
 
 
 def read_operation(message: container_v1.Operation) -> CloudOperation:
-    """Return an operation from Google's message."""
     cluster, pool = _read_target(message.target_link)
     conditions = _read_conditions((*message.cluster_conditions, *message.nodepool_conditions))
     failed = message.status == container_v1.Operation.Status.DONE and (
@@ -230,7 +222,6 @@ def describe_progress(message: container_v1.Operation) -> str:
 
 
 def _describe_stages(stages: Sequence[container_v1.OperationProgress]) -> str:
-    """Return the stages that run, each with its place among all."""
     lines = []
     for number, stage in enumerate(stages, start=1):
         if stage.status.name != "RUNNING":
@@ -265,7 +256,6 @@ def _plain(name: str) -> str:
 
 
 def _read_target(link: str) -> tuple[str, str]:
-    """Return the names of cluster and pool at the end of an address."""
     parts = link.split("/")
     found = {
         kind: parts[parts.index(kind) + 1]

@@ -47,7 +47,6 @@ class Waiter:
 
 
 def describe_operation(operation: CloudOperation) -> str:
-    """Return what an operation does and where."""
     plain = operation.kind.replace("_", " ").lower() + " of cluster {cluster}"
     form = WORDS.get(operation.kind, plain)
     what = form.format(cluster=operation.cluster, pool=operation.pool)

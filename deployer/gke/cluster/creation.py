@@ -352,7 +352,6 @@ class _Maker:
         return found
 
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
-        """Delete broken clusters, and wait for the one whose name is needed."""
         for cluster in broken:
             if cluster.location != location and cluster.owner != self.gke.owner:
                 continue

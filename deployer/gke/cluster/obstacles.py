@@ -168,7 +168,6 @@ def _name_pool(spec: ClusterSpec, number: int) -> str:
 
 
 def _tell_zones(spec: ClusterSpec, offered: Offered, name: str) -> str:
-    """Name zones that have it, those of the specification's regions first."""
     if not offered.zones:
         return f"no zone has {name}: gcloud compute machine-types list, accelerator-types list"
     regions = {region_of(one) for one in spec.locations}

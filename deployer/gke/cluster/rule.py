@@ -73,7 +73,6 @@ def has_results(facts: Facts) -> bool:
 
 
 def describe_owner(owner: Owner | None) -> str:
-    """Name the owner of something in the cloud."""
     if owner is None:
         return "no owner, as older versions made it"
     return f"owner {owner.id}" if owner.name == owner.id else f"owner {owner.name} ({owner.id})"
@@ -120,7 +119,6 @@ def _is_backend(item: Manifest) -> bool:
 
 
 def _name(kind: str, items: Iterable[Manifest], what: str) -> Iterator[str]:
-    """Yield one sentence for all of a kind, with the owners of what has one."""
     found = [(one["metadata"], read_owner(one)) for one in items]
     names = [
         f"{metadata.get('namespace')}/{metadata['name']}{f' of {owner.name}' if owner else ''}"

@@ -156,7 +156,6 @@ def _build_environment(
 
 
 def _add_path(word: str, prologue: str) -> str:
-    """Return a word such as PYTHONPATH=src with the prologue before it."""
     name, equals, value = word.partition("=")
     return (
         "%s=%s%s%s" % (name, prologue, os.pathsep, value)
@@ -168,7 +167,6 @@ def _add_path(word: str, prologue: str) -> str:
 def _run(
     words: List[str], folder: str, environment: Dict[str, str], scratch: str, seconds: float
 ) -> Dict[str, Any]:
-    """Run until there is an answer, and end all that is left."""
     output, answer = os.path.join(scratch, "output"), os.path.join(scratch, "answer.json")
     executable = shutil.which(words[0], path=environment.get("PATH", os.defpath))
     if not executable and not os.path.exists(os.path.join(folder, words[0])):

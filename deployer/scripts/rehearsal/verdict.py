@@ -140,7 +140,6 @@ def _list_places(text: str, folder: str) -> List[Tuple[str, str]]:
 
 
 def _word(one: Mapping[str, Any], answer: Mapping[str, Any], case: Case) -> Complaint:
-    """Return a complaint about one configuration with its hint."""
     name, said, end = one["name"], one["said"].strip(), one["end"]
     value = case.configs[one["index"]].get(name)
     flag = find_flag(name, answer["flags"])
@@ -244,7 +243,6 @@ def _find_hint(
 
 
 def _suggest(name: str, answer: Mapping[str, Any], case: Case) -> str:
-    """Return a hint for a flag that the parser does not have."""
     flags = answer["flags"]
     known = [one for flag in flags for one in flag["names"]]
     plain = {one.strip("-").replace("_", "-"): one for one in reversed(known)}

@@ -268,14 +268,11 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     changes["tags"] = change_tags(row.tag_names, add, remove)
     row = change(db, row, **changes, updated_at=info.context.backend.now())
     if input.get("aliases") is not None:
-        _replace_aliases(db, row, [part["alias"] for part in input["aliases"]])
+        wanted = [part["alias"] for part in input["aliases"]]
+        present = [found.alias for found in find_all(db, Alias, artifact_id=row.id)]
+        remove_aliases(db, row, [alias for alias in present if alias not in wanted])
+        set_aliases(db, row, wanted)
     return {"artifact": row}
-
-
-def _replace_aliases(db: Connection, row: Artifact, wanted: list[str]) -> None:
-    present = [found.alias for found in find_all(db, Alias, artifact_id=row.id)]
-    remove_aliases(db, row, [alias for alias in present if alias not in wanted])
-    set_aliases(db, row, wanted)
 
 
 @resolvers.field("Mutation.addAliases")
@@ -345,7 +342,6 @@ def resolve_update_collection(_: Any, info: Info, input: dict[str, Any]) -> dict
 
 @resolvers.field("Mutation.moveArtifactSequence")
 def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Give a collection another type."""
     request = info.context
     check_not_agent(request.caller)
     wanted = check_label("artifact type", input["destination_artifact_type_name"])
@@ -357,7 +353,6 @@ def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
 
 @resolvers.field("Mutation.deleteArtifactSequence")
 def resolve_delete_collection(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a collection with all its versions."""
     check_not_agent(info.context.caller)
     db = info.context.db
     row = own_collection(db, info.context.caller, input["artifact_sequence_id"])

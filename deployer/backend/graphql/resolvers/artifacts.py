@@ -116,7 +116,6 @@ def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
 
 @resolvers.field("Query.clientIDMapping")
 def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
-    """Return our id of an artifact that a client refers to by its own id."""
     db = info.context.db
     if made := find(
         db, Artifact, "id DESC", client_id=client_id, user_id=info.context.caller.user.id
@@ -167,7 +166,6 @@ def resolve_files_by_entries(
 def _file_page(
     info: Info, row: Artifact, found: list[File], after: str | None, first: int | None
 ) -> dict[str, Any]:
-    """Return one page of files, whose addresses are signed."""
     page = page_of(found, "+name", after, first)
     for edge in page["edges"]:
         edge["node"] = artifact_file_node(info.context, edge["node"], row)
@@ -266,7 +264,6 @@ def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dic
 
 
 def collection_tags(row: Collection) -> list[dict[str, str]]:
-    """Return a collection's tags as W&B's type `Tag`."""
     return tag_nodes(f"CollectionTag:{row.id}", row.tag_names)
 
 

@@ -74,7 +74,6 @@ def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
 
 @resolvers.field("Mutation.deployerDeleteSweep")
 def resolve_delete_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a sweep and keep its runs."""
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
     db = info.context.db

@@ -35,7 +35,6 @@ def _signed_url(request: Request, action: Action, file: File) -> str:
 
 
 def upload_url(request: Request, file: File) -> str:
-    """Return the address for the upload of a file."""
     return _signed_url(request, "upload", file)
 
 
@@ -94,7 +93,6 @@ def promised_file_node(request: Request, file: File, row: Artifact) -> Node:
 
 
 def manifest_node(request: Request, row: Artifact, file: File) -> Node:
-    """Return an artifact's manifest with its file, for upload or download."""
     return {
         "id": encode_id("ArtifactManifest", row.id),
         "digest": file.digest,

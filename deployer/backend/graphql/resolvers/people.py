@@ -132,7 +132,6 @@ def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
 
 @resolvers.field("Mutation.deployerRevokeUserKey")
 def resolve_revoke_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Refuse one key of a user from now on."""
     kept = read_key(info.context.backend.folder)
 
     def revoke(db: Connection, _: str) -> None:
@@ -149,7 +148,6 @@ def resolve_remove_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
 
 @resolvers.field("Query.deployerUsers")
 def resolve_all_users(_: Any, info: Info) -> list[dict[str, Any]]:
-    """List the users, and what is known of their keys."""
     users: list[dict[str, Any]] = []
 
     def read(db: Connection, _: str) -> None:

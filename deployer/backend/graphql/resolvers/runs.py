@@ -110,7 +110,10 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
         row = _resumed(info, db, row) if _tells_its_process(input) else row
     else:
         row, inserted = _initialised(info, db, input)
-    row = _with_columns(db, row, input)
+    changes = _read_columns(input)
+    for name in OBJECTS & changes.keys():
+        parse_object(changes[name], f"the run's {name}")
+    row = change(db, row, **changes) if changes else row
     return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
 
 
@@ -153,7 +156,9 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     row = found or create_run(db, request.caller, project, name, backend.now())
     check_writer(db, request.caller, row)
     if found is None and input.get("sweep"):
-        row = _joined(db, project, row, input["sweep"])
+        # Attach a run to the sweep that its client names, as function agents do.
+        sweep = find_sweep(db, project, input["sweep"])
+        row = change(db, row, sweep_id=sweep.id) if sweep else row
     if input.get("state"):
         _check_state(input["state"])
         return change(db, row, state=input["state"]), found is None
@@ -170,12 +175,6 @@ def _check_state(state: str) -> None:
 def _is_fork(input: dict[str, Any]) -> bool:
     """Tell whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
     return "branch_point" in wandb_part(input.get("config") or "{}")
-
-
-def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
-    """Attach a run to the sweep that its client names, as function agents do."""
-    sweep = find_sweep(db, project, sweep_name)
-    return change(db, row, sweep_id=sweep.id) if sweep else row
 
 
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
@@ -241,15 +240,7 @@ def _going(backend: Backend, db: Connection, row: Run) -> Run:
     )
 
 
-def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
-    changes = _read_columns(input)
-    for name in OBJECTS & changes.keys():
-        parse_object(changes[name], f"the run's {name}")
-    return change(db, row, **changes) if changes else row
-
-
 def _read_columns(input: dict[str, Any]) -> dict[str, str]:
-    """Return what a request says of a run, by column."""
     changes = {
         column: input[name] for name, column in PLAIN_COLUMNS.items() if input.get(name) is not None
     }

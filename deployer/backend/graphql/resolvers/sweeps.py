@@ -131,7 +131,10 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
     if "config" in changes:
         _read(info.context, changes["config"])
     if input.get("state"):
-        changes["state"] = _checked_state(input["state"])
+        state = input["state"]
+        if state.upper() not in STATES:
+            raise Refusal(400, f"sweep state {state!r} is none of {', '.join(STATES)}")
+        changes["state"] = state.upper()
     return change_sweep(info.context.backend, db, row, **changes)
 
 
@@ -141,12 +144,6 @@ def _own_sweep(info: Info, db: Connection, text: str) -> Sweep:
     if not owned or row.state == DELETED:
         raise not_found("sweep")
     return row
-
-
-def _checked_state(state: str) -> str:
-    if state.upper() not in STATES:
-        raise Refusal(400, f"sweep state {state!r} is none of {', '.join(STATES)}")
-    return state.upper()
 
 
 @resolvers.field("Mutation.createAgent")
@@ -200,7 +197,6 @@ def resolve_prior_runs(
     first: int | None = None,
     order: str | None = None,
 ) -> dict[str, Any]:
-    """List the runs from before the sweep that `--prior_run` added to it."""
     db = info.context.db
     runs = Runs(db, row.project_id, filters, row).read()
     prior = [run for run in runs if run.created_at < row.created_at]
@@ -217,7 +213,6 @@ def resolve_agents(
 
 @resolvers.field("Sweep.agent")
 def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
-    """Find an agent by its name or, as `Sweep.agent` does, by its id."""
     db = info.context.db
     if found := find(db, Agent, "id DESC", sweep_id=row.id, name=agent_name):
         return found

@@ -46,7 +46,8 @@ def follow_log(
         ended = False
         try:
             # Asked before reading: what a container wrote until its end is then all there.
-            ended = _has_ended(kube, pod)
+            found = kube.get(POD, pod)
+            ended = found is None or found["status"].get("phase") in ("Succeeded", "Failed")
             for line in _stream(kube, pod, since, follow=not ended):
                 since = line.time
                 yield line
@@ -84,11 +85,6 @@ def _stream(kube: Kube, pod: str, since: str, follow: bool) -> Iterator[LogLine]
 def _parse(raw: bytes) -> LogLine:
     time_stamp, _, text = raw.decode(errors="replace").rstrip("\r").partition(" ")
     return LogLine(time_stamp, text)
-
-
-def _has_ended(kube: Kube, pod: str) -> bool:
-    found = kube.get(POD, pod)
-    return found is None or found["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def follow_agents(

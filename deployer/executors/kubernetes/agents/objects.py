@@ -45,7 +45,6 @@ LOST_SECONDS = 15.0
 
 
 def explain_ending(job: Manifest, pod: Manifest | None) -> str:
-    """Say why an agent has ended."""
     failed = find_condition(job, "Failed") or {}
     of_pod = explain_pod_end(pod) if pod is not None else ""
     if of_pod or not failed:
@@ -111,18 +110,15 @@ def list_views(item: Manifest) -> Iterator[Manifest]:
             own[DRAIN_ANNOTATION] = "true"
         view = {**item, "metadata": {**item["metadata"], "annotations": own}}
         if item.get("status", {}).get("containerStatuses"):
-            view["status"] = _view_status(item["status"], name)
+            status = item["status"]
+            containers = [
+                {**one, "state": {**state, "terminated": _view_end(state["terminated"], name)}}
+                if (state := one.get("state") or {}).get("terminated")
+                else one
+                for one in status["containerStatuses"]
+            ]
+            view["status"] = {**status, "containerStatuses": containers}
         yield view
-
-
-def _view_status(status: Manifest, name: str) -> Manifest:
-    containers = [
-        {**one, "state": {**state, "terminated": _view_end(state["terminated"], name)}}
-        if (state := one.get("state") or {}).get("terminated")
-        else one
-        for one in status["containerStatuses"]
-    ]
-    return {**status, "containerStatuses": containers}
 
 
 def _view_end(terminated: Manifest, name: str) -> Manifest:
@@ -173,7 +169,6 @@ class AgentObjects:
 
     @property
     def pod(self) -> Manifest | None:
-        """The newest pod."""
         return self.pods[-1] if self.pods else None
 
     @property
@@ -188,7 +183,6 @@ class AgentObjects:
 
     @property
     def living_pods(self) -> tuple[Manifest, ...]:
-        """The pods that have not been reported to have ended."""
         return tuple(pod for pod in self.pods if pod["status"].get("phase") not in ENDED_PHASES)
 
     @property
@@ -201,12 +195,10 @@ class AgentObjects:
 
     @property
     def mates(self) -> tuple[str, ...]:
-        """The names of all agents of its Job, if it has several."""
         return tuple(list_names(self.job)) if self.job else ()
 
     @property
     def drain_annotation(self) -> str:
-        """The annotation that lets this agent leave after its run."""
         return drain_annotation(self.job, self.name) if self.job else DRAIN_ANNOTATION
 
     def cut(self, pod: Manifest, line: str) -> str | None:
@@ -216,7 +208,6 @@ class AgentObjects:
 
     @property
     def pod_spec(self) -> Manifest:
-        """What its pods are made of."""
         return _pod_spec(self.item)
 
     @property
@@ -306,13 +297,11 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
 
 
 def _works(pod: Manifest) -> bool:
-    """Return True if a pod runs and is not being deleted."""
     running = pod["status"].get("phase") not in ("Failed", "Pending", None)
     return running and not pod["metadata"].get("deletionTimestamp")
 
 
 def _is_orphan(pod: Manifest | None) -> bool:
-    """Return True if no Job's deletion will take a pod away."""
     return pod is not None and not pod["metadata"].get("ownerReferences")
 
 
@@ -321,7 +310,6 @@ def _is_deleted(job: Manifest | None) -> bool:
 
 
 def is_lost(pod: Manifest, now: float) -> bool:
-    """Tell whether a pod was to end long ago and its node does not say that it has."""
     deadline = pod["metadata"].get("deletionTimestamp")
     ended = pod["status"].get("phase") in ENDED_PHASES
     return bool(deadline) and not ended and now > parse_time(deadline) + LOST_SECONDS
@@ -342,7 +330,6 @@ def count_restarts(objects: AgentObjects) -> int:
 
 
 def annotations_of(item: Manifest) -> Mapping[str, str]:
-    """Return an object's annotations."""
     return item["metadata"].get("annotations") or {}
 
 
@@ -352,7 +339,6 @@ def path_of(item: Manifest) -> str:
 
 
 def name_of(item: Manifest) -> str:
-    """Return the name of the agent that an object belongs to."""
     label = (item["metadata"].get("labels") or {}).get(AGENT_LABEL, "")
     return annotations_of(item).get(AGENT_LABEL) or label
 
@@ -428,19 +414,16 @@ def _explain(objects: AgentObjects, state: AgentState, pending: Finding | None) 
 
 
 def _pod_spec(item: Manifest) -> Manifest:
-    """Return what a Job or a pod says of its pod."""
     spec: Manifest = item["spec"].get("template", {}).get("spec") or item["spec"]
     return spec
 
 
 def _environment(item: Manifest) -> dict[str, str]:
-    """Return the variables that a manifest itself gives a value."""
     variables = (one for c in _pod_spec(item).get("containers") or () for one in c.get("env") or ())
     return {one["name"]: one["value"] for one in variables if "value" in one}
 
 
 def asks_for_gpu(objects: AgentObjects) -> bool:
-    """Tell whether an agent has GPUs at all."""
     item = objects.job or objects.pod
     return bool(item and _describe_gpu(item, ""))
 

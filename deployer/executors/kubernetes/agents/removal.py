@@ -90,7 +90,6 @@ def remove_agents(
 def build_selectors(
     agent_objects: Sequence[AgentObjects], among: Sequence[AgentObjects] = ()
 ) -> list[str]:
-    """Return the selectors of these agents and no others."""
     wanted, there = _labels_by_sweep(agent_objects), _labels_by_sweep(among)
     selectors = []
     for (path, owner), labels in wanted.items():
@@ -107,7 +106,6 @@ def build_selectors(
 
 
 def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[tuple[str, str], set[str]]:
-    """Return the agents' labels by sweep and owner."""
     found: dict[tuple[str, str], set[str]] = {}
     for objects in agent_objects:
         for item in (*([objects.job] if objects.job else []), *objects.pods):
@@ -164,7 +162,6 @@ def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
 
 
 def longest_removal_seconds(agent_objects: Sequence[AgentObjects]) -> float:
-    """Return how long these agents may take to go."""
     return max((_grace_seconds(s) for s in agent_objects), default=0.0) + PATIENCE_SECONDS
 
 
@@ -331,7 +328,6 @@ def _describe(owner: str, namespace: str, items: Sequence[Manifest]) -> Belongin
 
 
 def _works(item: Manifest) -> bool:
-    """Return True for a Job or a pod that has not ended."""
     if kind_of(item) == JOB:
         return not (find_condition(item, "Complete") or find_condition(item, "Failed"))
     return kind_of(item) == POD and item["status"].get("phase") in ("Pending", "Running")

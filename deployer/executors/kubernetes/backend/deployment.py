@@ -93,32 +93,23 @@ def build_backend(
     metadata = {"namespace": cluster.namespace or REMOVED, "labels": labels}
     documents = [overlay(one, {"metadata": metadata}) for one in templates]
     claim, service, policy, config_map, stateful_set = documents
-    config_maps = _build_config_maps(config_map, program)
-    claim = _build_claim(claim, settings)
-    stateful_set = _build_stateful_set(stateful_set, config_maps, settings, cluster)
-    return claim, service, policy, *config_maps, stateful_set
-
-
-def _build_claim(template: Manifest, settings: BackendConfig) -> Manifest:
+    whole = build_hash(program, config_map["data"]["__main__.py"].encode())
+    config_maps = [
+        {
+            **overlay(config_map, {"metadata": {"name": f"{NAME}-{whole}-{number}"}}),
+            "binaryData": {f"program.tar.gz.{number:02}": encode(part)},
+        }
+        for number, part in enumerate(split_archive(program))
+    ]
     # An empty one is another wish: no class, not even the cluster's default.
     storage_class = REMOVED if settings.storage_class is None else settings.storage_class
     patch = {
         "storageClassName": storage_class,
         "resources": {"requests": {"storage": settings.size}},
     }
-    return dict(overlay(template, {"spec": patch}))
-
-
-def _build_config_maps(template: Manifest, program: bytes) -> list[Manifest]:
-    """Return a ConfigMap for each part of the archive; other content has another name."""
-    whole = build_hash(program, template["data"]["__main__.py"].encode())
-    return [
-        {
-            **overlay(template, {"metadata": {"name": f"{NAME}-{whole}-{number}"}}),
-            "binaryData": {f"program.tar.gz.{number:02}": encode(part)},
-        }
-        for number, part in enumerate(split_archive(program))
-    ]
+    claim = dict(overlay(claim, {"spec": patch}))
+    stateful_set = _build_stateful_set(stateful_set, config_maps, settings, cluster)
+    return claim, service, policy, *config_maps, stateful_set
 
 
 def _build_stateful_set(
@@ -182,7 +173,6 @@ class Absence:
 
     @property
     def hopeless(self) -> bool:
-        """Tell whether no waiting mends it."""
         return self.restarts >= HOPELESS_RESTARTS or bool(self.reason and self.reason.is_permanent)
 
 
@@ -210,7 +200,6 @@ def explain_absence(kube: Kube, name: str) -> Absence:
 
 
 def choose_hint(kube: Kube, name: str, why: Absence) -> str:
-    """Return what to do about a backend that does not come up."""
     if why.exit_code in NO_SUCH_PYTHON:
         return f"{edit('backend', 'image: …')}: an image with Python 3.11 or newer"
     if why.reason and why.reason.code is Cause.CLAIM_UNBOUND:
@@ -253,12 +242,10 @@ class ClusterBackend:
 
     @property
     def url(self) -> str:
-        """Return the Service's address."""
         return build_url(self.name, self.namespace)
 
     @property
     def pod(self) -> str:
-        """Return the name of the only pod."""
         return f"{self.name}-0"
 
 
@@ -271,7 +258,14 @@ def find_backend(kube: Kube) -> ClusterBackend | None:
     ]
     if not found:
         return None
-    key = _read_key(kube)
+    secret = kube.get(SECRET, KEY_SECRET)
+    encoded = ((secret or {}).get("data") or {}).get(KEY_FIELD)
+    if not encoded:
+        raise BackendError(
+            f"Secret {KEY_SECRET} in namespace {kube.namespace} has no key",
+            "deployer backend up --on kubernetes gives the backend another one",
+        )
+    key = base64.b64decode(encoded).decode().strip()
     return ClusterBackend(found[0]["metadata"]["name"], kube.namespace, is_up(found[0]), key)
 
 
@@ -392,14 +386,3 @@ def _build_key_secret(kube: Kube, cluster: ClusterConfig) -> Manifest:
     secret = build_secret(KEY_SECRET, kube.namespace, {KEY_FIELD: new_key()})
     secret["metadata"]["labels"] = {**cluster.labels, **build_labels(BACKEND)}
     return secret
-
-
-def _read_key(kube: Kube) -> str:
-    secret = kube.get(SECRET, KEY_SECRET)
-    encoded = ((secret or {}).get("data") or {}).get(KEY_FIELD)
-    if not encoded:
-        raise BackendError(
-            f"Secret {KEY_SECRET} in namespace {kube.namespace} has no key",
-            "deployer backend up --on kubernetes gives the backend another one",
-        )
-    return base64.b64decode(encoded).decode().strip()

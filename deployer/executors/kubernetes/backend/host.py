@@ -174,7 +174,6 @@ class ClusterBackendHost(ClusterExecutor, HostsBackend):
 
     @property
     def backend_url(self) -> str:
-        """Return the address of the backend's Service."""
         return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
 
     def prepare_backend(self) -> None:

@@ -54,7 +54,11 @@ def remove_backend(
         if there or delete_data:
             _wait(kube, POD, selector)
         if delete_data:
-            _give_up_volumes(kube, of_caller)
+            # Let volumes that outlive their claims, as the timer on GKE wants it, go with these.
+            for volume in _list(kube, VOLUME, of_caller):
+                if (volume["spec"].get("claimRef") or {}).get("namespace") == kube.namespace:
+                    change = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
+                    kube.patch(VOLUME, volume["metadata"]["name"], change)
             _delete(kube, CLAIM, of_caller)
             _wait(kube, CLAIM, of_caller)
     return there
@@ -68,14 +72,6 @@ def find_data(kube: Kube) -> str:
 def list_backend(kube: Kube) -> list[Manifest]:
     """Return the StatefulSet and the claim of the backend, whoever owns them. Raises KubeError."""
     return [one for kind in (STATEFUL_SET, CLAIM) for one in _list(kube, kind, SELECTOR)]
-
-
-def _give_up_volumes(kube: Kube, selector: str) -> None:
-    """Let volumes that outlive their claims, as the timer on GKE wants it, go with these."""
-    for volume in _list(kube, VOLUME, selector):
-        if (volume["spec"].get("claimRef") or {}).get("namespace") == kube.namespace:
-            change = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
-            kube.patch(VOLUME, volume["metadata"]["name"], change)
 
 
 def _delete(kube: Kube, kind: Kind, selector: str) -> None:

@@ -76,7 +76,6 @@ class LoaderTask:
 
     @property
     def name(self) -> str:
-        """Return the name of the Job and of the ConfigMap."""
         return f"{LOADER}-{self.mark}"
 
 

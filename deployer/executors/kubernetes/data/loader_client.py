@@ -94,7 +94,6 @@ class LoaderClient:
         self._ask("POST", "/begin")
 
     def end(self) -> None:
-        """Take the mark away."""
         self._ask("POST", "/end")
 
     def get_checksum(self, path: str) -> str | None:
@@ -107,7 +106,6 @@ class LoaderClient:
             return None
 
     def get_checksums(self, paths: Sequence[str]) -> dict[str, str | None]:
-        """Return the SHA-256 of files, as `get_checksum` does of one."""
         asked = json.dumps(paths).encode()
         found = self._again(lambda: self._send("POST", "/checksums", {}, asked))
         return dict(zip(paths, found["sha256"], strict=True))
@@ -179,11 +177,9 @@ class LoaderClient:
                 self.wait_until_up()
 
     def read_many(self, paths: Sequence[str]) -> list[bytes]:
-        """Return what is in small files."""
         return self._again(lambda: self._read_many(json.dumps(paths).encode()))
 
     def close(self) -> None:
-        """End this thread's connection."""
         connection = self._own.__dict__.pop("connection", None)
         if connection is not None:
             connection.close()

@@ -63,7 +63,6 @@ def add_data(cluster: ClusterConfig, sets: Sequence[DataSet], folder: Path) -> C
 
 
 def list_claims(cluster: ClusterConfig) -> dict[str, str]:
-    """Return the data sets that `add_data` has added, by their claims."""
     ours = [one for one in cluster.volumes if one.name.startswith(f"{PREFIX}-")]
     return {one.pvc: one.name.removeprefix(f"{PREFIX}-") for one in ours if one.pvc}
 
@@ -169,10 +168,7 @@ def find_outputs(cluster: ClusterConfig, templates: Templates) -> DataSet | None
     for volume in cluster.volumes:
         if volume.name == CHECKPOINTS:
             return _build(volume.pvc, volume.nfs, volume.sub_path)
-    return _find_in_template(templates.template or templates.agent)
-
-
-def _find_in_template(job: Manifest) -> DataSet | None:
+    job = templates.template or templates.agent
     container = find_container(job)
     mounts = (container or {}).get("volumeMounts") or ()
     named = [m for m in mounts if m["name"] == CHECKPOINTS]

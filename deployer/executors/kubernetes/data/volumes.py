@@ -51,7 +51,6 @@ class VolumeStore(Store):
         self._close = close
 
     def describe(self) -> str:
-        """Name the volume."""
         return self._where
 
     def list_entries(self) -> Sequence[Entry]:
@@ -63,11 +62,9 @@ class VolumeStore(Store):
         ]
 
     def checksum(self, path: str) -> str | None:
-        """Have the loader read the file."""
         return self._client.get_checksum(path)
 
     def list_checksums(self, paths: Sequence[str]) -> Mapping[str, str | None]:
-        """Have the loader read the files."""
         return self._client.get_checksums(paths)
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
@@ -75,7 +72,6 @@ class VolumeStore(Store):
         return self._client.read(path, offset)
 
     def read_many(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
-        """Read small files in one request."""
         paths = [entry.path for entry in entries]
         return zip(entries, self._client.read_many(paths), strict=True)
 
@@ -87,7 +83,6 @@ class VolumeStore(Store):
         )
 
     def partial_size(self, entry: Entry) -> int:
-        """Return the size of the partial file."""
         return self._client.get_partial_size(entry.identity)
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
@@ -99,7 +94,6 @@ class VolumeStore(Store):
             offset += len(block)
 
     def finish(self, entry: Entry) -> bool:
-        """Have the loader verify and rename it."""
         return self._client.finish(entry.path, entry.identity, entry.size_bytes, entry.sha256)
 
     def delete(self, path: str) -> None:
@@ -114,7 +108,6 @@ class VolumeStore(Store):
         self._client.end()
 
     def is_unfinished(self) -> bool:
-        """Tell whether the mark is there."""
         return self._client.is_unfinished()
 
     def delete_all(self) -> bool:
@@ -122,7 +115,6 @@ class VolumeStore(Store):
         return self._client.clear()
 
     def close(self) -> None:
-        """End the loader."""
         self._close()
 
 

@@ -87,7 +87,6 @@ def try_job(kube: Kube, job: Manifest) -> DryRun:
 
 
 def build_pod(job: Manifest) -> Manifest:
-    """Return the pod that a Job would make."""
     template = job["spec"]["template"]
     metadata = {
         **template.get("metadata", {}),

@@ -65,17 +65,14 @@ class Case:
 
     @property
     def namespace(self) -> str:
-        """Return the namespace of the agents."""
         return self.kube.namespace
 
     @property
     def pod(self) -> Manifest | None:
-        """Return the pod of the Job."""
         return self.job["spec"]["template"] if self.job else None
 
     @property
     def several(self) -> str:
-        """Return what pods are called."""
         return "pods" if self.section.agents_per_pod > 1 else "agents"
 
     @property

@@ -136,7 +136,6 @@ def _has_run(status: Manifest) -> bool:
 
 
 def _lacks(program: str, status: Manifest) -> bool:
-    """Return True if a runtime did not find this program, rather than one of its own."""
     states = [*status["state"].values(), *(status.get("lastState") or {}).values()]
     failed = [one for one in states if one and one.get("reason") in NOT_STARTED]
     said = "\n".join(one.get("message") or "" for one in failed)

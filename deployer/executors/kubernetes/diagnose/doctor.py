@@ -143,7 +143,6 @@ def _list_agent_checks(case: Case) -> tuple[Check, ...]:
 
 
 def list_object_checks(case: Case) -> Iterator[Check]:
-    """Yield a check of the queue, and of each object that a pod needs and `up` does not create."""
     yield Check("queue", f"queue in {case.namespace}", lambda: examine_queue(case))
     yield Check("queue-priority", "queue", lambda: examine_priority(case))
     references = list_references(case.pod["spec"]) if case.pod else ()
@@ -328,7 +327,6 @@ def judge_claim(case: Case, claim: Manifest) -> Finding:
 
 
 def _examine_nfs(case: Case, claims: Sequence[str]) -> Finding:
-    """Say whether the claims on NFS folders are there, or can be made with their volumes."""
     found = {name: case.view.get(CLAIM, name) for name in claims}
     if HIDDEN in found.values():
         return unknown("nfs", "nfs", "its claims may not be read")

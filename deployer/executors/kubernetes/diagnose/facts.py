@@ -26,7 +26,6 @@ class Reference(NamedTuple):
     key: str = ""
 
     def sentence(self) -> str:
-        """Say that it is missing."""
         if self.key:
             return f"{self.kind.kind} {self.name} has no key {self.key}"
         return f"{self.kind.kind} {self.name} is missing"
@@ -88,7 +87,6 @@ def describe_missing(
 
 
 def _list_variables(spec: Manifest, secret: Reference) -> dict[str, str]:
-    """Return the variables that containers read a Secret's keys as, by key."""
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     variables = [one for container in containers for one in container.get("env") or ()]
     sources = [(one["name"], (one.get("valueFrom") or {})) for one in variables]
@@ -118,7 +116,6 @@ def _of_variables(container: Manifest) -> Iterator[Reference]:
 
 
 def _needed(kind: Kind, source: Manifest | None, field: str) -> Iterator[Reference]:
-    """Yield the object, then each key of it that is named."""
     if not source or source.get("optional"):
         return
     keys = [source.get("key"), *(item.get("key") for item in source.get("items") or ())]
@@ -144,7 +141,6 @@ class Event:
 
     @property
     def words(self) -> str:
-        """Return its reason and its message."""
         return f"{self.reason}: {self.message.strip()}"
 
 
@@ -176,7 +172,6 @@ class Queue:
     known: bool = True
 
     def find_workload(self, job: Manifest) -> Manifest | None:
-        """Return the Workload of a Job."""
         uid = job["metadata"].get("uid")
         return next((one for one in self.workloads if uid in list_parents(one)), None)
 
@@ -201,12 +196,10 @@ class Facts:
 
     @property
     def spec(self) -> Manifest:
-        """Return the specification of the pod, made or not."""
         found: Manifest = self.pod["spec"] if self.pod else self.job["spec"]["template"]["spec"]
         return found
 
     def find_newest(self, about: str, *reasons: str) -> Event | None:
-        """Return the newest event about an object, with one of these reasons if any is named."""
         found = (one for one in reversed(self.events) if one.about == about)
         return next((one for one in found if not reasons or one.reason in reasons), None)
 

@@ -94,7 +94,6 @@ def judge_type(case: Case, secret: Manifest) -> Finding | None:
 
 
 def _make_another(case: Case, name: str) -> str:
-    """Return the remedy that makes a pull secret beside one that others may use as it is."""
     new = f"{name}-pull"
     return f"{_make_secret(case, new)}; {edit('kubernetes', f'image_pull_secrets: [{new}]')}"
 

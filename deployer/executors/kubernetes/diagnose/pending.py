@@ -204,7 +204,12 @@ def _repeat(event: Event | None) -> Finding | None:
 def _explain_unscheduled(pod: Object, facts: Facts) -> Finding | None:
     condition = find_condition(pod, "PodScheduled", "False")
     if condition is None:
-        return _explain_unseen(pod, facts)
+        # Say that no scheduler has looked at a pod: one that has leaves a condition, or an event.
+        if facts.age_seconds < UNSEEN_SECONDS:
+            return None
+        if event := facts.find_newest(pod["metadata"]["name"]):
+            return _repeat(event)
+        return rules.UNSEEN.found(scheduler=pod["spec"].get("schedulerName") or SCHEDULER)
     message = condition.get("message") or ""
     words = shorten(message)
     scaling = _find_scaling(pod, facts)
@@ -219,15 +224,6 @@ def _explain_unscheduled(pod: Object, facts: Facts) -> Finding | None:
     if scaling is None:
         return found
     return replace(found, message=f"{found.message}; {scaling.source}: {said}")
-
-
-def _explain_unseen(pod: Object, facts: Facts) -> Finding | None:
-    """Say that no scheduler has looked at a pod: one that has leaves a condition, or an event."""
-    if facts.age_seconds < UNSEEN_SECONDS:
-        return None
-    if event := facts.find_newest(pod["metadata"]["name"]):
-        return _repeat(event)
-    return rules.UNSEEN.found(scheduler=pod["spec"].get("schedulerName") or SCHEDULER)
 
 
 def _find_scaling(pod: Object, facts: Facts) -> Event | None:

@@ -23,7 +23,6 @@ PASSING = "insufficient unused quota for "
 
 
 def is_suspended(job: Manifest) -> bool:
-    """Return True if a Job is suspended and makes no pods."""
     return bool(find_condition(job, "Suspended") or job.get("spec", {}).get("suspend"))
 
 
@@ -36,7 +35,6 @@ def explain_suspension(facts: Facts) -> Finding:
 
 
 def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Finding:
-    """Return why a Job that is suspended waits in its queue."""
     where = f"-n {namespace}"
     if not queue.known:
         return rules.NOT_SEEN.found(queue=queue.name, where=where)
@@ -55,7 +53,6 @@ def is_elsewhere(job: Manifest) -> bool:
 
 
 def explain_other_cluster(queue: str) -> Finding:
-    """Say that a queue's Jobs run where we do not see them."""
     return rules.MULTI_KUEUE.found(queue=queue)
 
 

@@ -137,7 +137,6 @@ def examine_rights(case: Case) -> Iterator[Finding]:
 
 
 def list_purposes(case: Case) -> Iterator[Purpose]:
-    """Yield what `up` does in this case."""
     yield RUN_AGENTS
     if case.backend:
         yield REACH_BACKEND if case.backend_made else MAKE_BACKEND
@@ -146,7 +145,6 @@ def list_purposes(case: Case) -> Iterator[Purpose]:
 
 
 def list_rights(case: Case) -> tuple[Right, ...]:
-    """Return all rights that the doctor looks for."""
     needed = (one for purpose in list_purposes(case) for one in purpose.rights)
     return tuple(dict.fromkeys((*needed, *WITHOUT)))
 

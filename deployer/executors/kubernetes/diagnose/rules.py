@@ -27,12 +27,10 @@ class Rule:
     pattern: str = ""
 
     def found(self, **values: object) -> Finding:
-        """Return the finding with these values for the names."""
         said, fix = (Template(text).substitute(values) for text in (self.says, self.fix))
         return Finding(self.code, "", said, fix, transient=self.transient)
 
     def match(self, words: str, **values: object) -> Finding | None:
-        """Return the finding if the pattern is in somebody's words, which are `$words`."""
         found = re.search(self.pattern, words, re.DOTALL)
         if found is None:
             return None
@@ -40,17 +38,14 @@ class Rule:
 
 
 def permanent(code: Cause, says: str, fix: str = "", pattern: str = "") -> Rule:
-    """Return the rule of what no waiting mends."""
     return Rule(code, says, fix, PERMANENT, pattern)
 
 
 def transient(code: Cause, says: str, fix: str = "", pattern: str = "") -> Rule:
-    """Return the rule of what passes with time."""
     return Rule(code, says, fix, TRANSIENT, pattern)
 
 
 def unclear(code: Cause, says: str, fix: str = "", pattern: str = "") -> Rule:
-    """Return the rule of what may pass."""
     return Rule(code, says, fix, None, pattern)
 
 

@@ -47,7 +47,6 @@ class View:
         return found
 
     def list_all(self, kind: Kind | None) -> list[Manifest] | None:
-        """Return all objects of a kind in the namespace, or in the cluster."""
         if kind is None:
             return None
         found: list[Manifest] | None
@@ -67,13 +66,11 @@ class View:
         return frozenset(one for one in found if self._is_missing(one, since))
 
     def read_nodes(self) -> Nodes | None:
-        """Return all nodes, if they may be listed."""
         found: Nodes | None
         found = self._remember("nodes", self._survey, None, share=SURVEY_SHARE)
         return found
 
     def find_queue(self, job: Manifest) -> Queue | None:
-        """Return the queue of a Job; None for one that is in none."""
         labels = job["metadata"].get("labels") or {}
         queues = self.list_all(self.find_kueue("LocalQueue"))
         found = {one["metadata"]["name"]: one for one in queues or ()}

@@ -94,17 +94,14 @@ class AgentTask:
 
     @property
     def name(self) -> str:
-        """The name of the first agent."""
         return self.agents[0][0]
 
     @property
     def secret_key(self) -> str:
-        """The key of the first agent."""
         return self.agents[0][1]
 
     @property
     def is_pack(self) -> bool:
-        """Tell whether the pod has several agents."""
         return len(self.agents) > 1
 
 
@@ -339,7 +336,6 @@ def _build_pod(
 
 
 def _list_needless(task: AgentTask) -> Sequence[str]:
-    """Return the template's variables that these agents have no use for."""
     of_key = () if task.secret_name else (KEY_VARIABLE, KEY_FILE_VARIABLE)
     return (*of_key, *(() if task.code else CODE_VARIABLES))
 

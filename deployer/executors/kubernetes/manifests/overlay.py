@@ -102,7 +102,6 @@ def build_queue_labels(cluster: ClusterConfig) -> Manifest:
 
 
 def list_variables(values: Mapping[str, str | SecretKey | None]) -> list[Manifest]:
-    """Return variables as a container names them, those without a value left out."""
     return [
         {"name": name, "valueFrom": {"secretKeyRef": asdict(value)}}
         if isinstance(value, SecretKey)

@@ -71,12 +71,10 @@ def warn_about_variables(job: Manifest) -> str:
 
 
 def find_folder() -> Path:
-    """Return k8s/."""
     return find_packaged("k8s")
 
 
 def load_documents(path: Path) -> list[Manifest]:
-    """Read all YAML documents of a file that are not empty."""
     return [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
 
 
@@ -102,7 +100,6 @@ def _load_template(path: Path) -> tuple[Manifest, tuple[Manifest, ...]]:
 
 
 def _flatten(document: Any) -> Iterator[Any]:
-    """Yield the manifests of a document, which may be a List of them."""
     if isinstance(document, dict) and document.get("kind") == "List":
         yield from document.get("items") or ()
     else:
