@@ -48,7 +48,7 @@ IN_NAMESPACES := -n 3 --dist loadfile --no-loadscope-reorder
 
 # torch takes a process 4 s of a core to load, Google's clients 1.3 s: one process has all tests that
 # need them. They run beside the others and print what became of them at their end.
-WITH_TORCH := tests/trainer tests/analysis tests/backend/scheduling/test_search_bayes.py
+WITH_TORCH := tests/trainer tests/analysis tests/backend/scheduling/test_bayes.py
 WITH_GOOGLE := tests/gke
 AT_THE_END = >.venv/.$@ 2>&1; code=$$?; cat .venv/.$@; exit $$code
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.cli.conftest import Project
-from tests.sweeps.test_command_run import HOSTILE
+from tests.sweeps.test_sweep_file_command import HOSTILE
 
 # Knows no wandb: writes its words and goes on from its checkpoint.
 SCRIPT = """

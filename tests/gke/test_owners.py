@@ -13,7 +13,7 @@ from tests.gke.cloud_faults import permission
 from tests.gke.commands import Machine
 from tests.gke.odd_kubernetes import list_foreign, serve_odd_kubernetes
 from tests.gke.rooms import FIRST, NAME, SECOND
-from tests.gke.test_removal import ME
+from tests.gke.test_teardown import ME
 
 SPEC = "cluster.yaml"
 UP = ("gke", "up", SPEC)

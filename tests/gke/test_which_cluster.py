@@ -12,7 +12,7 @@ from deployer.sweeps.records import SweepRecord
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.commands import Machine
 from tests.gke.rooms import FIRST, NAME, SECOND, write_spec
-from tests.gke.test_removal import ME
+from tests.gke.test_teardown import ME
 
 OTHER = "others"
 SERVER = "wandb: http://w.example\n"  # so that no results are in the clusters

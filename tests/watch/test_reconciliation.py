@@ -19,8 +19,8 @@ from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import Status
 from tests.conftest import ServedBackend
 from tests.project_files import build_project
-from tests.watch.test_bad_nodes import build_history
-from tests.watch.test_restarts import PATH, agent, status
+from tests.watch.test_rules_nodes import build_history
+from tests.watch.test_rules_restarts import PATH, agent, status
 
 
 class Nodes(LocalExecutor):

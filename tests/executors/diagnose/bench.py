@@ -8,7 +8,7 @@ from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose.facts import Event, Facts, Reference
 from deployer.executors.kubernetes.diagnose.pending import explain
 from deployer.kube.objects import SECRET
-from tests.executors.test_agent_objects import NAME, PENDING, build_object, condition, container
+from tests.executors.test_objects import NAME, PENDING, build_object, condition, container
 
 POD = f"{NAME}-x7k2p"
 GPU = "nvidia.com/gpu"

@@ -15,7 +15,7 @@ from deployer.executors.kubernetes.diagnose.pending import explain
 from tests.docs.pending_table import is_listed
 from tests.executors.diagnose.bench import CONTAINER
 from tests.executors.pending import pending
-from tests.executors.test_agent_objects import NAME, NOW, OVER, PENDING, build_object
+from tests.executors.test_objects import NAME, NOW, OVER, PENDING, build_object
 
 IMAGE = CONTAINER["image"]
 SUPERVISOR = "/deployer/supervisor/agent.zip"

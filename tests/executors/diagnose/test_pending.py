@@ -26,7 +26,7 @@ from tests.executors.diagnose.bench import (
     wait,
 )
 from tests.executors.pending import pending
-from tests.executors.test_agent_objects import (
+from tests.executors.test_objects import (
     CREATING,
     NAME,
     NO_IMAGE,

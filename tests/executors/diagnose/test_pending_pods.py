@@ -24,7 +24,7 @@ from deployer.kube.objects import CLAIM
 from deployer.watch.status import POLL_SECONDS
 from tests.executors.diagnose.bench import UNBOUND, unscheduled
 from tests.executors.refusing_server import Answering, serve_kube
-from tests.executors.test_agent_objects import NAME, build_object
+from tests.executors.test_objects import NAME, build_object
 from tests.sections import parse_cluster
 
 SAID_WITHIN_SECONDS = 10.0

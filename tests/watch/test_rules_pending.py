@@ -14,7 +14,7 @@ from deployer.waiting import CONFIRM_SECONDS
 from deployer.watch.rules import PendingTimeout, list_waiting
 from deployer.watch.status import Status
 from tests.executors.pending import pending
-from tests.watch.test_restarts import BUSY, HOME, agent, status
+from tests.watch.test_rules_restarts import BUSY, HOME, agent, status
 
 PENDING = agent("a", "starting", reason="Unschedulable: 0/3 nodes are available")
 MISSING = pending(Cause.OBJECT_MISSING, "Secret x is missing", PERMANENT)

@@ -7,7 +7,7 @@ import pytest
 from deployer.model import Agent, Attempt
 from deployer.sweeps.results import Row
 from deployer.watch.rules import BadNode, find_bad_nodes, locate_attempts
-from tests.watch.test_restarts import PATH
+from tests.watch.test_rules_restarts import PATH
 
 CAUSES = {"f": "finished", "x": "own failure", "s": "signal", "o": "OOM", "i": "interrupted"}
 
