@@ -141,7 +141,9 @@ class Agent:
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.
     `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
-    `node`. `started_at` and `ended_at` are seconds since the epoch.
+    `node`. `started_at` and `ended_at` are seconds since the epoch. After `stop` it is
+    gone in `stop_seconds` at most. `lost_pods` are its pods on nodes that do not answer, each with
+    its node.
     """
 
     name: str
@@ -164,6 +166,8 @@ class Agent:
     environment: dict[str, str] = field(default_factory=dict)
     owner: str = ""
     foreign: bool = False
+    stop_seconds: float = 0.0
+    lost_pods: tuple[tuple[str, str], ...] = ()
 
     @property
     def alive(self) -> bool:

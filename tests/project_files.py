@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from deployer.config.project import Flags, Project, load_project
+from deployer.executors.base import WantedNumbers
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.registry import list_names
+from deployer.model import Wanted
 
 SWEEPS = Path(__file__).parents[1] / "sweeps"
+
+
+class GivenNumber(WantedNumbers):
+    """The number of agents that are wanted of one sweep, which is given."""
+
+    def __init__(self, sweep_path: str, number: Wanted | None) -> None:
+        self.sweep_path, self.number = sweep_path, number
+
+    def get(self, sweep_path: str) -> Wanted | None:
+        return self.number if sweep_path == self.sweep_path else None
+
+    def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
+        raise NotImplementedError
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        raise NotImplementedError
 
 
 def list_sweeps(pattern: str = "*.yaml") -> list[Path]:

@@ -23,7 +23,7 @@ from deployer.cli.output.render import say, show, warn
 from deployer.cli.shell.call import PLACE, Call, is_sure
 from deployer.config.paths import backend_folder
 from deployer.errors import BackendError, ConfigError, Refusals, collect_refusals
-from deployer.executors.base import HostsBackend
+from deployer.executors.base import BackendHost, Executor
 from deployer.executors.registry import find_executor
 from deployer.launch.resolution import connect
 from deployer.sweeps.records import Records, SweepRecord
@@ -186,7 +186,8 @@ class Here:
 class InCluster:
     """The backend in a cluster; `connect` makes it if need be."""
 
-    host: HostsBackend
+    executor: Executor
+    host: BackendHost
 
     def up(self) -> State:
         """Make it, or bring it in line with `deployer.yaml`, and wait until it is ready."""
@@ -194,8 +195,8 @@ class InCluster:
 
         host = self.host
         with showing_busy():
-            host.prepare_backend()
-            backend = ensure_backend(host.kube, host.project, host.on, anew=True)
+            host.prepare()
+            backend = ensure_backend(host.kube, self.executor.project, self.executor.on, anew=True)
         return self._describe(backend)
 
     def status(self) -> State:
@@ -213,7 +214,7 @@ class InCluster:
         others = ", ".join(name_other_users(kube, list_backend(kube)))
         if delete_data and not all(map(kube.owns, list_claims(kube))):
             said = f"the backend's data in namespace {kube.namespace} is not yours: {others}"
-            raise BackendError(said, f"deployer backend down --on {self.host.on} only stops it")
+            raise BackendError(said, f"deployer backend down --on {self.executor.on} only stops it")
         if others:
             say(f"the embedded backend in namespace {kube.namespace} is also used by {others}")
         question = "stop it for all users, and delete all of its sweeps?"
@@ -223,11 +224,13 @@ class InCluster:
             return None
         with collect_refusals() as refusals:
             return remove_and_tell(
-                kube, self.host.on, refusals, delete_data=delete_data, everyone=True
+                kube, self.executor.on, refusals, delete_data=delete_data, everyone=True
             )
 
     def connect(self) -> Server:
-        return connect(self.host.project.for_server("embedded", "deployer backend"), self.host)
+        return connect(
+            self.executor.project.for_server("embedded", "deployer backend"), self.executor
+        )
 
     def open(self) -> None:
         """Hold a port of this machine open that leads to it, until Ctrl-C."""
@@ -246,16 +249,17 @@ class InCluster:
         from deployer.executors.kubernetes.backend.deployment import ensure_backend
         from deployer.executors.kubernetes.backend.host import copy_backend
 
-        host, kube = self.host, self.host.kube
-        host.prepare_backend()
-        copied = copy_backend(kube, ensure_backend(kube, host.project, host.on), data)
+        executor, kube = self.executor, self.host.kube
+        self.host.prepare()
+        backend = ensure_backend(kube, executor.project, executor.on)
+        copied = copy_backend(kube, backend, data)
         where = f"namespace {kube.namespace}"
         say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")
 
     def _require(self) -> ClusterBackend:
         from deployer.executors.kubernetes.backend.deployment import require_backend
 
-        return require_backend(self.host.kube, self.host.on)
+        return require_backend(self.host.kube, self.executor.on)
 
     def _describe(self, backend: ClusterBackend) -> State:
         from deployer.executors.kubernetes.backend.host import build_pages_url
@@ -269,7 +273,7 @@ class InCluster:
         word = {Health.READY: "running", Health.AWAY: "not ready"}.get(health, str(health))
         lines = (
             f"{word}: {backend.url} (for agents)",
-            f"pages: {pages} while this runs: deployer backend open --on {self.host.on}",
+            f"pages: {pages} while this runs: deployer backend open --on {self.executor.on}",
             f"key: {_key_command(kube)}",
         )
         as_json = {
@@ -289,11 +293,12 @@ def find_place(call: Call, data: Path | None) -> Here | InCluster:
     Raises ConfigError for a data folder and a cluster at once.
     """
     executor = find_executor(call.read())
-    if not isinstance(executor, HostsBackend) or (data and not any(map(call.given.get, PLACE))):
+    host = executor.backend
+    if host is None or (data and not any(map(call.given.get, PLACE))):
         return Here(choose_folder(data))
     if data:
         raise ConfigError("--data", "is a local folder", "leave out --data")
-    return InCluster(executor)
+    return InCluster(executor, host)
 
 
 def choose_folder(data: Path | None) -> Path:

@@ -107,7 +107,7 @@ def down(
     Lists objects that others use or own, and asks before it deletes them. Keeps disks with results
     unless you add --delete-data. At the end, checks that no other resource has deployer's labels.
     """
-    from deployer.executors.gke.executor import remove_with_proof
+    from deployer.executors.gke.cluster import remove_with_proof
     from deployer.gke.api.operations import Waiter
     from deployer.gke.pricing import load_prices
     from deployer.gke.teardown import Terms, list_held

@@ -15,7 +15,6 @@ from deployer.cli.output.render import Aside, Table, say, show
 from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, SERVER, App, Call
 from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
-from deployer.executors.base import HostsBackend
 from deployer.executors.kubernetes.diagnose.rights import Role, load_role
 from deployer.executors.registry import find_executor
 from deployer.wandb_api.client import Client
@@ -36,8 +35,8 @@ WAIT_SECONDS = 600.0  # until GPUs are counted
 def open_client(config: Project) -> Kube:
     """Open the cluster; raises ConfigError, CloudError."""
     executor = find_executor(config)
-    if isinstance(executor, HostsBackend):
-        return executor.kube
+    if executor.backend:
+        return executor.backend.kube
     from deployer.executors.kubernetes.manifest_builder import open_kubeconfig
 
     return open_kubeconfig(config)

@@ -29,7 +29,7 @@ from deployer.errors import (
     Refusals,
     collect_refusals,
 )
-from deployer.executors.base import Executor, HostsBackend, ProvidesCluster, Removal
+from deployer.executors.base import Executor, Removal
 from deployer.executors.registry import find_executor, list_names
 from deployer.launch.provision import (
     describe_bill,
@@ -82,18 +82,19 @@ def down(
             "--delete-data", "deletes every result", "add --all to delete the data of all sweeps"
         )
     config = call.read_of_all() if all_ else call.read_of(sweep)
-    provider = choose_cluster(call, sweep, config) if cluster else None
+    provider = choose_provider(call, sweep, config) if cluster else None
     data = _list_data(config, provider) if delete_data else _Data()
     if data.words and not _is_sure_of_data(call, data):
         say("nothing was deleted")
         return
-    if provider:
-        cloud = provider.find_cloud()
+    if provider and provider.cluster:
+        paid = provider.cluster
+        cloud = paid.find()
         if cloud and not _is_from_here(call, cloud, config):
             say("nothing was deleted")
             return
         path, results_go = _find_if_any(call, sweep, config), provider.name in data.places
-        held = [(one.words, one.foreign) for one in provider.list_held(copied=not results_go)]
+        held = [(one.words, one.foreign) for one in paid.list_held(copied=not results_go)]
         name = cloud.rpartition("/")[2]
         removal = Removal(check_held(held, name, call.yes, named=False), results_go)
         telling = telling_remains(lambda failure: describe_bill(provider, failure))
@@ -114,7 +115,7 @@ def down(
         end_sweep(call, sweep)
 
 
-def choose_cluster(call: Call, sweep: str | None, config: Project) -> ProvidesCluster:
+def choose_provider(call: Call, sweep: str | None, config: Project) -> Executor:
     """Return the place with the cluster that is meant: a sweep's own, or this folder's.
 
     One that neither a record nor the folder's `gke:` names is never meant. Raises ConfigError.
@@ -127,11 +128,11 @@ def choose_cluster(call: Call, sweep: str | None, config: Project) -> ProvidesCl
             raise ConfigError("--cluster", said, f"deployer down {path}")
         return _find_recorded(call, record, config)
     own = find_executor(config)
-    if config.explicit_on and call.given["on"] and not isinstance(own, ProvidesCluster):
+    if config.explicit_on and call.given["on"] and own.cluster is None:
         ways = " or ".join(f"--on {one.name}" for one in _list_providers(config))
         raise ConfigError("--cluster", f"no cluster was made on {own.name}", ways)
     if config.settings.gke:
-        return own if isinstance(own, ProvidesCluster) else _list_providers(config)[0]
+        return own if own.cluster else _list_providers(config)[0]
     made = (one for one in Records.load().made_in(config.folder) if one.cloud)
     record = next(made, None)
     if record is None:
@@ -142,19 +143,19 @@ def choose_cluster(call: Call, sweep: str | None, config: Project) -> ProvidesCl
     return _find_recorded(call, record, config)
 
 
-def _list_providers(config: Project) -> list[ProvidesCluster]:
+def _list_providers(config: Project) -> list[Executor]:
     every = (find_executor(config, on) for on in list_names())
-    return [one for one in every if isinstance(one, ProvidesCluster)]
+    return [one for one in every if one.cluster]
 
 
-def _find_recorded(call: Call, record: SweepRecord, config: Project) -> ProvidesCluster:
+def _find_recorded(call: Call, record: SweepRecord, config: Project) -> Executor:
     """Return the place of a sweep's cluster, as the folder describes it that made the sweep."""
     folder = Path(record.folder)
     if folder != config.folder and folder.is_dir():
         config = go_where_agents_are(call.read_in(folder), record)
     executor = find_executor(config, record.on)
-    assert isinstance(executor, ProvidesCluster)  # others note no `cloud`
-    executor.mean(record.cloud, record.sweep_path)
+    assert executor.cluster  # others note no `cloud`
+    executor.cluster.mean(record.cloud, record.sweep_path)
     return executor
 
 
@@ -196,7 +197,7 @@ def _is_sure_of_data(call: Call, data: _Data) -> bool:
     return call.is_sure("delete all of this permanently?")
 
 
-def _list_data(config: Project, provider: ProvidesCluster | None) -> _Data:
+def _list_data(config: Project, provider: Executor | None) -> _Data:
     """Return the data of backends, here and in clusters, and of the sweeps that are known there.
 
     The cluster of `provider` is deleted as a whole: here its disks are listed, and claims in it by
@@ -205,7 +206,7 @@ def _list_data(config: Project, provider: ProvidesCluster | None) -> _Data:
     """
     data = _list_data_here() if _means_here(config) else _Data()
     for on in sorted(_choose_executors(config) | ({provider.name} if provider else set())):
-        whole = provider if provider and provider.name == on else None
+        whole = provider.cluster if provider and provider.name == on else None
         try:
             found = whole.list_results() if whole else _list_claims(find_executor(config, on))
         except DeployerError as error:
@@ -232,9 +233,7 @@ def _list_data_here() -> _Data:
 
 
 def _list_claims(executor: Executor) -> Sequence[str]:
-    if not isinstance(executor, HostsBackend):
-        return ()
-    return list_own_claims(executor.kube, executor.on)
+    return list_own_claims(executor.backend.kube, executor.on) if executor.backend else ()
 
 
 def _find_if_any(call: Call, sweep: str | None, config: Project) -> SweepPath | None:
@@ -302,7 +301,7 @@ def _means_here(config: Project) -> bool:
 
 def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> Ended:
     try:
-        kube = executor.kube if isinstance(executor, HostsBackend) else None
+        kube = executor.backend.kube if executor.backend else None
     except CloudError as error:
         if error.reason != "NOT_FOUND":
             raise

@@ -16,7 +16,7 @@ from deployer.cli.shell.options import (
     ReplicasOption,
     RunCapOption,
 )
-from deployer.executors.base import Executor, find_backend_url
+from deployer.executors.base import Executor
 from deployer.executors.plan import build_plan, find_end
 from deployer.executors.registry import find_executor
 from deployer.launch.check import check_program_here, describe_runs
@@ -56,8 +56,9 @@ def plan(
     for warning in read.warnings:
         warn(warning)
     executor = find_executor(config)
-    url = find_backend_url(executor)
-    for warning in executor.list_warnings(build_draft(config, url, config.embedded)):
+    url = executor.embedded_url
+    described = describe_runs(executor, build_draft(config, url, config.embedded))
+    for warning in described.warnings:
         warn(warning)
     request = Request(file, read, check_script=not no_check)
     check_program_here(executor, request.started, config.code, str(file))
@@ -66,7 +67,7 @@ def plan(
     if not (config.embedded or find_forge(config.wandb)):
         said = "is not contacted; if it is an embedded backend, each agent gets its own key"
         say(f"{config.wandb} {said}")
-    for line in describe_runs(executor):
+    for line in described.lines:
         say(line)
     if call.output == "yaml" and is_terminal():
         documents = [leave_out_archives(one) for one in documents]
@@ -95,7 +96,7 @@ def _build_documents(
     pace = choose_pace(config, config.embedded)
     planned = build_plan(
         SWEEP_PATH,
-        find_backend_url(executor) if config.embedded else config.wandb,
+        executor.embedded_url if config.embedded else config.wandb,
         str(config.code.folder),
         count,
         environment=(*build_environment(one_run, deadline, pace), *config.code.variables),

@@ -28,7 +28,6 @@ from deployer.cli.shell.options import (
     read_duration,
 )
 from deployer.errors import AgentError, BackendStopped, ConfigError, KubeError, SweepFailed
-from deployer.executors.base import get_usd_per_hour
 from deployer.executors.registry import find_executor
 from deployer.launch.pipeline import Launch, ask_patiently, count_later, watch_sweep
 from deployer.launch.provision import describe_agents, telling_remains
@@ -104,7 +103,9 @@ def follow(
     With a price, what the rest of the sweep will cost is shown, too.
     """
     path = launch.path
-    usd_per_hour = get_usd_per_hour(launch.executor, launch.sweep_path)
+    executor = launch.executor
+    agents = executor.list_agents(launch.sweep_path) if executor.cluster else ()
+    usd_per_hour = executor.cluster.get_usd_per_hour(agents) if executor.cluster else None
     statuses = watch_sweep(
         launch,
         timeout_seconds=timeout_seconds,

@@ -1,8 +1,7 @@
 """The interface of what `--on` names, and the checks that each of them lists.
 
-A new one is a subclass of `Executor` and a line in the registry. What only some can do is in
-classes of its own, which they inherit instead: `HostsBackend`, `KeepsData`, `ProvidesCluster`,
-`SharesGpus`, `SharesPods`.
+A new one is a subclass of `Executor` in a package of its own, and a line in the registry. What only
+some can do, they have as an object: `backend`, `data`, `cluster`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from deployer.errors import (
     warning,
     wrong,
 )
-from deployer.model import Agent, AgentPlan, Plan, Wanted
+from deployer.model import Agent, Plan, Wanted
 from deployer.text import format_seconds
 
 if TYPE_CHECKING:
@@ -110,6 +109,14 @@ class Demand:
 
 
 @dataclass(frozen=True)
+class Description:
+    """What users are told about the runs of a plan: `lines`, and doubts as `warnings`."""
+
+    lines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Belongings:
     """What another owner has in a place: of sweeps, created at `created_at` or later.
 
@@ -176,6 +183,144 @@ class Removal:
     copied: bool = False
 
 
+class BackendHost(ABC):
+    """The embedded backend in the cluster in which agents run."""
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """Return the backend's address for agents, as far as it is known before `up`."""
+
+    @property
+    @abstractmethod
+    def kube(self) -> Kube:
+        """Return the client of the cluster; raises ConfigError or CloudError if there is none."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
+
+    @abstractmethod
+    def open(self, *, make: bool = True) -> HostedBackend:
+        """Return the embedded backend; `make` it if there is none."""
+
+    @abstractmethod
+    def save_results(self) -> Saved | None:
+        """Copy what the backend holds to a folder here, and prove it; None if it holds nothing.
+
+        Raises DeployerError; then nothing is known to be copied.
+        """
+
+
+class DataPlaces(ABC):
+    """Where runs see data sets, and keep outputs if that is in a place of its own."""
+
+    @abstractmethod
+    def open(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        """Return the place where runs see a data set; whoever opens it closes it.
+
+        What has to be made for it holds `size_bytes` at least. Raises DeployerError.
+        """
+
+    def delete(self, data: DataSet) -> bool:
+        """Delete what runs see of a data set, and what was made to hold it.
+
+        Tells whether there was anything. Raises DeployerError.
+        """
+        with self.open(data) as store:
+            return store.delete_all()
+
+    def check(self) -> None:
+        """Refuse data sets that runs would not find, as far as it can be told before `provision`.
+
+        Raises DeployerError.
+        """
+
+    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
+        """Return what a data set's Secret holds; None where this machine's credentials count."""
+        return None
+
+    def open_outputs(self) -> Store | None:
+        """Return the place on which runs keep outputs, by SWEEP_ID/RUN_ID.
+
+        None where they are kept in no place of its own: in the state folder of this machine, or as
+        artifacts. Whoever opens it closes it. Raises DeployerError.
+        """
+        return None
+
+
+class PaidCluster(ABC):
+    """The cluster that is made for a sweep, is paid for, and can be deleted."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The cluster that the project means, as records have it, wherever it will be."""
+
+    @abstractmethod
+    def mean(self, name: str, sweep_path: str) -> None:
+        """Mean the one cluster that a sweep's record names, whatever the project says."""
+
+    @abstractmethod
+    def find(self) -> str:
+        """Return `name` of the cluster that is meant, empty if it is not there.
+
+        Raises CloudError.
+        """
+
+    @abstractmethod
+    def get_usd_per_hour(self, agents: Sequence[Agent]) -> float | None:
+        """Return the cluster's price with these agents; None if it is unknown."""
+
+    @abstractmethod
+    def describe_bill(self) -> Sequence[str]:
+        """Return what exists and costs money without agents, and the command that ends it."""
+
+    @abstractmethod
+    def list_held(self, *, copied: bool) -> Sequence[Held]:
+        """Return what keeps `remove` from its work unless the user is sure; raises DeployerError.
+
+        `copied`: the results of the caller's backend will be copied before.
+        """
+
+    @abstractmethod
+    def list_results(self) -> Sequence[str]:
+        """Name the places with results that `remove` deletes with `delete_data`.
+
+        Raises CloudError.
+        """
+
+    @abstractmethod
+    def remove(self, removal: Removal) -> None:
+        """Delete the cluster and all that was made for it; raises CloudError."""
+
+
+class WantedNumbers(ABC):
+    """How many of the caller's agents there shall be, for each sweep.
+
+    A command sets the number before it starts or ends anything: a watcher comes between any two
+    steps.
+    """
+
+    @abstractmethod
+    def get(self, sweep_path: str) -> Wanted | None:
+        """Return the number; None once the agents are taken down."""
+
+    @abstractmethod
+    def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
+        """Set the number to what `change` makes of it; None leaves it as it is.
+
+        `change` may be asked again, also of its own answer.
+        """
+
+    @abstractmethod
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        """Forget the number, for one sweep or for all: no watcher starts an agent again.
+
+        Those of other owners stay unless `everyone` is meant.
+        """
+
+
 class Executor(ABC):
     """Where a project's agents run; built once for a command.
 
@@ -183,14 +328,35 @@ class Executor(ABC):
     is no such place. Every method may be called again after any failure.
 
     `runs_here`: agents are processes of this machine, in the project's folder; their logs stay, and
-    nobody queues what does not fit.
+    nobody queues what does not fit. `wanted` has how many agents there shall be. What only some
+    have is None elsewhere: the embedded `backend` beside the agents, `data` sets and outputs, a
+    `cluster` that is paid for, the `gpus` that a plan deals out to its agents.
     """
 
     runs_here = False
+    wanted: WantedNumbers
+    backend: BackendHost | None = None
+    data: DataPlaces | None = None
+    cluster: PaidCluster | None = None
 
     def __init__(self, name: str, project: Project) -> None:
         self.name = name
         self.project = project
+
+    @property
+    def gpus(self) -> Sequence[str] | None:
+        """Return the ids of the GPUs that a plan deals out; None where a scheduler does it."""
+        return None
+
+    @property
+    def embedded_url(self) -> str:
+        """Return the embedded backend's address for agents, as far as it is known before `up`."""
+        return self.backend.url if self.backend else EMBEDDED_URL
+
+    @property
+    def agents_per_pod(self) -> int:
+        """Return how many agents start and end as one."""
+        return 1
 
     @property
     def place(self) -> str:
@@ -233,13 +399,9 @@ class Executor(ABC):
             said = f"--on {self.name} creates no cluster"
             raise ConfigError("--wait-for-capacity", said, "remove it, or use --on gke")
 
-    def list_warnings(self, plan: Plan) -> Sequence[str]:
-        """Return what is doubtful about a plan, such as files of the folder that agents lack."""
-        return ()
-
-    def describe_runs(self) -> Sequence[str]:
-        """Return what users must know of the runs' environment; raises ConfigError if it is bad."""
-        return ()
+    def describe_runs(self, plan: Plan) -> Description:
+        """Return what users must know of the plan's runs; raises ConfigError if it is bad."""
+        return Description()
 
     def provision(self, limits: Limits) -> None:
         """Make what agents need before they start: their image, their cluster."""
@@ -279,37 +441,12 @@ class Executor(ABC):
         return ()
 
     @abstractmethod
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        """Return how many of the caller's agents there shall be; None once they are taken down."""
-
-    @abstractmethod
-    def change_wanted(
-        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
-    ) -> None:
-        """Set that number to what `change` makes of it; None leaves it as it is.
-
-        A command sets it before it starts or ends anything: a watcher comes between any two steps.
-        `change` may be asked again, also of its own answer.
-        """
-
-    @abstractmethod
-    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Forget that number, for one sweep or for all: no watcher starts an agent again.
-
-        Those of other owners stay unless `everyone` is meant.
-        """
-
-    @abstractmethod
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
 
     @abstractmethod
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
-
-    def longest_stop_seconds(self, names: Sequence[str]) -> float:
-        """Return how long `stop` waits for these agents at most."""
-        return 0.0
 
     @abstractmethod
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
@@ -322,156 +459,9 @@ class Executor(ABC):
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
 
-    def heal(self) -> Sequence[str]:
-        """Do what no scheduler does for the agents listed last; return what was done."""
+    def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
+        """Do for these agents what no scheduler does; return what was done."""
         return ()
-
-
-class SharesGpus(Executor):
-    """A plan deals GPUs out to its agents."""
-
-    @abstractmethod
-    def list_gpus(self) -> Sequence[str]:
-        """Return the GPUs that a plan deals out."""
-
-
-class SharesPods(Executor):
-    """Several agents may share a pod."""
-
-    @abstractmethod
-    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
-        """Split agents into those of each pod, which start as one."""
-
-
-class HostsBackend(Executor):
-    """The embedded backend runs in the same cluster as the agents."""
-
-    @property
-    @abstractmethod
-    def backend_url(self) -> str:
-        """Return the backend's address for agents, as far as it is known before `up`."""
-
-    @property
-    @abstractmethod
-    def kube(self) -> Kube:
-        """Return the client of the cluster; raises ConfigError or CloudError if there is none."""
-
-    @abstractmethod
-    def prepare_backend(self) -> None:
-        """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
-
-    @abstractmethod
-    def open_backend(self, *, make: bool = True) -> HostedBackend:
-        """Return the embedded backend; `make` it if there is none."""
-
-    @abstractmethod
-    def save_results(self) -> Saved | None:
-        """Copy what the backend holds to a folder here, and prove it; None if it holds nothing.
-
-        Raises DeployerError; then nothing is known to be copied.
-        """
-
-
-class KeepsData(Executor):
-    """Runs see data sets, and may keep outputs in a place of its own."""
-
-    @abstractmethod
-    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        """Return the place where runs see a data set; whoever opens it closes it.
-
-        What has to be made for it holds `size_bytes` at least. Raises DeployerError.
-        """
-
-    def delete_data(self, data: DataSet) -> bool:
-        """Delete what runs see of a data set, and what was made to hold it.
-
-        Tells whether there was anything. Raises DeployerError.
-        """
-        with self.open_data(data) as store:
-            return store.delete_all()
-
-    def check_data(self) -> None:
-        """Refuse data sets that runs would not find, as far as it can be told before `provision`.
-
-        Raises DeployerError.
-        """
-
-    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
-        """Return what a data set's Secret holds; None where this machine's credentials count."""
-        return None
-
-    def open_outputs(self) -> Store | None:
-        """Return the place on which runs keep outputs, by SWEEP_ID/RUN_ID.
-
-        None where they are kept in no place of its own: in the state folder of this machine, or as
-        artifacts. Whoever opens it closes it. Raises DeployerError.
-        """
-        return None
-
-
-class ProvidesCluster(Executor):
-    """Its cluster is made for the sweep, is paid for, and can be deleted."""
-
-    @property
-    @abstractmethod
-    def cloud(self) -> str:
-        """The cluster that the project means, as records have it, wherever it will be."""
-
-    @abstractmethod
-    def mean(self, cloud: str, sweep_path: str) -> None:
-        """Mean the one cluster that a sweep's record names, whatever the project says."""
-
-    @abstractmethod
-    def find_cloud(self) -> str:
-        """Return `cloud` of the cluster that is meant, empty if it is not there.
-
-        Raises CloudError.
-        """
-
-    @abstractmethod
-    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
-        """Return the cluster's price with a sweep's agents, or so many; None if it is unknown."""
-
-    @abstractmethod
-    def describe_bill(self) -> Sequence[str]:
-        """Return what exists and costs money without agents, and the command that ends it."""
-
-    @abstractmethod
-    def list_held(self, *, copied: bool) -> Sequence[Held]:
-        """Return what keeps `remove` from its work unless the user is sure; raises DeployerError.
-
-        `copied`: the results of the caller's backend will be copied before.
-        """
-
-    @abstractmethod
-    def list_results(self) -> Sequence[str]:
-        """Name the places with results that `remove` deletes with `delete_data`.
-
-        Raises CloudError.
-        """
-
-    @abstractmethod
-    def remove(self, removal: Removal) -> None:
-        """Delete the cluster and all that was made for it; raises CloudError."""
-
-
-def get_usd_per_hour(
-    executor: Executor, sweep_path: str, agents: int | None = None
-) -> float | None:
-    """Return what a sweep's agents cost, or so many; None where nobody is billed or knows."""
-    if not isinstance(executor, ProvidesCluster):
-        return None
-    return executor.get_usd_per_hour(sweep_path, agents)
-
-
-def find_backend_url(executor: Executor) -> str:
-    """Return the embedded backend's address for agents, as far as it is known before `up`."""
-    return executor.backend_url if isinstance(executor, HostsBackend) else EMBEDDED_URL
-
-
-def list_gpus(executor: Executor) -> Sequence[str]:
-    """Return the GPUs that a plan deals out; none where a scheduler does it."""
-    return executor.list_gpus() if isinstance(executor, SharesGpus) else ()
 
 
 def judge_clock(subject: str, ahead_seconds: float) -> Finding:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 
-from deployer.agent.settings import DEADLINE_VARIABLE
+from deployer.agent.settings import COUNT_VARIABLE, DEADLINE_VARIABLE
 from deployer.model import Agent, AgentPlan, Plan
 
 JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
@@ -63,6 +63,13 @@ def _number(name: str) -> int:
     """Return the number at the end of an agent's name; 0 for a name that is not ours."""
     end = name.rpartition("-a")[2]
     return int(end) if end.isdigit() else 0
+
+
+def split_by_pod(agents: Sequence[AgentPlan], size: int) -> Iterator[Sequence[AgentPlan]]:
+    """Yield the agents of each pod, `size` at most; one that takes one run has its pod alone."""
+    alone = any((COUNT_VARIABLE, "1") in agent.environment for agent in agents)
+    step = 1 if alone else size
+    return (agents[start : start + step] for start in range(0, len(agents), step))
 
 
 # When a sweep's agents leave, watched or not (`--max-time`); pure. Each supervisor knows it and

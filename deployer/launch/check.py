@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,13 @@ from deployer.errors import (
     warning,
     wrong,
 )
-from deployer.executors.base import Check, Executor, KeepsData, Limits, find_backend_url, run_checks
+from deployer.executors.base import Check, Description, Executor, Limits, run_checks
 from deployer.images.code import SHORT
 from deployer.images.code_archive import list_files, list_left_out
 from deployer.launch.planning import build_draft, choose_bound
 from deployer.launch.request import Request
 from deployer.launch.scaling import count_agents
-from deployer.model import Sweep, SweepPath
+from deployer.model import Plan, Sweep, SweepPath
 from deployer.sweeps.creation import (
     Draws,
     check_draws,
@@ -132,12 +133,12 @@ def list_place_checks(
 
     Contacts nothing.
     """
-    url = server.url if server else find_backend_url(executor)
+    url = server.url if server else executor.embedded_url
     draft = build_draft(executor.project, url, server.extended if server else True)
     name = executor.name
     checks = [Check("settings", name, lambda: executor.check(draft, limits), "the settings fit")]
-    if isinstance(executor, KeepsData):
-        checks.append(Check("data", name, executor.check_data, "the data sets are there"))
+    if executor.data:
+        checks.append(Check("data", name, executor.data.check, "the data sets are there"))
     return checks
 
 
@@ -326,10 +327,14 @@ def _describe_first(server: Server, path: SweepPath, results: Results) -> str:
     return f"; the first, {first.run_id} ({describe_configuration(first)}): {said}"
 
 
-def describe_runs(executor: Executor) -> Iterator[str]:
-    """Yield what is so with an executor's runs; raises ConfigError if it is bad."""
+def describe_runs(executor: Executor, plan: Plan) -> Description:
+    """Return what is so with the runs of a plan; raises ConfigError if it is bad."""
+    found = executor.describe_runs(plan)
+    return replace(found, lines=(*found.lines, *_describe_isolation(executor)))
+
+
+def _describe_isolation(executor: Executor) -> Iterator[str]:
     project = executor.project
-    yield from executor.describe_runs()
     if not project.settings.isolate:
         return
     if not executor.has_folder:

@@ -26,7 +26,7 @@ from deployer.data.sources import (
 )
 from deployer.data.store import Entry, Store
 from deployer.errors import ConfigError, DataError, Refusals
-from deployer.executors.base import Executor, KeepsData
+from deployer.executors.base import DataPlaces, Executor
 from deployer.executors.registry import find_executor
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def get(
 
 def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
     """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
-    executor = find_keeper(project)
-    kept = open_kept(data, project.folder, executor.read_credentials(data))
+    executor, places = find_keeper(project)
+    kept = open_kept(data, project.folder, places.read_credentials(data))
     if kept is None or is_place(executor, data):
         place = "in a cluster" if data.claim or data.nfs else "on this machine"
         said = f"data set {data.name} is {place}, where runs see it"
@@ -131,24 +131,24 @@ def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
     with kept:
         found = _list_kept(kept, data)
         size_bytes = sum(entry.size_bytes for entry in found)
-        with executor.open_data(data, size_bytes) as place_store:
+        with places.open(data, size_bytes) as place_store:
             archive = find_archive(data) if data.unpack else ""
             copied = preload(kept, found, place_store, archive, progress)
             return Transfer(data.name, str(kept), str(place_store), copied)
 
 
-def find_keeper(project: Project) -> KeepsData:
-    """Return where runs see data sets; raises ConfigError where they see none."""
+def find_keeper(project: Project) -> tuple[Executor, DataPlaces]:
+    """Return where agents run, and its data sets; raises ConfigError where runs see none."""
     executor = find_executor(project)
-    if isinstance(executor, KeepsData):
-        return executor
+    if executor.data:
+        return executor, executor.data
     said = f"{executor.name} keeps no data sets"
     raise ConfigError("--on", said, "--on local or --on kubernetes")
 
 
 def find_elsewhere(project: Project) -> list[DataSet]:
     """Return the data sets that have to be brought to where runs see them; raises ConfigError."""
-    executor = find_keeper(project)
+    executor, _ = find_keeper(project)
     found = [
         data
         for data in project.data
@@ -168,11 +168,11 @@ def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
 
     Its error is noted in `refusals`.
     """
-    executor = find_keeper(project)
+    _, places = find_keeper(project)
     for data in project.data:
         kept_in = describe_kept(data)
         try:
-            with executor.open_data(data) as place:
+            with places.open(data) as place:
                 entries = place.list_entries()
                 whole = "whole" if entries else "missing"
                 yield Listing(
@@ -240,10 +240,10 @@ def is_place(executor: Executor, data: DataSet) -> bool:
 
 @contextmanager
 def _open_kept(project: Project, data: DataSet, size_bytes: int | None = None) -> Iterator[Store]:
-    executor = find_keeper(project)
-    store = open_kept(data, project.folder, executor.read_credentials(data))
+    _, places = find_keeper(project)
+    store = open_kept(data, project.folder, places.read_credentials(data))
     if store is None:
-        store = executor.open_data(data, size_bytes)
+        store = places.open(data, size_bytes)
     with store:
         yield store
 
@@ -286,9 +286,9 @@ def delete(project: Project, data: DataSet, everywhere: bool) -> None:
 
     Raises DataError if there was nothing.
     """
-    executor = find_keeper(project)
-    found = _delete_place(executor, data)
-    credentials = executor.read_credentials(data)
+    executor, places = find_keeper(project)
+    found = _delete_place(places, data)
+    credentials = places.read_credentials(data)
     kept = open_kept(data, project.folder, credentials) if everywhere else None
     if kept is not None and not is_place(executor, data):
         with kept:
@@ -297,10 +297,10 @@ def delete(project: Project, data: DataSet, everywhere: bool) -> None:
         raise _refuse_nothing(executor, data, everywhere)
 
 
-def _delete_place(executor: KeepsData, data: DataSet) -> bool:
+def _delete_place(places: DataPlaces, data: DataSet) -> bool:
     """Delete what runs see; tell whether there was anything."""
     try:
-        return executor.delete_data(data)
+        return places.delete(data)
     except DataError as error:
         if not error.missing:
             raise

@@ -19,7 +19,6 @@ from deployer.executors.base import (
     Executor,
     Limits,
     examine_all,
-    find_backend_url,
     judge_clock,
 )
 from deployer.executors.registry import find_executor
@@ -116,7 +115,7 @@ def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
 
 def _build_demand(executor: Executor, request: Request | None) -> Demand:
     project = executor.project
-    url = find_backend_url(executor) if project.embedded else project.wandb
+    url = executor.embedded_url if project.embedded else project.wandb
     plan = build_draft(project, url, project.embedded)
     return Demand(plan, project.replicas, _find_script(project, request))
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 from deployer.config.document import FILE_NAME
 from deployer.config.project import Project
 from deployer.errors import ConfigError, KubeError, ScriptRaised, WandbError
-from deployer.executors.base import Executor, KeepsData, find_backend_url, list_gpus, run_checks
+from deployer.executors.base import Executor, run_checks
 from deployer.executors.plan import find_end
 from deployer.executors.registry import find_executor
 from deployer.images.code import resolve_code, warn_about_changes
@@ -172,7 +172,7 @@ def _settle_packing(session: Session, packing: int | None) -> Session:
     executor, most = session.executor, session.project.given_replicas
     if packing is None or not executor.runs_here:
         return session
-    count = packing * max(1, len(list_gpus(executor)))
+    count = packing * max(1, len(executor.gpus or ()))
     count = min(count, most or count)
     return replace(session, project=replace(session.project, replicas=count, given_replicas=count))
 
@@ -293,18 +293,19 @@ def add_agents(
     for line in _describe_file(session, info):
         LOG.info(line)
     check_program_here(executor, info.config, project.code, str(path))
-    if isinstance(executor, KeepsData):
-        executor.check_data()
+    if executor.data:
+        executor.data.check()
     _tell_about_agents(executor, server)
     return start_agents(session, info, one_run=one_run, max_seconds=max_seconds)
 
 
 def _tell_about_agents(executor: Executor, server: Server | None) -> None:
     """Say what users must know of the runs, and what is doubtful about the agents."""
-    for line in describe_runs(executor):
+    url = server.url if server else executor.embedded_url
+    described = describe_runs(executor, build_draft(executor.project, url, own_keys=True))
+    for line in described.lines:
         LOG.info(line)
-    url = server.url if server else find_backend_url(executor)
-    for warning in executor.list_warnings(build_draft(executor.project, url, own_keys=True)):
+    for warning in described.warnings:
         LOG.warning(warning)
 
 
@@ -360,7 +361,7 @@ def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int
 def _reach(executor: Executor, server: Server | None, request: Request) -> Server:
     """Ask whether agents would be taken, then return the server, made in a cluster if need be."""
     project = executor.project
-    url = server.url if server else find_backend_url(executor)
+    url = server.url if server else executor.embedded_url
     own_keys = server.extended if server else True
     run_checks(executor.list_checks(build_draft(project, url, own_keys)))
     if server is None:

@@ -24,8 +24,8 @@ from deployer.agent.settings import (
 )
 from deployer.config.project import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code, Project
 from deployer.errors import DeployerError
-from deployer.executors.base import Executor, SharesPods, list_gpus
-from deployer.executors.plan import build_plan, find_deadline
+from deployer.executors.base import Executor
+from deployer.executors.plan import build_plan, find_deadline, split_by_pod
 from deployer.launch.scaling import (
     count_agents,
     count_left,
@@ -225,7 +225,7 @@ def _plan(
         existing=existing,
         leaving=[*others, *used, *avoided],
         preferred=[a.name for a in agents if not a.alive and a.name not in gone],
-        gpus=list_gpus(executor),
+        gpus=executor.gpus or (),
         environment=(*build_environment(one_run, deadline, pace), *code.variables),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
@@ -280,7 +280,7 @@ def apply_plan(
         told = old.leaving & {agent.name for agent in agents} if old else frozenset[str]()
         return Wanted(first, (told | over) - planned)
 
-    executor.change_wanted(path, change)
+    executor.wanted.change(path, change)
     try:
         if lost := [a.name for a in agents if a.state == "lost" and a.name in over]:
             executor.stop(lost)
@@ -299,9 +299,9 @@ def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
     there = [a for a in executor.list_agents(path) if stays(a, wanted) and not a.foreign]
     if before or there:
         number = max(before.number if before else 0, len(there))
-        executor.change_wanted(path, lambda old: old and replace(old, number=number))
+        executor.wanted.change(path, lambda old: old and replace(old, number=number))
     else:
-        executor.withdraw(path)
+        executor.wanted.withdraw(path)
 
 
 def list_missing(plan: Plan, agents: Iterable[Agent]) -> list[AgentPlan]:
@@ -357,8 +357,7 @@ def _group_starts(
     if server.extended:
         return [(0.0, starting)]
     waits = iter(build_ramp(len(starting), random.Random()))
-    alone: Sequence[Sequence[AgentPlan]] = [[agent] for agent in starting]
-    groups = executor.group(starting) if isinstance(executor, SharesPods) else alone
+    groups = split_by_pod(starting, executor.agents_per_pod)
     return [(sum(islice(waits, len(group))), group) for group in groups]
 
 
@@ -368,6 +367,6 @@ def _raise(executor: Executor, path: str, number: int, higher: int) -> Wanted | 
     def change(old: Wanted | None) -> Wanted | None:
         return replace(old, number=higher) if old and old.number == number else None
 
-    executor.change_wanted(path, change)
+    executor.wanted.change(path, change)
     now = read_wanted(executor, path)
     return now if now and now.number == higher else None

@@ -23,11 +23,8 @@ from deployer.errors import (
 from deployer.executors.base import (
     Belongings,
     Executor,
-    HostsBackend,
-    ProvidesCluster,
     Removal,
     Saved,
-    get_usd_per_hour,
 )
 from deployer.executors.registry import find_executor, list_names
 from deployer.launch.request import Session
@@ -155,8 +152,8 @@ def describe_elsewhere(executor: Executor, path: str) -> Iterator[str]:
 
 def describe_bill(executor: Executor, failure: BaseException | None = None) -> Iterator[str]:
     """Yield what exists of a cluster that is paid for, or that it was not checked."""
-    if isinstance(executor, ProvidesCluster):
-        yield from describe_cloud(executor.describe_bill, failure)
+    if executor.cluster:
+        yield from describe_cloud(executor.cluster.describe_bill, failure)
 
 
 def describe_cloud(
@@ -177,7 +174,8 @@ def _say_unchecked(what: str, error: DeployerError, failure: BaseException | Non
 def _describe(
     project: Project, executor: Executor, path: str, on: str, count: int, role: str
 ) -> str:
-    usd = get_usd_per_hour(executor, path)
+    agents = executor.list_agents(path) if executor.cluster else ()
+    usd = executor.cluster.get_usd_per_hour(agents) if executor.cluster else None
     price = f", {format_usd(usd)} an hour with their cluster" if usd is not None else ""
     runs = "runs" if count == 1 else "run"
     option = f" --on {on}" if project.explicit_on and project.on != on else ""
@@ -207,16 +205,16 @@ def closing(session: Session, take_down: bool) -> Iterator[None]:
 
 def note_cluster(executor: Executor) -> None:
     """Note the cluster that is about to be made from this folder: `down --cluster` means it."""
-    if not isinstance(executor, ProvidesCluster):
+    if executor.cluster is None:
         return
-    folder, cloud = str(executor.project.folder), executor.cloud
+    folder, cloud = str(executor.project.folder), executor.cluster.name
     key = hashlib.sha256(f"{folder}\0{cloud}".encode()).hexdigest()[:32]
     noted = SweepRecord(key, "", "", "", folder, "", "", 0.0, executor.name, cloud=cloud)
     Records.load().add(noted)
 
 
 def take_down_cluster(
-    executor: ProvidesCluster,
+    executor: Executor,
     path: SweepPath | None,
     *,
     everything: bool,
@@ -228,6 +226,8 @@ def take_down_cluster(
     an embedded backend in it holds is copied here first, unless `removal` gives it up; where that
     cannot be proven the cluster stays. Raises DeployerError.
     """
+    cluster = executor.cluster
+    assert cluster, f"{executor.name} has no cluster of its own"
     try:
         _end_all_agents(executor, path, everything=everything)
     except CloudError as error:
@@ -238,7 +238,7 @@ def take_down_cluster(
         LOG.info(f"its agents end with the cluster: {error.message}")
     if not removal.delete_data:
         removal = replace(removal, copied=_save_results(executor))
-    executor.remove(removal)
+    cluster.remove(removal)
 
 
 def _save_results(executor: Executor) -> bool:
@@ -246,10 +246,10 @@ def _save_results(executor: Executor) -> bool:
 
     Raises BackendError, so that it stays.
     """
-    if not isinstance(executor, HostsBackend):
+    if executor.backend is None:
         return False
     try:
-        saved = executor.save_results()
+        saved = executor.backend.save_results()
     except DeployerError as error:
         silent = isinstance(error, KubeError) and error.passing
         if not silent or executor.project.embedded:
@@ -291,7 +291,7 @@ def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: b
 
 
 def _take_down(session: Session) -> None:
-    if isinstance(session.executor, ProvidesCluster):
+    if session.executor.cluster:
         take_down_cluster(session.executor, session.path, everything=False)
         return
     end_agents(session.executor, session.sweep_path)

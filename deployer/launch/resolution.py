@@ -12,7 +12,7 @@ from deployer.agent.addresses import CLOUD_PAGES_URL, build_pages_url, is_same, 
 from deployer.config.paths import backend_folder
 from deployer.config.project import EMBEDDED, Project, check_address
 from deployer.errors import BackendError, BackendStopped, ConfigError, WandbError
-from deployer.executors.base import Executor, HostsBackend
+from deployer.executors.base import BackendHost, Executor
 from deployer.executors.registry import find_executor, list_names
 from deployer.model import SweepPath
 from deployer.sweeps.records import Records, SweepRecord
@@ -38,8 +38,8 @@ def connect(project: Project, executor: Executor | None = None, *, reading: bool
         client = Client(project.wandb, project.require_key(), project.key_source)
         pages_url = project.environment.get("WANDB_APP_URL", "")
         return Server(client, get_viewer(client), embedded=False, pages_url=pages_url)
-    if host := find_host(project, executor):
-        return _connect_inside(host, reading=reading)
+    if found := find_host(project, executor):
+        return _connect_inside(*found, reading=reading)
     from deployer.backend.data_folder import is_served, read_key
     from deployer.backend.server.daemon import revive_backend, start_backend
 
@@ -61,27 +61,29 @@ def connect(project: Project, executor: Executor | None = None, *, reading: bool
     )
 
 
-def find_host(project: Project, executor: Executor | None = None) -> HostsBackend | None:
-    """Return the cluster of the embedded backend; None if it runs here, or W&B's is meant."""
+def find_host(
+    project: Project, executor: Executor | None = None
+) -> tuple[Executor, BackendHost] | None:
+    """Return where the embedded backend is; None if it runs here, or W&B's is meant."""
     if not project.embedded:
         return None
     if executor is None or executor.name != project.backend_on:
         executor = find_executor(project, project.backend_on)
-    return executor if isinstance(executor, HostsBackend) else None
+    return (executor, executor.backend) if executor.backend else None
 
 
-def _connect_inside(host: HostsBackend, *, reading: bool) -> Server:
+def _connect_inside(executor: Executor, host: BackendHost, *, reading: bool) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
-    hosted = host.open_backend(make=not reading)
+    hosted = host.open(make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
     inside = Inside(
-        host.name,
+        executor.name,
         hosted.url,
         hosted.pages_url,
         hosted.cluster,
         hosted.note_user,
-        address=host.address,
-        named=host.on,
+        address=executor.address,
+        named=executor.on,
     )
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 

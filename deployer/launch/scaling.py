@@ -119,7 +119,7 @@ def drain_agents(executor: Executor, path: SweepPath, names: Sequence[str]) -> N
     """Let agents leave after their runs; none comes in their place."""
     used = list_used_names(executor.list_agents(str(path)))  # none was to come in their place
     counted = [name for name in names if name not in used]
-    executor.change_wanted(str(path), lambda old: old and old.without(counted))
+    executor.wanted.change(str(path), lambda old: old and old.without(counted))
     executor.drain(names)
 
 
@@ -140,7 +140,7 @@ def _want(executor: Executor, path: SweepPath, number: int, leaving: Collection[
             return None
         return Wanted(number, (old.leaving if old else frozenset()) | {*leaving})
 
-    executor.change_wanted(str(path), change)
+    executor.wanted.change(str(path), change)
 
 
 def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:
@@ -149,7 +149,7 @@ def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:
     Raises what passes.
     """
     try:
-        return executor.get_wanted(sweep_path)
+        return executor.wanted.get(sweep_path)
     except (AgentError, KubeError) as error:
         if error.passing:
             raise
@@ -184,7 +184,7 @@ def end_willing_agents(
     more. Raises what forbids to list them at all.
     """
     try:
-        executor.withdraw(sweep_path, everyone=everyone)
+        executor.wanted.withdraw(sweep_path, everyone=everyone)
     except KubeError as error:
         if not error.forbidden:
             raise
@@ -258,10 +258,10 @@ def _tell(executor: Executor, sweep_path: str | None) -> None:
             for agent in executor.list_agents(sweep_path)
             if agent.state != "ended" and not agent.foreign
         ]
-        seconds = executor.longest_stop_seconds([agent.name for agent in left])
     except DeployerError:
         return  # whoever does the work meets it, too
     if left:
+        seconds = max(agent.stop_seconds for agent in left)
         who = ", ".join(map(_name, left))
         LOG.info(f"waiting for {who}: {format_seconds(seconds)} at most, then killed")
 

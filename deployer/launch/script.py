@@ -134,10 +134,9 @@ def build_script_check(executor: Executor, request: Request) -> Check:
 
     def ask() -> Iterable[Finding]:
         try:
-            executor.describe_runs()
+            report = ask_script(executor, request)
         except ConfigError:
             return  # the target's own examination says why there is no Python for it
-        report = ask_script(executor, request)
         if errors := list_errors(report, request):
             raise ConfigError.join(errors)
         for one in list_findings(report, request, "warning"):

@@ -13,7 +13,6 @@ from deployer.config.project import Project
 from deployer.data.copy import Progress, copy
 from deployer.data.store import Entry, Store
 from deployer.errors import ConfigError, SweepFailed
-from deployer.executors.base import KeepsData
 from deployer.executors.registry import find_executor
 from deployer.model import Run, SweepPath
 from deployer.outputs.stores import ArtifactStore, RunStore, SavedFiles, SharedVolume, open_run_here
@@ -87,10 +86,10 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
     """
     family = list_family(server, path)
     executor = find_executor(config)
-    if executor.runs_here or not isinstance(executor, KeepsData):
+    if executor.runs_here or executor.data is None:
         yield Places(server.client, path, family, [open_run_here])
         return
-    with SharedVolume(executor.open_outputs) as volume:
+    with SharedVolume(executor.data.open_outputs) as volume:
         yield Places(server.client, path, family, last=[volume.open_run, open_run_here])
 
 

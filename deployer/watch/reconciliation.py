@@ -124,7 +124,7 @@ class Reconciler:
         if not status.trouble and not self.server.extended:
             self._guard(status)
         try:
-            for sentence in self.executor.heal():
+            for sentence in self.executor.heal(status.agents):
                 LOG.info(sentence)
             wanted = self._read_wanted()
             number = wanted.number if wanted else 0
@@ -147,7 +147,7 @@ class Reconciler:
         Raises what passes.
         """
         try:
-            return self.executor.get_wanted(str(self.path))
+            return self.executor.wanted.get(str(self.path))
         except (KubeError, AgentError) as error:
             if error.passing:
                 raise
@@ -155,7 +155,7 @@ class Reconciler:
             return None
 
     def _change(self, change: Callable[[Wanted], Wanted]) -> None:
-        self.executor.change_wanted(str(self.path), lambda old: old and change(old))
+        self.executor.wanted.change(str(self.path), lambda old: old and change(old))
 
     def _end(self, names: Sequence[str]) -> None:
         try:
@@ -168,7 +168,7 @@ class Reconciler:
         """Return True if no agent is wanted any more, and none is alive."""
         path = str(self.path)
         try:
-            wanted = self.executor.get_wanted(path)
+            wanted = self.executor.wanted.get(path)
         except (KubeError, AgentError):
             return False
         if wanted and wanted.number:

@@ -14,6 +14,7 @@ from deployer.agent.prologue.deployer_shared import SHARED
 from deployer.agent.settings import ISOLATE_VARIABLE, WARM_VARIABLE
 from deployer.executors.registry import find_executor
 from deployer.launch.check import describe_runs
+from deployer.launch.planning import build_draft
 from deployer.outputs.stores import RunFolder
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import build_results
@@ -168,7 +169,8 @@ def test_many_small_files_are_not_copied(project: Path) -> None:
 def test_the_size_of_the_copies_is_said_before_the_start(project: Path) -> None:
     (project / "deployer.yaml").write_text("isolate: true\n")
     config = read_project(project)
-    copies, links = [*describe_runs(find_executor(config))][-2:]
+    plan = build_draft(config, "http://localhost", own_keys=True)
+    copies, links = describe_runs(find_executor(config), plan).lines[-2:]
     assert copies == "isolate: each run gets a copy of 6 files, 1 kB"
     assert links == "isolate: linked, so shared by all runs: .git, data"
 

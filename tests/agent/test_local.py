@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -190,13 +190,13 @@ def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: B
         bench.wait_for_work()
         wait_for(lambda: executor.list_agents()[0].run_id, "its last status")
         (folder_of(agent.name) / "status.json").unlink()
-        executor.change_wanted(str(path), lambda _: Wanted(1))
+        executor.wanted.change(str(path), lambda _: Wanted(1))
         disk.fill()
         state = os.statvfs(disk.folder)
         files = f"remount,nr_inodes={state.f_files - state.f_ffree}"
         subprocess.run(["mount", "-o", files, disk.folder], check=True)
-        executor.change_wanted(str(path), lambda old: old and old.without([agent.name]))
-        assert executor.get_wanted(str(path)) is None  # nobody, rather than this one again
+        executor.wanted.change(str(path), lambda old: old and old.without([agent.name]))
+        assert executor.wanted.get(str(path)) is None  # nobody, rather than this one again
         assert executor.stop([agent.name]) == [agent.name]
         assert left(agent.name) == []
         executor.forget(str(path))
@@ -239,12 +239,8 @@ class Lasting(LocalExecutor):
         path = sweep_path or ""
         return (
             Agent("s-a1", path, "ended", 0.0, exit_code=0),
-            Agent("s-a2", path, "running", 0.0, run_id="r1"),
+            Agent("s-a2", path, "running", 0.0, run_id="r1", stop_seconds=34.0),
         )
-
-    def longest_stop_seconds(self, names: Sequence[str]) -> float:
-        assert names == ["s-a2"]
-        return 34.0
 
 
 def test_who_does_not_end_is_named_while_everybody_waits(

@@ -83,8 +83,8 @@ def test_a_watcher_tells_those_whom_a_killed_command_has_not_told(project: Proje
     project.run("agents", "up", path, "--replicas", "2")
     executor, (first, second) = open_local(os.environ), read(project, "agents", "list")
     wait_for(lambda: all(a["run_id"] for a in read(project, "agents", "list")))
-    executor.change_wanted(path, lambda old: old and old.without([first["name"]]))
-    assert executor.get_wanted(path) == Wanted(1, frozenset({first["name"]}))
+    executor.wanted.change(path, lambda old: old and old.without([first["name"]]))
+    assert executor.wanted.get(path) == Wanted(1, frozenset({first["name"]}))
     watcher = project.start("watch", "--plain")
     wait_for(lambda: read(project, "agents", "list")[0]["state"] == "draining")
     assert read(project, "agents", "list")[1]["state"] == "running"

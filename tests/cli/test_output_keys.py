@@ -395,8 +395,9 @@ def test_commands_of_clusters(
         shown.run("secret delete")
         shown.run("drivers status")
         host = KubernetesExecutor("kubernetes", read_project(tmp_path))
-        host.kube = kube
-        state = InCluster(host)._describe(ClusterBackend("backend", NAMESPACE, True, "key"))
+        host.target.kube = kube
+        place = InCluster(host, host.backend)
+        state = place._describe(ClusterBackend("backend", NAMESPACE, True, "key"))
         emit(state.as_json, "json")
         shown.keep("backend status --on kubernetes")
     shown.check("clusters")

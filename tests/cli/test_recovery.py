@@ -215,7 +215,7 @@ def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
 
     up, names = start()
     executor = open_local(os.environ)
-    executor.withdraw(path)
+    executor.wanted.withdraw(path)
     assert executor.stop(names) == names
     _, err = up.communicate(timeout=60)
     assert up.returncode == 3

@@ -12,7 +12,7 @@ import pytest
 
 from deployer import api
 from deployer.errors import ConfigError
-from deployer.executors.base import Executor
+from deployer.executors.base import Executor, WantedNumbers
 from deployer.executors.registry import list_names, register, unregister
 from deployer.model import Agent, Plan, Wanted
 from tests.cli.conftest import Project
@@ -21,8 +21,21 @@ STARTED: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
 WANTED: dict[str, Wanted] = {}
 
 
+class ToyNumbers(WantedNumbers):
+    def get(self, sweep_path: str) -> Wanted | None:
+        return WANTED.get(sweep_path)
+
+    def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
+        if wanted := change(WANTED.get(sweep_path)):
+            WANTED[sweep_path] = wanted
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        WANTED.clear()
+
+
 class Toy(Executor):
     runs_here = True
+    wanted = ToyNumbers()
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         for name, key in api_keys.items():
@@ -41,18 +54,6 @@ class Toy(Executor):
             Agent(name, path, "running" if code is None else "ended", 0.0, exit_code=code)
             for name, path, code in states
         ]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        return WANTED.get(sweep_path)
-
-    def change_wanted(
-        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
-    ) -> None:
-        if wanted := change(WANTED.get(sweep_path)):
-            WANTED[sweep_path] = wanted
-
-    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        WANTED.clear()
 
     def drain(self, names: Sequence[str]) -> None:
         self.stop(names)

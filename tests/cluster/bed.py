@@ -186,7 +186,7 @@ def build_executor(kube: Kube, section: ClusterConfig, folder: Path) -> Kubernet
     """Return the cluster of a client as agents of this folder have it."""
     project = replace(build_project(), folder=folder, wandb="http://w.example")
     executor = KubernetesExecutor("kubernetes", project.with_settings(kubernetes=section))
-    executor.kube = kube
+    executor.target.kube = kube
     return executor
 
 

@@ -116,7 +116,7 @@ def test_what_cannot_be_meant(tmp_path: Path) -> None:
 
 def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
     project = read(tmp_path / "project", "{path: /data, folder: held}")
-    check = find_executor(project).check_data
+    check = find_executor(project).data.check
     said = f"data set data is not on this machine: {tmp_path / 'project/held'} is empty"
     assert refuse(check) == (said, "deployer data put SOURCE data")
     held = FolderStore(tmp_path / "project/held")
@@ -128,13 +128,13 @@ def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
     check()
     two = read(tmp_path / "two", "[{path: /a, folder: a}, {name: b, path: /b, folder: b}]")
     with pytest.raises(DeployerError) as raised:
-        find_executor(two).check_data()
+        find_executor(two).data.check()
     assert [part.text.partition(" is ")[0] for part in raised.value.findings] == [
         "data set data",
         "data set b",
     ]
     away = read(tmp_path / "away", "{name: cats, path: /data, url: 's3://bucket/cats'}")
-    assert refuse(find_executor(away).check_data)[1] == "deployer data preload cats"
+    assert refuse(find_executor(away).data.check)[1] == "deployer data preload cats"
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_an_object_store_is_brought_here_once(object_server: ObjectServer, tmp_p
     assert first.copied is not None
     assert read_tree(FolderStore(Path(first.target))) == content
     assert list_states(project) == [(2, "whole")]
-    find_executor(project).check_data()
+    find_executor(project).data.check()
     assert bring(project).copied is None
     # What is new comes, what is gone goes, what was put there by hand stays.
     (Path(first.target) / "own").write_text("own")

@@ -28,7 +28,7 @@ def test_an_image_that_is_not_built_is_judged_by_its_dockerfile(tmp_path: Path, 
     project = read_project(tmp_path, Flags(on="kubernetes", wandb="http://w.example"))
     executor = KubernetesExecutor("kubernetes", project)
     with serve_refusals(tmp_path, {}, there=["namespaces/ns"]) as kube:
-        executor.kube = kube
+        executor.target.kube = kube
         found = executor.examine(Demand(build_draft(project, "http://w.example", own_keys=False)))
     said = [one for one in found if one.code == "image"]
     if not image:

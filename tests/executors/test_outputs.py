@@ -124,7 +124,7 @@ def test_spot_pools_are_named_where_agents_ask_for_them(
 ) -> None:
     write_spot_project(tmp_path, gpus, more)
     plan = build_plan(SWEEP_PATH, "https://wandb.example", str(tmp_path), 2)
-    said = find_executor(read_project(tmp_path), "gke").list_warnings(plan)
+    said = find_executor(read_project(tmp_path), "gke").describe_runs(plan).warnings
     warnings = [line for line in said if "each preemption starts" in line]
     assert [told in line for line in warnings] == ([True] if told else [])
 

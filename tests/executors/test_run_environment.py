@@ -213,9 +213,10 @@ def test_deployers_own_python_is_warned_of_with_the_fix(place: Path) -> None:
     plan = build_plan("me/p/s", "http://localhost", str(place), 1)
     for folder, warned in (("old", True), ("named", False)):
         executor = LocalExecutor("local", read_project(place, PATH=str(place / folder)))
-        warnings = executor.list_warnings(plan)
+        told = executor.describe_runs(plan)
+        warnings = told.warnings
         assert len(warnings) == warned
-        named = any(line.startswith("Python of the runs: ") for line in executor.describe_runs())
+        named = any(line.startswith("Python of the runs: ") for line in told.lines)
         assert named is not warned
         assert all(line.endswith(f"; {CHOOSE}") for line in warnings)
         assert all(str(place / "old/python3 has no wandb") in line for line in warnings)

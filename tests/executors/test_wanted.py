@@ -21,31 +21,31 @@ SWEEP, OTHER = "me/project/abc", "me/other/abc"  # short ids of different projec
 
 def test_it_is_set_read_and_withdrawn() -> None:
     executor = open_local(os.environ)
-    assert executor.get_wanted(SWEEP) is None
-    executor.change_wanted(SWEEP, lambda old: old and old.without("a"))  # taken down stays so
-    assert executor.get_wanted(SWEEP) is None
-    executor.change_wanted(SWEEP, lambda _: Wanted(4))
-    executor.change_wanted(OTHER, lambda _: Wanted(1))
-    executor.change_wanted(SWEEP, lambda old: old and old.without(["abc-a2"]))
+    assert executor.wanted.get(SWEEP) is None
+    executor.wanted.change(SWEEP, lambda old: old and old.without("a"))  # taken down stays so
+    assert executor.wanted.get(SWEEP) is None
+    executor.wanted.change(SWEEP, lambda _: Wanted(4))
+    executor.wanted.change(OTHER, lambda _: Wanted(1))
+    executor.wanted.change(SWEEP, lambda old: old and old.without(["abc-a2"]))
     # Another process sees it.
-    assert open_local(os.environ).get_wanted(SWEEP) == Wanted(3, frozenset({"abc-a2"}))
+    assert open_local(os.environ).wanted.get(SWEEP) == Wanted(3, frozenset({"abc-a2"}))
     assert executor.list_agents() == []
-    executor.withdraw(SWEEP)
-    assert (executor.get_wanted(SWEEP), executor.get_wanted(OTHER)) == (None, Wanted(1))
-    executor.withdraw()
-    assert executor.get_wanted(OTHER) is None
+    executor.wanted.withdraw(SWEEP)
+    assert (executor.wanted.get(SWEEP), executor.wanted.get(OTHER)) == (None, Wanted(1))
+    executor.wanted.withdraw()
+    assert executor.wanted.get(OTHER) is None
 
 
 def test_of_commands_at_the_same_time_each_counts() -> None:
     executors = [open_local(os.environ) for _ in range(8)]
-    executors[0].change_wanted(SWEEP, lambda _: Wanted(8))
+    executors[0].wanted.change(SWEEP, lambda _: Wanted(8))
 
     def drain(number: int) -> None:
-        executors[number].change_wanted(SWEEP, lambda old: old and old.without([f"abc-a{number}"]))
+        executors[number].wanted.change(SWEEP, lambda old: old and old.without([f"abc-a{number}"]))
 
     with ThreadPoolExecutor() as pool:
         list(pool.map(drain, range(8)))
-    assert executors[0].get_wanted(SWEEP) == Wanted(0, frozenset(f"abc-a{n}" for n in range(8)))
+    assert executors[0].wanted.get(SWEEP) == Wanted(0, frozenset(f"abc-a{n}" for n in range(8)))
 
 
 @pytest.mark.parametrize(
@@ -57,27 +57,27 @@ def test_of_commands_at_the_same_time_each_counts() -> None:
 )
 def test_one_that_cannot_be_read_is_named_and_replaced_by_the_next(text: str) -> None:
     executor = open_local(os.environ)
-    executor.change_wanted(SWEEP, lambda _: Wanted(2))
+    executor.wanted.change(SWEEP, lambda _: Wanted(2))
     [file] = paths.agents_folder().glob("*.wanted")
     file.write_text(text)
     with pytest.raises(AgentError, match="does not contain a number of agents") as raised:
-        executor.get_wanted(SWEEP)
+        executor.wanted.get(SWEEP)
     assert raised.value.hint == f"deployer agents up {SWEEP} --replicas N"
-    executor.change_wanted(SWEEP, lambda old: Wanted(3 if old is None else 0))
-    assert executor.get_wanted(SWEEP) == Wanted(3)
+    executor.wanted.change(SWEEP, lambda old: Wanted(3 if old is None else 0))
+    assert executor.wanted.get(SWEEP) == Wanted(3)
 
 
 def test_agents_that_give_up_and_are_not_asked_for_count_no_more(tmp_path: Path) -> None:
     """They would keep others from being started again."""
     executor = Ended(tmp_path)
-    executor.change_wanted(SWEEP, lambda _: Wanted(3))
+    executor.wanted.change(SWEEP, lambda _: Wanted(3))
     assert scale_down(executor, SweepPath(*SWEEP.split("/")), 1) == ("abc-a2",)
-    assert executor.get_wanted(SWEEP) == Wanted(1, frozenset({"abc-a2", "abc-a3"}))
+    assert executor.wanted.get(SWEEP) == Wanted(1, frozenset({"abc-a2", "abc-a3"}))
     # A later number, also where the earlier one cannot be read.
     [file] = paths.agents_folder().glob("*.wanted")
     file.write_text("")
     assert scale_down(executor, SweepPath(*SWEEP.split("/")), 2) == ()
-    assert executor.get_wanted(SWEEP) == Wanted(2, frozenset({"abc-a3"}))
+    assert executor.wanted.get(SWEEP) == Wanted(2, frozenset({"abc-a3"}))
 
 
 class Ended(LocalExecutor):

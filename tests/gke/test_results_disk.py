@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.executors.gke.executor import build_volume, choose_disk
+from deployer.executors.gke.cluster import build_volume, choose_disk
 from deployer.gke.api.compute import CloudDisk
 from deployer.gke.api.model import CloudCluster
 

@@ -11,7 +11,7 @@ import yaml
 from deployer.backend.scheduling.sweep_control import LOCAL_CONTROLLER
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.executors.base import Limits, find_backend_url, run_checks
+from deployer.executors.base import Limits, run_checks
 from deployer.executors.registry import find_executor
 from deployer.launch.check import (
     check,
@@ -92,11 +92,11 @@ def test_what_a_template_says_in_vain_is_named_and_its_image_serves_the_backend(
     )
     project = read_project(tmp_path)
     executor = find_executor(project, "kubernetes")
-    draft = build_draft(project, find_backend_url(executor), True)
-    assert executor.list_warnings(draft) == [
+    draft = build_draft(project, executor.embedded_url, True)
+    assert executor.describe_runs(draft).warnings == (
         "WANDB_PROJECT takes runs out of their sweep: remove it from the agents' environment",
         "job.yaml: namespace team is not used: kubernetes: {namespace: team} in deployer.yaml is",
-    ]
+    )
     sets = [one for one in executor.preview(draft) if one["kind"] == "StatefulSet"]
     assert sets[0]["spec"]["template"]["spec"]["containers"][0]["image"] == "own:3"
 

@@ -9,7 +9,6 @@ import pytest
 
 from deployer.config import paths
 from deployer.config.project import EMBEDDED, Flags
-from deployer.executors.base import list_gpus
 from deployer.executors.local.agent_folder import load_folders
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_executor
@@ -65,11 +64,11 @@ def test_agents_on_one_gpu_have_a_share_each_though_they_start_one_after_another
     path = create_sweep(client, json.dumps(grid), viewer.entity, "shares", "s")[0]
     project = read_project(folder, PATH=f"{BIN}:/usr/bin:/bin", CUDA_VISIBLE_DEVICES="0,1")
     executor, server = find_executor(project), Server(client, viewer, embedded=False)
-    plan = build_plan(str(path), server.url, str(folder), 3, gpus=list_gpus(executor))
+    plan = build_plan(str(path), server.url, str(folder), 3, gpus=executor.gpus or ())
     wanted: list[Wanted | None] = []
-    apply_plan(server, executor, plan, lambda _: wanted.append(executor.get_wanted(str(path))))
+    apply_plan(server, executor, plan, lambda _: wanted.append(executor.wanted.get(str(path))))
     # Each is wanted in its turn: a watcher would start the others at once.
-    assert [*wanted, executor.get_wanted(str(path))] == [Wanted(n) for n in range(4)]
+    assert [*wanted, executor.wanted.get(str(path))] == [Wanted(n) for n in range(4)]
     specs = [one.spec for one in load_folders(paths.agents_folder())]
     executor.stop([spec.name for spec in specs])
     assert [(spec.agents, spec.on_gpu) for spec in specs] == [(3, 2), (3, 1), (3, 2)]

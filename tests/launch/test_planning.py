@@ -15,7 +15,7 @@ from deployer.model import Agent, SweepPath, Wanted
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.server import Server
-from tests.project_files import build_project
+from tests.project_files import GivenNumber, build_project
 
 PATH = SweepPath("e", "p", "s")
 RUNNING = Agent("s-a1", str(PATH), "running", 0.0)
@@ -38,13 +38,11 @@ class Known(LocalExecutor):
 
     def __init__(self, agents: Sequence[Agent], wanted: Wanted | None) -> None:
         super().__init__("local", build_project())
-        self.agents, self.wanted = agents, wanted
+        self.agents = agents
+        self.wanted = GivenNumber(str(PATH), wanted)
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         return [one for one in self.agents if sweep_path in (None, one.sweep_path)]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        return self.wanted if sweep_path == str(PATH) else None
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from deployer.errors import ConfigError, DeployerError, KubeError, Refusals
 from deployer.executors.base import Executor
 from deployer.launch.scaling import end_agents, end_willing_agents
-from deployer.model import Agent, Plan, Wanted
+from deployer.model import Agent, Plan
+from tests.project_files import GivenNumber
 
 PATH = "me/proj/abc12345"
+
+
+class Withdrawn(GivenNumber):
+    """Notes for which sweeps the number was withdrawn."""
+
+    def __init__(self, forgotten: list[str | None]) -> None:
+        super().__init__(PATH, None)
+        self.forgotten = forgotten
+
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        self.forgotten.append(sweep_path)
 
 
 class Strict(Executor):
@@ -20,23 +32,13 @@ class Strict(Executor):
     def __init__(self, *, may_stop: bool) -> None:
         self.may_stop = may_stop
         self.forgotten: list[str | None] = []
+        self.wanted = Withdrawn(self.forgotten)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         raise NotImplementedError
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         return [Agent(name, PATH, "running", 0.0) for name in ("a", "b")]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        raise NotImplementedError
-
-    def change_wanted(
-        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
-    ) -> None:
-        raise NotImplementedError
-
-    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        self.forgotten.append(sweep_path)
 
     def drain(self, names: Sequence[str]) -> None:
         raise NotImplementedError

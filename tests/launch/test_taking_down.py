@@ -17,16 +17,17 @@ from deployer.config.paths import copies_folder, list_copies
 from deployer.config.project import Project
 from deployer.errors import BackendError, DeployerError, KubeError
 from deployer.executors.base import (
+    BackendHost,
     Held,
     HostedBackend,
-    HostsBackend,
-    ProvidesCluster,
+    PaidCluster,
     Removal,
     Saved,
 )
 from deployer.executors.local.executor import LocalExecutor
 from deployer.launch.provision import describe_bill, take_down_cluster, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
+from deployer.model import Agent
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.operations import get_sweep
 from tests.backend.client import Client, grid
@@ -40,34 +41,46 @@ URL = "http://sweep-backend.default.svc:8080"
 BILL = "the cluster costs $1 an hour: deployer down --cluster"
 
 
-class Paid(LocalExecutor, HostsBackend, ProvidesCluster):
-    """A cluster without agents whose backend is one that is served here."""
+class ServedHost(BackendHost):
+    """A backend that is served here, in place of one in a cluster."""
 
-    backend_url = URL
+    url = URL
     kube = None  # type: ignore[assignment]  # nothing asks a cluster
 
-    def __init__(self, project: Project, content: bytes, failure: DeployerError | None) -> None:
-        super().__init__("gke", project)
+    def __init__(self, content: bytes, failure: DeployerError | None) -> None:
         self.content, self.failure = content, failure
+
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    def open(self, *, make: bool = True) -> HostedBackend:
+        raise NotImplementedError
+
+    def save_results(self) -> Saved | None:
+        if self.failure:
+            raise self.failure
+        adopt_copy(io.BytesIO(self.content), copies_folder() / "gke-1")
+        LOG.info("copied")
+        return Saved(copies_folder() / "gke-1", URL, "uid-1")
+
+
+class Bill(PaidCluster):
+    """A cluster without agents."""
+
+    def __init__(self) -> None:
         self.removed, self.removal = False, Removal()
 
-    def prepare_backend(self) -> None:
-        raise NotImplementedError
-
-    def open_backend(self, *, make: bool = True) -> HostedBackend:
-        raise NotImplementedError
-
     @property
-    def cloud(self) -> str:
+    def name(self) -> str:
         raise NotImplementedError
 
-    def mean(self, cloud: str, sweep_path: str) -> None:
+    def mean(self, name: str, sweep_path: str) -> None:
         raise NotImplementedError
 
-    def find_cloud(self) -> str:
+    def find(self) -> str:
         raise NotImplementedError
 
-    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
+    def get_usd_per_hour(self, agents: Sequence[Agent]) -> float | None:
         raise NotImplementedError
 
     def list_held(self, *, copied: bool) -> Sequence[Held]:
@@ -79,16 +92,19 @@ class Paid(LocalExecutor, HostsBackend, ProvidesCluster):
     def describe_bill(self) -> Sequence[str]:
         return [BILL]
 
-    def save_results(self) -> Saved | None:
-        if self.failure:
-            raise self.failure
-        adopt_copy(io.BytesIO(self.content), copies_folder() / "gke-1")
-        LOG.info("copied")
-        return Saved(copies_folder() / "gke-1", URL, "uid-1")
-
     def remove(self, removal: Removal) -> None:
         self.removed, self.removal = True, removal
         LOG.info("removed")
+
+
+class Paid(LocalExecutor):
+    """The cluster with the backend that is served here."""
+
+    cluster: Bill
+
+    def __init__(self, project: Project, content: bytes, failure: DeployerError | None) -> None:
+        super().__init__("gke", project)
+        self.backend, self.cluster = ServedHost(content, failure), Bill()
 
 
 def read_gke(folder: Path) -> Project:
@@ -116,7 +132,8 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     elsewhere = remember("e/p/elsewhere", tmp_path, "uid-2", created_at=0.5)
     executor = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
     take_down_cluster(executor, None, everything=False)
-    assert executor.removal == Removal(copied=True), "what is copied may go, and nothing else"
+    removal = executor.cluster.removal
+    assert removal == Removal(copied=True), "what is copied may go, and nothing else"
     assert told == ["copied", "removed"]
 
     record, other = sorted(Records.load(), key=lambda one: one.cluster)
@@ -150,7 +167,7 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     telling = telling_remains(lambda failure: describe_bill(executor, failure))
     with pytest.raises(BackendError) as raised, telling:
         take_down_cluster(executor, None, everything=False)
-    assert not executor.removed
+    assert not executor.cluster.removed
     assert raised.value.message == (
         f"the cluster stays, because copying its results failed: {failure.message}"
     )
@@ -160,7 +177,7 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     assert tuple(Records.load()) == (record,)
     removal = Removal(delete_data=True)
     take_down_cluster(executor, None, everything=True, removal=removal)
-    assert executor.removed
+    assert executor.cluster.removed
 
 
 class Busy(Paid):
@@ -176,7 +193,7 @@ def test_a_cluster_whose_agents_do_not_go_stays(tmp_path: Path) -> None:
     executor = Busy(read_gke(tmp_path), b"", None)
     with pytest.raises(KubeError, match="agent s-a1 does not go"):
         take_down_cluster(executor, None, everything=True)
-    assert not executor.removed
+    assert not executor.cluster.removed
 
 
 def test_with_another_server_a_cluster_that_does_not_answer_goes(
@@ -185,5 +202,5 @@ def test_with_another_server_a_cluster_that_does_not_answer_goes(
     (tmp_path / "deployer.yaml").write_text("wandb: http://w.example\n")
     executor = Paid(read_gke(tmp_path), b"", KubeError("no answer", status=0))
     take_down_cluster(executor, None, everything=False)
-    assert executor.removed
+    assert executor.cluster.removed
     assert told == ["whether the cluster holds results is unknown: no answer", "removed"]

@@ -18,7 +18,7 @@ from deployer.wandb_api.server import Server
 from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import Status
 from tests.conftest import ServedBackend
-from tests.project_files import build_project
+from tests.project_files import GivenNumber, build_project
 from tests.watch.test_rules_nodes import build_history
 from tests.watch.test_rules_restarts import PATH, agent, status
 
@@ -29,14 +29,11 @@ class Nodes(LocalExecutor):
     def __init__(self, agents: Sequence[Agent]) -> None:
         super().__init__("local", build_project())
         self.agents = agents
-        self.number: Wanted | None = Wanted(2)
+        self.wanted = GivenNumber(str(PATH), Wanted(2))
         self.stopped: list[str] = []
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         return [one for one in self.agents if sweep_path in (None, one.sweep_path)]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        return self.number if sweep_path == str(PATH) else None
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         self.stopped += names
@@ -100,7 +97,7 @@ def test_a_watcher_says_why_it_leaves(
     nodes = Nodes([])
     watcher = open_watcher(backend, nodes, Notes())
     watcher.reconcile(status(runs="r"))
-    nodes.number = number
+    nodes.wanted.number = number
     for _ in range(2):
         watcher.reconcile(status(runs="r"))
     more = f"for more: deployer agents up {PATH} --replicas N"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+NOT_SHOWN = ("environment", "stop_seconds", "lost_pods")
 COLUMNS = (
     *("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS"),
     *("AGE", "EXIT", "START", "SWEEP", "OWNER", "REASON"),
@@ -99,7 +100,7 @@ def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:
     """Return an agent with stable keys; its environment is left out: it may hold secrets."""
-    plain = {key: value for key, value in vars(agent).items() if key != "environment"}
+    plain = {key: value for key, value in vars(agent).items() if key not in NOT_SHOWN}
     return {**plain, "pending": _pending_to_plain(agent.pending) if agent.pending else None}
 
 

@@ -18,7 +18,7 @@ from deployer.cli.shell.options import CommandLine, WithOptions, list_options
 from deployer.cli.shell.usage import UsageError
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, ConfigError
-from deployer.executors.base import Executor, HostsBackend, ProvidesCluster
+from deployer.executors.base import Executor
 from deployer.executors.registry import find_executor
 from deployer.launch.request import read_project
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_all, settle_executor
@@ -123,12 +123,12 @@ class Call(CommandLine):
                 # Refuse a context or a namespace for what has none; raises ConfigError.
                 for name in project.named_cluster:
                     executor = find_executor(project)
-                    if name == "context" and isinstance(executor, ProvidesCluster):
+                    if name == "context" and executor.cluster:
                         hint = "remove it, or add --on kubernetes"
                         raise ConfigError(
                             "--context", f"--on {project.on} has a cluster of its own", hint
                         )
-                    if not isinstance(executor, HostsBackend):
+                    if executor.backend is None:
                         said = f"is for clusters, and {executor.place} is not a cluster"
                         raise ConfigError(f"--{name}", said, "remove it, or add --on kubernetes")
             known[replicas] = project

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,8 +17,9 @@ from deployer.executors.base import (
     Belongings,
     Check,
     Demand,
+    Description,
+    Executor,
     Limits,
-    SharesPods,
 )
 from deployer.executors.kubernetes.agents.logs import follow_agents
 from deployer.executors.kubernetes.agents.objects import (
@@ -26,7 +27,6 @@ from deployer.executors.kubernetes.agents.objects import (
     asks_for_gpu,
     build_agent,
     group_objects,
-    is_lost,
     list_names,
     list_starting,
     name_of,
@@ -37,16 +37,9 @@ from deployer.executors.kubernetes.agents.removal import (
     forget_objects,
     free_lost_pods,
     list_belongings,
-    longest_removal_seconds,
     remove_agents,
 )
-from deployer.executors.kubernetes.agents.wanted import (
-    build_wanted,
-    change_wanted,
-    get_wanted,
-    name_wanted,
-    withdraw,
-)
+from deployer.executors.kubernetes.agents.wanted import WantedMaps, build_wanted, name_wanted
 from deployer.executors.kubernetes.backend.deployment import (
     KEY_SECRET,
     is_made,
@@ -61,8 +54,7 @@ from deployer.executors.kubernetes.diagnose.facts import Reference, list_referen
 from deployer.executors.kubernetes.diagnose.pending import PendingPods
 from deployer.executors.kubernetes.gpu_nodes import GpuProducts
 from deployer.executors.kubernetes.keys import KeyStore, store_keys
-from deployer.executors.kubernetes.manifest_builder import NOT_BUILT
-from deployer.executors.kubernetes.manifests.build import pack_agents
+from deployer.executors.kubernetes.manifest_builder import NOT_BUILT, Target
 from deployer.executors.kubernetes.manifests.templates import warn_about_spot, warn_about_variables
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.image import push_image
@@ -78,7 +70,7 @@ from deployer.kube.objects import (
     kind_of,
     stamp_owner,
 )
-from deployer.model import Agent, AgentPlan, Plan, Wanted
+from deployer.model import Agent, Plan
 
 LOG = logging.getLogger(__name__)
 
@@ -87,23 +79,41 @@ AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
 
-class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
-    """Agents as Jobs, with the embedded backend and data sets beside them."""
+class KubernetesExecutor(Executor):
+    """Agents as Jobs, with the embedded backend and data sets beside them.
 
-    def __init__(self, name: str, project: Project) -> None:
+    `target` is the cluster, `grows` tells that nodes come which are not there yet.
+    """
+
+    grows = False
+
+    def __init__(self, name: str, project: Project, target: Target | None = None) -> None:
         super().__init__(name, project)
+        self.target = target or Target(name, project)
+        self.backend = ClusterBackendHost(self.target)
+        self.data = ClusterData(self.target)
+        self.wanted = WantedMaps(lambda: self.target.kube)
         self._sleep = time.sleep
-        self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
 
     @cached_property
     def _pending(self) -> PendingPods:
-        return PendingPods(self.kube)
+        return PendingPods(self.target.kube)
 
     @cached_property
     def _products(self) -> GpuProducts:
-        gpu = self.builder.section.gpu
-        return GpuProducts(self.kube, gpu.product_label if gpu else GPU_PRODUCT_LABEL)
+        gpu = self.target.builder.section.gpu
+        return GpuProducts(self.target.kube, gpu.product_label if gpu else GPU_PRODUCT_LABEL)
+
+    @property
+    def address(self) -> Mapping[str, str]:
+        """Return the names of the context and the namespace that are in use."""
+        kube = self.target.kube
+        return {"context": kube.context, "namespace": kube.namespace, "cloud": ""}
+
+    @property
+    def agents_per_pod(self) -> int:
+        return self.target.builder.section.agents_per_pod
 
     @property
     def has_folder(self) -> bool:
@@ -120,21 +130,22 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what manifests cannot be built from, or the site would; raises ConfigError."""
         super().check(plan, limits)
-        builder = self.builder
+        builder = self.target.builder
         builder.draft(plan, builder.with_image(NOT_BUILT), builder.named_owner)
 
-    def list_warnings(self, plan: Plan) -> Sequence[str]:
+    def describe_runs(self, plan: Plan) -> Description:
         """Name files that are left out of the archive, and spot nodes without checkpoints."""
         as_it_is = self.has_folder and not self.project.code.commit
         left_out = warn_about_left_out(self.project.folder) if as_it_is else ""
         # Without the archive, which takes time.
-        section = replace(self.builder.with_image(NOT_BUILT), code="image")
-        job = _find_job(self.builder.draft(plan, section, self.builder.named_owner))
+        builder = self.target.builder
+        section = replace(builder.with_image(NOT_BUILT), code="image")
+        job = _find_job(builder.draft(plan, section, builder.named_owner))
         doubts = (left_out, warn_about_spot(job, self._spot_pools), warn_about_variables(job))
-        return [*filter(None, (*doubts, self._warn_about_namespace()))]
+        return Description(warnings=tuple(filter(None, (*doubts, self._warn_about_namespace()))))
 
     def _warn_about_namespace(self) -> str:
-        path, job = self.project.kubernetes.template, self.builder.templates.template
+        path, job = self.project.kubernetes.template, self.target.builder.templates.template
         named = job["metadata"].get("namespace") if job else None
         if not named or named == self.project.kubernetes.namespace:
             return ""
@@ -154,23 +165,25 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return what is asked of the cluster before anything is made."""
-        claims = list_claims(self.builder.section)
-        return list_checks(self.kube, claims, lambda: self._build_case(plan, self.kube.owner))
+        claims = list_claims(self.target.builder.section)
+        return list_checks(
+            self.target.kube, claims, lambda: self._build_case(plan, self.target.kube.owner)
+        )
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
         """Return what is right and wrong with the cluster for these agents."""
         return Check("cluster", self.name, lambda: self._examine(demand)).examine()
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        return examine_cluster(self.kube, lambda: self._build_whole_case(demand))
+        return examine_cluster(self.target.kube, lambda: self._build_whole_case(demand))
 
     def _build_whole_case(self, demand: Demand) -> Case:
         """Return what the doctor looks at: also where no Job can be built, as `check` says."""
         embedded = self.project.embedded
         case = self._open_case()
         with contextlib.suppress(DeployerError):
-            case = self._build_case(demand.plan, self.builder.named_owner, NOT_BUILT)
-            case = replace(case, backend_made=embedded and is_made(self.kube))
+            case = self._build_case(demand.plan, self.target.builder.named_owner, NOT_BUILT)
+            case = replace(case, backend_made=embedded and is_made(self.target.kube))
         return replace(
             case,
             pods=case.section.count_pods(demand.agents),
@@ -183,18 +196,18 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         The Job has the `image`, where `image:` builds one; without it what was pushed.
         """
         case = self._open_case()
-        section = replace(case.section, image=self.builder.with_image(image).image)
-        manifests = self.builder.draft(plan, section, owner)
+        section = replace(case.section, image=self.target.builder.with_image(image).image)
+        manifests = self.target.builder.draft(plan, section, owner)
         own = {*list_own(manifests, plan, owner)}
         if self.project.embedded:
             own.add(Reference(SECRET, KEY_SECRET))
         return replace(case, job=_find_job(manifests), own=frozenset(own))
 
     def _open_case(self) -> Case:
-        project, kube = self.project, self.kube
+        project, kube = self.project, self.target.kube
         return Case(
             kube,
-            replace(self.builder.section, namespace=kube.namespace),
+            replace(self.target.builder.section, namespace=kube.namespace),
             project.folder,
             data=project.data,
             image=project.image,
@@ -211,13 +224,13 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         Without keys nothing is contacted but the registry of `image:`.
         """
         if api_keys is None:
-            builder = self.builder
+            builder = self.target.builder
             section = builder.with_image(builder.name_image())
             return builder.draft(plan, section, builder.named_owner, now)
         if not api_keys:
             return ()
-        owner, manifests = self.kube.owner, self._build(plan, api_keys)[1]
-        wanted = build_wanted(plan, owner, self.kube.namespace)
+        owner, manifests = self.target.kube.owner, self._build(plan, api_keys)[1]
+        wanted = build_wanted(plan, owner, self.target.kube.namespace)
         return [stamp_owner(one, owner) for one in (wanted, *manifests)]
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
@@ -227,7 +240,7 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         is made. Raises KubeError.
         """
         agent_objects = self._look(plan.sweep_path)
-        now = self.kube.now()
+        now = self.target.kube.now()
         alive = {s.name for s in agent_objects if build_agent(s, now).alive}
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
         if not missing:
@@ -238,44 +251,27 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
             do_all(lambda job: started.update(self._create(job)), jobs)
         except KubeError as error:
             if error.forbidden:
-                raise advise(error, self.kube) from error
+                raise advise(error, self.target.kube) from error
             raise
         return [agent for agent in self.list_agents(plan.sweep_path) if agent.name in started]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
-        agent_objects = self._seen = self._look(sweep_path)
+        agent_objects = self._look(sweep_path)
         with_gpus = {node_of(s.pod) for s in agent_objects if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
         reasons = self._pending.explain(list_starting(agent_objects))
-        now = self.kube.now()
+        now = self.target.kube.now()
         return [
             build_agent(
                 s,
                 now,
                 reasons.get(s.job["metadata"]["name"]) if s.job else None,
                 products,
-                self.kube.owner,
+                self.target.kube.owner,
             )
             for s in agent_objects
         ]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        """Return the number in the caller's ConfigMap; None if there is none. Raises KubeError."""
-        return get_wanted(self.kube, sweep_path)
-
-    def change_wanted(
-        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
-    ) -> None:
-        """Set the number in the caller's ConfigMap. Raises KubeError."""
-        change_wanted(self.kube, sweep_path, change)
-
-    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Delete the ConfigMap with the number. Raises KubeError."""
-        withdraw(self.kube, sweep_path, everyone=everyone)
-
-    def group(self, agents: Sequence[AgentPlan]) -> Sequence[Sequence[AgentPlan]]:
-        return list(pack_agents(agents, self.builder.section.agents_per_pod))
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.
@@ -287,12 +283,12 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         going = wanted | {s.name for s in there if s.draining}
         found = [s for s in there if s.name in wanted and s.job is not None]
         for path in {path_of(s.item) for s in found if s.mates}:  # who is to leave with them
-            number = self.get_wanted(path)
+            number = self.wanted.get(path)
             going |= number.leaving if number else frozenset()
         waiting = [s for s in found if not _runs(s) and going.issuperset(s.mates)]
         do_all(self._ask_to_drain, [s for s in found if s not in waiting])
         if waiting:
-            remove_agents(self.kube, waiting, self._sleep)
+            remove_agents(self.target.kube, waiting, self._sleep)
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive.
@@ -301,14 +297,10 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         """
         there, wanted = self._look(None), set(names)
         found = [s for s in there if s.name in wanted]
-        now = self.kube.now()
+        now = self.target.kube.now()
         alive = [s.name for s in found if build_agent(s, now).alive]
-        remove_agents(self.kube, found, self._sleep, there)
+        remove_agents(self.target.kube, found, self._sleep, there)
         return alive
-
-    def longest_stop_seconds(self, names: Sequence[str]) -> float:
-        """Return how long `stop` waits for these agents at most."""
-        return longest_removal_seconds(self._find(names))
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         """Delete what is kept about agents that have ended, logs and keys included.
@@ -318,7 +310,7 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         what was refused once the rest is deleted.
         """
         agent_objects = self._look(sweep_path)
-        now, owner = self.kube.now(), None if everyone else self.kube.owner
+        now, owner = self.target.kube.now(), None if everyone else self.target.kube.owner
         agents = [build_agent(s, now, owner=owner) for s in agent_objects]
         over = [
             s
@@ -327,36 +319,34 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
         ]
         with collect_refusals() as refusals:
             with refusals.noted():
-                remove_agents(self.kube, over, self._sleep)
+                remove_agents(self.target.kube, over, self._sleep)
             living = [s for s, a in zip(agent_objects, agents, strict=True) if a.alive]
             needed = {one for s in living for one in list_references(s.pod_spec)}
             numbers = [name_wanted(path_of(s.item), s.owner) for s in living if s.owner]
             needed.update(Reference(CONFIG_MAP, name) for name in numbers)
-            found = forget_objects(self.kube, sweep_path, needed, owner)
+            found = forget_objects(self.target.kube, sweep_path, needed, owner)
         return found or bool(over)
 
     def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
-        return list_belongings(self.kube, sweep_path)
+        return list_belongings(self.target.kube, sweep_path)
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
-        return follow_agents(self.kube, names, follow, self._look_for_one)
+        return follow_agents(self.target.kube, names, follow, self._look_for_one)
 
-    def heal(self) -> Sequence[str]:
+    def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
         """Do what only a watcher can: free agents of lost nodes.
 
         Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
-        starts another one. Goes by what was listed last, so that it costs nothing while all is
-        well. Other owners' agents are left to their owners. Returns sentences about what was done.
+        starts another one. Other owners' agents are left to their owners. Returns sentences about
+        what was done.
         """
-        now = self.kube.now()
-        agent_objects = [s for s in self._seen if s.owner == self.kube.owner]
-        lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
-        free_lost_pods(self.kube, list({pod["metadata"]["name"]: pod for pod in lost}.values()))
+        own = (agent for agent in agents if not agent.foreign)
+        lost = {pod: (agent.name, node) for agent in own for pod, node in agent.lost_pods}
+        free_lost_pods(self.target.kube, list(lost))
         return [
-            f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
-            "so that its Job can start another"
-            for pod in lost
+            f"{name}: node {node} is lost; its pod was deleted, so that its Job can start another"
+            for name, node in lost.values()
         ]
 
     def _prepare(
@@ -368,41 +358,41 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
             raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
         secret, manifests = self._build(plan, {name: api_keys[name] for name in missing})
         jobs = [one for one in manifests if kind_of(one) == JOB]
-        check_admission(self.kube, jobs[0])
+        check_admission(self.target.kube, jobs[0])
         secret.write()
         for one in manifests:
             if kind_of(one) != JOB:
                 # Apply what the user's template adds; what is ours may be there, and keeps its
                 # owner.
                 if is_ours(one):
-                    self.kube.create_once(one)
+                    self.target.kube.create_once(one)
                 else:
-                    self.kube.apply(one)
-        remove_agents(self.kube, self._find_dead(plan.sweep_path, missing), self._sleep)
+                    self.target.kube.apply(one)
+        remove_agents(self.target.kube, self._find_dead(plan.sweep_path, missing), self._sleep)
         return jobs
 
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]
     ) -> tuple[KeyStore, tuple[Manifest, ...]]:
-        by_identity = self.builder.section.identity_audience is not None
-        secret = store_keys(self.kube, plan, api_keys, by_identity)
-        return secret, self.builder.build(self.kube, plan, secret.name, secret.keys)
+        by_identity = self.target.builder.section.identity_audience is not None
+        secret = store_keys(self.target.kube, plan, api_keys, by_identity)
+        return secret, self.target.builder.build(self.target.kube, plan, secret.name, secret.keys)
 
     def _create(self, job: Manifest) -> Sequence[str]:
         """Create a Job and return its agents; none if another process was faster."""
-        made = self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
+        made = self.target.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
         return (list_names(job) or [name_of(job)]) if made else ()
 
     def _find_dead(self, sweep_path: str, names: Sequence[str]) -> list[AgentObjects]:
-        found, now = self._look(sweep_path), self.kube.now()
-        own = [s for s in found if s.name in names and s.owner == self.kube.owner]
+        found, now = self._look(sweep_path), self.target.kube.now()
+        own = [s for s in found if s.name in names and s.owner == self.target.kube.owner]
         return [s for s in own if not build_agent(s, now).alive]
 
     def _ask_to_drain(self, objects: AgentObjects) -> None:
         wish: Manifest = {"metadata": {"annotations": {objects.drain_annotation: "true"}}}
         for pod in objects.living_pods:
             try:
-                self.kube.patch(POD, str(pod["metadata"]["name"]), wish)
+                self.target.kube.patch(POD, str(pod["metadata"]["name"]), wish)
             except KubeError as error:
                 if error.status != 404:
                     raise
@@ -410,8 +400,8 @@ class KubernetesExecutor(ClusterBackendHost, ClusterData, SharesPods):
     def _look(self, sweep_path: str | None) -> list[AgentObjects]:
         selector = build_selector(sweep_path, AGENT)
         # Jobs first: a pod whose Job is not listed has lost it.
-        jobs = self.kube.list_objects(JOB, selector)
-        pods = self.kube.list_objects(POD, selector)
+        jobs = self.target.kube.list_objects(JOB, selector)
+        pods = self.target.kube.list_objects(POD, selector)
         return group_objects(jobs, pods, sweep_path)
 
     def _find(self, names: Sequence[str]) -> list[AgentObjects]:

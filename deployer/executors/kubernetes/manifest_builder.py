@@ -12,7 +12,6 @@ from deployer.config.credentials import UNKNOWN_OWNER, Owner, build_owner
 from deployer.config.kubernetes import ClusterConfig
 from deployer.config.project import Project
 from deployer.errors import ConfigError, ImageError
-from deployer.executors.base import Executor
 from deployer.executors.kubernetes.agents.objects import path_of
 from deployer.executors.kubernetes.agents.wanted import build_wanted
 from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates
@@ -194,20 +193,25 @@ def open_kubeconfig(project: Project) -> Kube:
     return kube
 
 
-class ClusterExecutor(Executor):
-    """Agents in a cluster. `grows` tells that nodes come which are not there yet."""
+class Target:
+    """The cluster that `--on` means, and what builds the manifests for it.
 
-    grows = False
+    Nothing is contacted before `kube` is read.
+    """
+
+    def __init__(self, name: str, project: Project) -> None:
+        self.name = name
+        self.project = project
+
+    @property
+    def on(self) -> str:
+        """Return what stands behind `--on` in a command that means this cluster."""
+        return f"{self.name}{self.project.cluster_options}"
 
     @cached_property
     def kube(self) -> Kube:
         """The client of the cluster; raises ConfigError if the kubeconfig has none such."""
         return open_kubeconfig(self.project)
-
-    @property
-    def address(self) -> Mapping[str, str]:
-        """Return the names of the context and the namespace that are in use."""
-        return {"context": self.kube.context, "namespace": self.kube.namespace, "cloud": ""}
 
     @cached_property
     def builder(self) -> ManifestBuilder:

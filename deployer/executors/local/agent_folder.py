@@ -17,8 +17,15 @@ from deployer.agent.host.death_record import (
     SIGNAL,
     judge_predecessor,
 )
-from deployer.agent.host.processes import Process, list_marked
+from deployer.agent.host.processes import (
+    KILL_SECONDS,
+    TERMINATE_SECONDS,
+    Process,
+    list_marked,
+)
 from deployer.agent.host.status import Status, is_locked, load_status
+from deployer.agent.runs.delivery import SERVER_SECONDS
+from deployer.agent.server import GOODBYE_SECONDS
 from deployer.agent.settings import Settings
 from deployer.backend.server.daemon import disk_is_full
 from deployer.model import Agent, AgentState, Ending
@@ -123,7 +130,14 @@ class AgentFolder:
             folder=self.spec.working_folder,
             process_id=status.process_id if status and alive else None,
             environment=self.spec.environment,
+            stop_seconds=self.longest_end_seconds,
         )
+
+    @property
+    def longest_end_seconds(self) -> float:
+        """Return how long the supervisor may take from being told to stop until it is killed."""
+        ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS + GOODBYE_SECONDS
+        return self.spec.grace_seconds + ours
 
     def _why_lost(self) -> str:
         return LOST_REASONS[judge_predecessor(self.settings.death_record_path)]

@@ -28,9 +28,11 @@ from deployer.config.project import Project
 from deployer.errors import AgentError, Finding, collect_refusals
 from deployer.executors.base import (
     Check,
+    DataPlaces,
     Demand,
-    KeepsData,
-    SharesGpus,
+    Description,
+    Executor,
+    WantedNumbers,
     examine_all,
     run_checks,
 )
@@ -46,7 +48,6 @@ from deployer.executors.local.supervisors import (
     await_exit,
     end_agent,
     list_gpus,
-    longest_end_seconds,
     signal_supervisor,
     start_supervisor,
 )
@@ -155,118 +156,55 @@ def follow_lines(folders: Sequence[AgentFolder], follow: bool) -> Iterator[tuple
             time.sleep(POLL_SECONDS)
 
 
-class LocalExecutor(KeepsData, SharesGpus):
-    """Agents as processes of this machine, found by their folders from any shell."""
-
-    runs_here = True
-    grace_seconds = GRACE_SECONDS
-
-    def __init__(self, name: str, project: Project) -> None:
-        super().__init__(name, project)
-        self._obstacle = ""
+class AgentsFolder:
+    """The folder of this machine's agents, which one command at a time changes."""
 
     @cached_property
-    def _root(self) -> Path:
+    def path(self) -> Path:
         return paths.agents_folder()
 
-    @cached_property
-    def _variables(self) -> Mapping[str, str]:
-        return dict(find_variables(self.project))
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Let one command at a time start or delete agents; the others wait."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if not is_unwritable(error):
+                raise
+            raise self._build_unwritable(describe(self.path, error)) from error
 
-    @property
-    def run_environment(self) -> Mapping[str, str]:
-        return {**build_run_environment(self.project), **self._variables}
+    def check(self) -> None:
+        """Refuse to start agents while the folder cannot be written; raises AgentError."""
+        if obstacle := find_obstacle(str(self.path)):
+            raise self._build_unwritable(obstacle)
 
-    def describe_runs(self) -> Sequence[str]:
-        """Name the Python of the runs, and the W&B settings that they do not get."""
-        chosen = choose_interpreter(self.project)
-        dropped = list_dropped(self.project)
-        return (
-            *([] if chosen.is_own else [f"Python of the runs: {chosen.path} ({chosen.reason})"]),
-            *([f"runs do not get {', '.join(dropped)}"] if dropped else []),
-        )
+    def _build_unwritable(self, said: str) -> AgentError:
+        return AgentError(said, f"ls -ld {self.path}; findmnt -T {self.path}", passing=True)
 
-    def list_warnings(self, plan: Plan) -> Sequence[str]:
-        """Say that runs get deployer's own Python, which lacks the packages of scripts."""
-        chosen = choose_interpreter(self.project)
-        if not chosen.is_own:
-            return ()
-        return (
-            f"runs use the Python of deployer itself: {chosen.path} ({chosen.reason}); {CHOOSE}",
-        )
 
-    def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return the questions whether supervisors can run here, and write into our folder."""
-        fine = "is writable for agents"
-        return (
-            Check("system", sys.platform, _check_system, "agents can run on this system"),
-            Check("state-folder", str(self._root), self._check_folder, fine),
-        )
+class WantedFiles(WantedNumbers):
+    """A file for each sweep, beside the folders of its agents."""
 
-    def examine(self, demand: Demand) -> Sequence[Finding]:
-        """Return what is right and wrong with this system and the Python of its runs."""
-        python = Check("python", "python", lambda: self._examine_python(demand.script))
-        return examine_all([*self.list_checks(demand.plan), python])
+    def __init__(self, folder: AgentsFolder) -> None:
+        self._folder = folder
 
-    def _examine_python(self, script: Path | None) -> Sequence[Finding]:
-        chosen = choose_interpreter(self.project)
-        return examine_all(
-            list_python_checks(chosen, self.run_environment, script, self.project.folder)
-        )
-
-    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        from deployer.data.folder_store import FolderStore
-        from deployer.data.sources import find_place
-
-        # Runs may follow every link: nothing is copied to where a link would be lost.
-        return FolderStore(find_place(data, self.project.folder), links_out=True)
-
-    def check_data(self) -> None:
-        """Refuse data sets that are not here, or not whole; raises DeployerError."""
-        if self.project.data:
-            from deployer.data.sources import check_here
-
-            with collect_refusals() as refusals:
-                for data in self.project.data:
-                    with refusals.noted():
-                        check_here(data, self.project.folder)
-
-    def list_gpus(self) -> Sequence[str]:
-        return list_gpus(self.project.environment)
-
-    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet, and return those that it has started.
-
-        `api_keys` maps agent name to key.
-        """
-        run_checks(self.list_checks(plan))
-        environment = build_run_environment(self.project)
-        with self._alone():
-            folders = [
-                AgentFolder(self._root / a.name, self._build_spec(plan, a)) for a in plan.agents
-            ]
-            missing = [folder for folder in folders if not folder.is_alive()]
-            with ThreadPoolExecutor(max_workers=STARTS_AT_ONCE) as pool:
-                list(pool.map(lambda one: self._start(one, api_keys, environment), missing))
-        return [folder.agent() for folder in missing]
-
-    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
-        """Return agents, oldest first; of one sweep, or of all."""
-        return [folder.agent() for folder in self._folders(sweep_path)]
-
-    def get_wanted(self, sweep_path: str) -> Wanted | None:
-        """Return how many agents there shall be; None once they are taken down.
+    def get(self, sweep_path: str) -> Wanted | None:
+        """Return the number; None once the agents are taken down.
 
         Raises AgentError if the file with the number cannot be read.
         """
-        return load_wanted(find_file(self._root, sweep_path), sweep_path)
+        return load_wanted(find_file(self._folder.path, sweep_path), sweep_path)
 
-    def change_wanted(
-        self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
-    ) -> None:
-        """Set that number to what `change` makes of it; None leaves it as it is."""
-        file = find_file(self._root, sweep_path)
-        with self._alone():
+    def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
+        """Set the number to what `change` makes of it; None leaves it as it is."""
+        file = find_file(self._folder.path, sweep_path)
+        with self._folder.alone():
             before = None
             with suppress(AgentError):  # what cannot be read is replaced
                 before = load_wanted(file, sweep_path)
@@ -283,10 +221,113 @@ class LocalExecutor(KeepsData, SharesGpus):
                 LOG.warning("the disk is full: no agent is started again until `agents up`")
 
     def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        with self._alone():
-            every = [*self._root.glob(f"*{SUFFIX}")]
-            for file in every if sweep_path is None else [find_file(self._root, sweep_path)]:
+        with self._folder.alone():
+            every = [*self._folder.path.glob(f"*{SUFFIX}")]
+            one = [find_file(self._folder.path, sweep_path)] if sweep_path is not None else every
+            for file in one:
                 delete_wanted(file)
+
+
+class ProjectData(DataPlaces):
+    """Data sets in folders of this machine."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+
+    def open(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        from deployer.data.folder_store import FolderStore
+        from deployer.data.sources import find_place
+
+        # Runs may follow every link: nothing is copied to where a link would be lost.
+        return FolderStore(find_place(data, self._project.folder), links_out=True)
+
+    def check(self) -> None:
+        """Refuse data sets that are not here, or not whole; raises DeployerError."""
+        if self._project.data:
+            from deployer.data.sources import check_here
+
+            with collect_refusals() as refusals:
+                for data in self._project.data:
+                    with refusals.noted():
+                        check_here(data, self._project.folder)
+
+
+class LocalExecutor(Executor):
+    """Agents as processes of this machine, found by their folders from any shell."""
+
+    runs_here = True
+    grace_seconds = GRACE_SECONDS
+
+    def __init__(self, name: str, project: Project) -> None:
+        super().__init__(name, project)
+        self._folder = AgentsFolder()
+        self.wanted = WantedFiles(self._folder)
+        self.data = ProjectData(project)
+        self._obstacle = ""
+
+    @property
+    def gpus(self) -> Sequence[str]:
+        return list_gpus(self.project.environment)
+
+    @cached_property
+    def _variables(self) -> Mapping[str, str]:
+        return dict(find_variables(self.project))
+
+    @property
+    def run_environment(self) -> Mapping[str, str]:
+        return {**build_run_environment(self.project), **self._variables}
+
+    def describe_runs(self, plan: Plan) -> Description:
+        """Name the Python of the runs, and the W&B settings that they do not get.
+
+        Deployer's own Python lacks the packages of scripts.
+        """
+        chosen, dropped = choose_interpreter(self.project), list_dropped(self.project)
+        named = f"{chosen.path} ({chosen.reason})"
+        lines = [] if chosen.is_own else [f"Python of the runs: {named}"]
+        lines += [f"runs do not get {', '.join(dropped)}"] if dropped else []
+        own = f"runs use the Python of deployer itself: {named}; {CHOOSE}"
+        return Description(tuple(lines), (own,) if chosen.is_own else ())
+
+    def list_checks(self, plan: Plan) -> Sequence[Check]:
+        """Return the questions whether supervisors can run here, and write into our folder."""
+        fine = "is writable for agents"
+        return (
+            Check("system", sys.platform, _check_system, "agents can run on this system"),
+            Check("state-folder", str(self._folder.path), self._folder.check, fine),
+        )
+
+    def examine(self, demand: Demand) -> Sequence[Finding]:
+        """Return what is right and wrong with this system and the Python of its runs."""
+        python = Check("python", "python", lambda: self._examine_python(demand.script))
+        return examine_all([*self.list_checks(demand.plan), python])
+
+    def _examine_python(self, script: Path | None) -> Sequence[Finding]:
+        chosen = choose_interpreter(self.project)
+        return examine_all(
+            list_python_checks(chosen, self.run_environment, script, self.project.folder)
+        )
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet, and return those that it has started.
+
+        `api_keys` maps agent name to key.
+        """
+        run_checks(self.list_checks(plan))
+        environment = build_run_environment(self.project)
+        with self._folder.alone():
+            folders = [
+                AgentFolder(self._folder.path / a.name, self._build_spec(plan, a))
+                for a in plan.agents
+            ]
+            missing = [folder for folder in folders if not folder.is_alive()]
+            with ThreadPoolExecutor(max_workers=STARTS_AT_ONCE) as pool:
+                list(pool.map(lambda one: self._start(one, api_keys, environment), missing))
+        return [folder.agent() for folder in missing]
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        """Return agents, oldest first; of one sweep, or of all."""
+        return [folder.agent() for folder in self._folders(sweep_path)]
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
@@ -303,21 +344,17 @@ class LocalExecutor(KeepsData, SharesGpus):
             were_alive = list(ended)
         return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
 
-    def longest_stop_seconds(self, names: Sequence[str]) -> float:
-        """Return how long `stop` waits for these agents at most."""
-        return max((longest_end_seconds(self._find(name)) for name in names), default=0.0)
-
-    def heal(self) -> Sequence[str]:
+    def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
         """Say when the state folder cannot be written any more, and when it can again."""
-        obstacle, self._obstacle = self._obstacle, find_obstacle(str(self._root))
+        obstacle, self._obstacle = self._obstacle, find_obstacle(str(self._folder.path))
         if obstacle == self._obstacle:
             return ()
-        again = f"{self._root} is writable again"
+        again = f"{self._folder.path} is writable again"
         return (f"waiting: {self._obstacle}" if self._obstacle else again,)
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         """Delete what is kept about agents that have ended, logs included; False if nothing was."""
-        with self._alone():
+        with self._folder.alone():
             # The folder is what leftovers are found by.
             folders = self._folders(sweep_path)
             for folder in folders:
@@ -342,10 +379,12 @@ class LocalExecutor(KeepsData, SharesGpus):
         start_supervisor(folder, key, environment)
 
     def _folders(self, sweep_path: str | None) -> list[AgentFolder]:
-        return [f for f in load_folders(self._root) if sweep_path in (None, f.spec.sweep_path)]
+        return [
+            f for f in load_folders(self._folder.path) if sweep_path in (None, f.spec.sweep_path)
+        ]
 
     def _find(self, name: str) -> AgentFolder:
-        folder = load_folder(self._root / name)
+        folder = load_folder(self._folder.path / name)
         if folder is None:
             raise AgentError(f"no agent {name} on this machine", "deployer agents list")
         return folder
@@ -372,30 +411,6 @@ class LocalExecutor(KeepsData, SharesGpus):
         known = [folder.spec.environment for folder in self._folders(sweep_path)]
         told = known[-1] if known else {}
         return {name: value for name, value in told.items() if name.startswith(VARIABLE)}
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Let one command at a time start or delete agents; the others wait."""
-        try:
-            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            handle = os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                yield
-            finally:
-                os.close(handle)
-        except OSError as error:
-            if not is_unwritable(error):
-                raise
-            raise self._build_unwritable(describe(self._root, error)) from error
-
-    def _check_folder(self) -> None:
-        """Refuse to start agents while our folder cannot be written; raises AgentError."""
-        if obstacle := find_obstacle(str(self._root)):
-            raise self._build_unwritable(obstacle)
-
-    def _build_unwritable(self, said: str) -> AgentError:
-        return AgentError(said, f"ls -ld {self._root}; findmnt -T {self._root}", passing=True)
 
 
 def _check_system() -> None:

@@ -12,14 +12,10 @@ from collections.abc import Mapping
 
 from deployer.agent.environment import count_cpus, divide
 from deployer.agent.host.processes import (
-    KILL_SECONDS,
-    TERMINATE_SECONDS,
     holds_open,
     read_variable,
     send_signal,
 )
-from deployer.agent.runs.delivery import SERVER_SECONDS
-from deployer.agent.server import GOODBYE_SECONDS
 from deployer.agent.settings import (
     AGENTS_FOLDER_VARIABLE,
     CHECKPOINTS_VARIABLE,
@@ -145,7 +141,7 @@ def end_agent(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
     Returns whether anything was alive; raises AgentError if something outlasts SIGKILL.
     """
     was_supervised = folder.is_alive()
-    deadline = time.monotonic() + longest_end_seconds(folder)
+    deadline = time.monotonic() + folder.longest_end_seconds
     while folder.is_alive():
         if time.monotonic() > deadline:
             signal_supervisor(folder, signal.SIGKILL)
@@ -158,12 +154,6 @@ def await_exit(folder: AgentFolder) -> None:
     deadline = time.monotonic() + EXIT_SECONDS
     while folder.agent().state == "ended" and folder.is_alive() and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-
-
-def longest_end_seconds(folder: AgentFolder) -> float:
-    """Return how long a supervisor may take from being told to stop until it is killed."""
-    ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS + GOODBYE_SECONDS
-    return folder.spec.grace_seconds + ours
 
 
 def end_leftovers(folder: AgentFolder, environment: Mapping[str, str]) -> bool:

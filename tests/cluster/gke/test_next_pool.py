@@ -41,7 +41,7 @@ def test_a_pool_that_cannot_be_added_is_waited_for(
     section = parse_cluster({**SECTION, "namespace": namespace})
     project = replace(build_project(os.environ), folder=tmp_path)
     executor = GkeExecutor("gke", project.with_settings(kubernetes=section))
-    executor.gke, executor.spec = gke, spec
+    executor.cluster.gke, executor.cluster.spec = gke, spec
     wait_without_a_node(cluster, namespace)
 
     def is_sold_out() -> bool:
@@ -50,10 +50,10 @@ def test_a_pool_that_cannot_be_added_is_waited_for(
 
     wait_for(is_sold_out, "an agent without a node")
     cloud.fail("CreateNodePool", permission("container.clusters.update"), times=math.inf)
-    [said] = [one for one in executor.heal() if "pool" in one]
+    [said] = [one for one in executor.heal(executor.list_agents()) if "pool" in one]
     assert "no other pool can be added now: " in said
     assert "container.clusters.update" in said
-    assert not executor.heal(), "it is asked again later"
+    assert not executor.heal(executor.list_agents()), "it is asked again later"
 
 
 def wait_without_a_node(cluster: Cluster, namespace: str) -> None:

@@ -126,13 +126,13 @@ def test_every_fault_heals(
         lost = [agent for agent in bed.executor.list_agents(str(path)) if agent.state == "lost"]
         assert {agent.reason for agent in lost} == {f"node {node} does not answer"}
         assert not any(agent.alive for agent in lost)
-        told = bed.executor.heal()
+        told = bed.executor.heal(bed.executor.list_agents())
         assert len(told) == len(lost)
         assert all(f"node {node} is lost" in sentence for sentence in told)
 
         def is_replaced() -> bool:
             replaced = not {"lost", "starting"} & set(bed.states(path))
-            bed.executor.heal()
+            bed.executor.heal(bed.executor.list_agents())
             return replaced
 
         bed.wait_for(is_replaced, "agents in their place")

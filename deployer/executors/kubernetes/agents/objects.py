@@ -42,6 +42,8 @@ DRAIN_ANNOTATION = f"{PREFIX}/drain"
 ENDED = re.compile(r"ended with exit code (\d+): ")
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
+# Beyond its grace time a pod still takes a moment until its node has said so.
+PATIENCE_SECONDS = 60.0
 
 
 def explain_ending(job: Manifest, pod: Manifest | None) -> str:
@@ -272,6 +274,10 @@ def build_agent(
         environment=_environment(newest),
         owner=found.name if found else NO_OWNER,
         foreign=owner is not None and found != owner,
+        stop_seconds=longest_removal_seconds([objects]),
+        lost_pods=tuple(
+            (p["metadata"]["name"], node_of(p)) for p in objects.living_pods if is_lost(p, now)
+        ),
     )
 
 
@@ -313,6 +319,13 @@ def is_lost(pod: Manifest, now: float) -> bool:
     deadline = pod["metadata"].get("deletionTimestamp")
     ended = pod["status"].get("phase") in ENDED_PHASES
     return bool(deadline) and not ended and now > parse_time(deadline) + LOST_SECONDS
+
+
+def longest_removal_seconds(agent_objects: Iterable[AgentObjects]) -> float:
+    """Return after how long these agents are gone at most once their Jobs are deleted."""
+    specs = [pod["spec"] for objects in agent_objects for pod in objects.pods]
+    graces = [float(spec.get("terminationGracePeriodSeconds") or 0) for spec in specs]
+    return max(graces, default=0.0) + PATIENCE_SECONDS
 
 
 def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:

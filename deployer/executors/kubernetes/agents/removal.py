@@ -16,6 +16,7 @@ from deployer.executors.kubernetes.agents.objects import (
     identify,
     is_lost,
     list_views,
+    longest_removal_seconds,
     name_of,
     path_of,
 )
@@ -49,8 +50,6 @@ from deployer.kube.objects import (
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
-# Beyond its grace time a pod still takes a moment until its node has said so.
-PATIENCE_SECONDS = 60.0
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
 # Volumes only where deployer.yaml names NFS.
 KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
@@ -79,7 +78,7 @@ def remove_agents(
         if time.monotonic() > next_look:
             left = _list_left(kube, selectors)
             pods = [one for one in left if kind_of(one) == POD]
-            free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
+            free_lost_pods(kube, [_name(pod) for pod in pods if is_lost(pod, kube.now())])
             _delete_pods(kube, pods)
             if left and time.monotonic() > deadline:
                 _complain(kube, left)
@@ -116,14 +115,13 @@ def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[tuple[str, s
     return found
 
 
-def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
+def free_lost_pods(kube: Kube, names: Sequence[str]) -> None:
     """Delete pods of nodes that do not answer, without waiting for these nodes.
 
     The Job's own finalizer is removed too: its controller waits for an end nothing reports.
     """
 
-    def free(pod: Mapping[str, Any]) -> None:
-        name = pod["metadata"]["name"]
+    def free(name: str) -> None:
         kube.delete(POD, name, grace_seconds=0)
         try:
             kube.patch(POD, name, {"metadata": {"finalizers": None}})
@@ -131,7 +129,7 @@ def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
             if error.status != 404:
                 raise
 
-    do_all(free, pods)
+    do_all(free, names)
 
 
 def _delete_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
@@ -159,15 +157,6 @@ def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
         for kind in (JOB, POD)
         for item in kube.list_objects(kind, selector)
     ]
-
-
-def longest_removal_seconds(agent_objects: Sequence[AgentObjects]) -> float:
-    return max((_grace_seconds(s) for s in agent_objects), default=0.0) + PATIENCE_SECONDS
-
-
-def _grace_seconds(objects: AgentObjects) -> float:
-    pods = [pod["spec"] for pod in objects.pods]
-    return max((float(p.get("terminationGracePeriodSeconds") or 0) for p in pods), default=0.0)
 
 
 def _complain(kube: Kube, left: Sequence[Manifest]) -> None:

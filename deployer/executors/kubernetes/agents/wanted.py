@@ -13,6 +13,7 @@ from itertools import count
 from deployer.config.credentials import Owner
 from deployer.config.document import MOST_REPLICAS
 from deployer.errors import KubeError
+from deployer.executors.base import WantedNumbers
 from deployer.executors.kubernetes.agents.objects import path_of
 from deployer.executors.kubernetes.manifests.overlay import (
     Manifest,
@@ -55,56 +56,57 @@ def name_wanted(sweep_path: str, owner: Owner) -> str:
     return build_owned_name(sweep_path, owner, WANTED, build_hash(sweep_path.encode()))
 
 
-def get_wanted(kube: Kube, sweep_path: str) -> Wanted | None:
-    """Return the number of the caller's own agents; None once they are taken down."""
-    found = _list(kube, sweep_path)
-    return _read(found[0]) if found else None
+class WantedMaps(WantedNumbers):
+    """The caller's ConfigMaps; every method raises KubeError."""
 
+    def __init__(self, open_client: Callable[[], Kube]) -> None:
+        self._open = open_client
 
-def change_wanted(
-    kube: Kube, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]
-) -> None:
-    """Set the number to what `change` makes of it; None leaves it. Raises KubeError.
+    def get(self, sweep_path: str) -> Wanted | None:
+        found = _list(self._open(), sweep_path)
+        return _read(found[0]) if found else None
 
-    `change` may be asked again, also of its own answer, if the server's was lost.
-    """
-    for attempt in count(1):
-        found = _list(kube, sweep_path)
-        before = None
-        with contextlib.suppress(KubeError):  # what cannot be read is replaced
-            before = _read(found[0]) if found else None
-        wanted = change(before)
-        if wanted is None or wanted == before:
-            return
-        try:
-            if found:
-                metadata, data = found[0]["metadata"], _write(wanted)
-                version = {"resourceVersion": metadata["resourceVersion"]}
-                kube.patch(CONFIG_MAP, metadata["name"], {"metadata": version, "data": data})
-            else:
-                kube.create(_build(sweep_path, kube.owner, kube.namespace, wanted))
-            return
-        except KubeError as error:  # somebody else was faster
-            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT) or attempt == TRIES:
-                raise
+    def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
+        """Set the number to what `change` makes of it; None leaves it as it is.
 
+        `change` may be asked again, also of its own answer, if the server's was lost.
+        """
+        kube = self._open()
+        for attempt in count(1):
+            found = _list(kube, sweep_path)
+            before = None
+            with contextlib.suppress(KubeError):  # what cannot be read is replaced
+                before = _read(found[0]) if found else None
+            wanted = change(before)
+            if wanted is None or wanted == before:
+                return
+            try:
+                if found:
+                    metadata, data = found[0]["metadata"], _write(wanted)
+                    version = {"resourceVersion": metadata["resourceVersion"]}
+                    kube.patch(CONFIG_MAP, metadata["name"], {"metadata": version, "data": data})
+                else:
+                    kube.create(_build(sweep_path, kube.owner, kube.namespace, wanted))
+                return
+            except KubeError as error:  # somebody else was faster
+                known = error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+                if not known or attempt == TRIES:
+                    raise
 
-def withdraw(kube: Kube, sweep_path: str | None, *, everyone: bool = False) -> None:
-    """Delete the caller's number for a sweep, or for all: watchers start no agent again.
+    def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        """Delete the ConfigMaps; who may not delete one sets it to 0."""
+        kube = self._open()
 
-    Those of other owners only if `everyone` is meant. Who may not delete it sets it to 0.
-    """
+        def delete(item: Manifest) -> None:
+            name = str(item["metadata"]["name"])
+            try:
+                kube.delete(CONFIG_MAP, name)
+            except KubeError as error:
+                if not error.forbidden:
+                    raise
+                kube.patch(CONFIG_MAP, name, {"data": _write(Wanted(0))})
 
-    def delete(item: Manifest) -> None:
-        name = str(item["metadata"]["name"])
-        try:
-            kube.delete(CONFIG_MAP, name)
-        except KubeError as error:
-            if not error.forbidden:
-                raise
-            kube.patch(CONFIG_MAP, name, {"data": _write(Wanted(0))})
-
-    do_all(delete, _list(kube, sweep_path, everyone=everyone))
+        do_all(delete, _list(kube, sweep_path, everyone=everyone))
 
 
 def _list(kube: Kube, sweep_path: str | None, *, everyone: bool = False) -> list[Manifest]:

@@ -17,7 +17,7 @@ from deployer.backend.storage.backup import Copied, adopt_copy
 from deployer.config.paths import copies_folder
 from deployer.config.project import Project
 from deployer.errors import BackendError, KubeError
-from deployer.executors.base import HostedBackend, HostsBackend, Saved
+from deployer.executors.base import BackendHost, HostedBackend, Saved
 from deployer.executors.kubernetes.backend.deployment import (
     KEY_SECRET,
     NAME,
@@ -29,7 +29,7 @@ from deployer.executors.kubernetes.backend.deployment import (
     require_backend,
 )
 from deployer.executors.kubernetes.diagnose.rights import REACH_BACKEND, check_rights
-from deployer.executors.kubernetes.manifest_builder import ClusterExecutor
+from deployer.executors.kubernetes.manifest_builder import Target
 from deployer.kube.client import Kube, identify_cluster
 from deployer.kube.objects import (
     BACKEND,
@@ -169,24 +169,31 @@ def name_other_users(kube: Kube, items: Iterable[Manifest]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-class ClusterBackendHost(ClusterExecutor, HostsBackend):
+class ClusterBackendHost(BackendHost):
     """Makes the backend, reaches it and copies what it holds."""
 
-    @property
-    def backend_url(self) -> str:
-        return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
+    def __init__(self, target: Target) -> None:
+        self._target = target
 
-    def prepare_backend(self) -> None:
+    @property
+    def url(self) -> str:
+        return build_url(NAME, self._target.project.kubernetes.namespace or NAMESPACE)
+
+    @property
+    def kube(self) -> Kube:
+        return self._target.kube
+
+    def prepare(self) -> None:
         """Do nothing: an earlier backend leaves its claim, which the next one takes by name."""
 
-    def open_backend(self, *, make: bool = True) -> HostedBackend:
+    def open(self, *, make: bool = True) -> HostedBackend:
         """Return the backend in the cluster, through a port that lasts as long as we do."""
-        kube = self.kube
+        kube, on = self.kube, self._target.on
         if make:
-            self.prepare_backend()
-            backend = ensure_backend(kube, self.project, self.on)
+            self.prepare()
+            backend = ensure_backend(kube, self._target.project, on)
         else:
-            backend = require_backend(kube, self.on)
+            backend = require_backend(kube, on)
         return HostedBackend(
             url=backend.url,
             reached_at=open_forward(kube, backend).url,
@@ -199,4 +206,4 @@ class ClusterBackendHost(ClusterExecutor, HostsBackend):
 
     def save_results(self) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
-        return save_backend(self.kube, self.project, self.name)
+        return save_backend(self.kube, self._target.project, self._target.name)

@@ -12,7 +12,7 @@ from deployer.config.data import DataSet
 from deployer.config.kubernetes import ClusterConfig, NfsFolder
 from deployer.data.store import Entry, Store, is_own
 from deployer.errors import DataError, KubeError
-from deployer.executors.base import KeepsData
+from deployer.executors.base import DataPlaces
 from deployer.executors.kubernetes.data.loader import open_loader
 from deployer.executors.kubernetes.data.loader_client import LoaderClient, SmallFile
 from deployer.executors.kubernetes.data.mounts import (
@@ -22,7 +22,7 @@ from deployer.executors.kubernetes.data.mounts import (
     find_outputs,
     name_claim,
 )
-from deployer.executors.kubernetes.manifest_builder import ClusterExecutor
+from deployer.executors.kubernetes.manifest_builder import Target
 from deployer.executors.kubernetes.manifests.build import build_nfs
 from deployer.executors.kubernetes.manifests.overlay import Manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
@@ -192,27 +192,34 @@ def read_secret(kube: Kube, name: str, url: str = "") -> dict[str, str]:
     }
 
 
-class ClusterData(ClusterExecutor, KeepsData):
+class ClusterData(DataPlaces):
     """Reaches volumes by loader pods."""
 
-    def open_data(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
-        image = self.builder.with_image()
-        return open_volume(self.kube, image, data, self.project.folder, size_bytes)
+    def __init__(self, target: Target) -> None:
+        self._target = target
 
-    def delete_data(self, data: DataSet) -> bool:
+    def open(self, data: DataSet, size_bytes: int | None = None) -> Store:
+        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
+        target = self._target
+        image = target.builder.with_image()
+        return open_volume(target.kube, image, data, target.project.folder, size_bytes)
+
+    def delete(self, data: DataSet) -> bool:
         """Delete the claim if we made it, else what is in the volume."""
-        claim = name_claim(data, self.project.folder)
-        if data.nfs or not delete_claim(self.kube, claim):
-            return super().delete_data(data)
-        LOG.info(f"deleted PersistentVolumeClaim {claim} in namespace {self.kube.namespace}")
+        kube, claim = self._target.kube, name_claim(data, self._target.project.folder)
+        if data.nfs or not delete_claim(kube, claim):
+            return super().delete(data)
+        LOG.info(f"deleted PersistentVolumeClaim {claim} in namespace {kube.namespace}")
         return True
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
         """Return what the data set's Secret holds; raises DataError if there is none."""
-        return None if data.secret is None else read_secret(self.kube, data.secret, data.url or "")
+        if data.secret is None:
+            return None
+        return read_secret(self._target.kube, data.secret, data.url or "")
 
     def open_outputs(self) -> Store | None:
         """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
-        volume = find_outputs(self.project.kubernetes, self.builder.templates)
-        return self.open_data(volume) if volume else None
+        target = self._target
+        volume = find_outputs(target.project.kubernetes, target.builder.templates)
+        return self.open(volume) if volume else None

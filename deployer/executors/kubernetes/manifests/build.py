@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from deployer.agent.settings import COUNT_VARIABLE
 from deployer.config.credentials import Owner
 from deployer.config.kubernetes import ClusterConfig, NfsFolder, Volume
 from deployer.errors import ConfigError
@@ -21,6 +20,7 @@ from deployer.executors.kubernetes.manifests.overlay import (
     overlay,
 )
 from deployer.executors.kubernetes.manifests.templates import Templates
+from deployer.executors.plan import split_by_pod
 from deployer.images.code_archive import split_archive
 from deployer.kube.objects import (
     ARCHIVE_ANNOTATION,
@@ -28,7 +28,7 @@ from deployer.kube.objects import (
     build_hash,
     build_owned_name,
 )
-from deployer.model import AgentPlan, Plan
+from deployer.model import Plan
 
 KEY_COMPONENT = "key"
 
@@ -145,18 +145,11 @@ def build_manifests(
             avoided_nodes=plan.avoided_nodes,
             max_seconds=max_seconds,
         )
-        for pack in pack_agents(plan.agents, cluster.agents_per_pod)
+        for pack in split_by_pod(plan.agents, cluster.agents_per_pod)
     )
     template = templates.template or templates.agent
     jobs = (build_job(template, templates.agent, task, cluster) for task in tasks)
     return (*copy.deepcopy(templates.others), *maps, *chain.from_iterable(volumes), *jobs)
-
-
-def pack_agents(agents: Sequence[AgentPlan], size: int) -> Iterator[Sequence[AgentPlan]]:
-    """Yield the agents of each pod, `size` at most; one that takes one run has its pod alone."""
-    alone = any((COUNT_VARIABLE, "1") in agent.environment for agent in agents)
-    step = 1 if alone else size
-    return (agents[start : start + step] for start in range(0, len(agents), step))
 
 
 def build_secret(
