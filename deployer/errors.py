@@ -42,12 +42,16 @@ class Severity(StrEnum):
     UNKNOWN = "unknown"
 
 
+KeyPath = tuple[str, ...]  # of a value in a file: ("parameters", "lr", "values", "[0]")
+
+
 @dataclass(frozen=True)
 class Finding:
     """The result of one check. `code` is stable; `subject` names the file, object or server.
 
     `fix` is a command, or an edit such as `kubernetes: {gpu: 1} in deployer.yaml`. `transient` is
-    None if it is unknown whether waiting helps.
+    None if it is unknown whether waiting helps. `path` leads to a value of the file, `position` is
+    its line and column from 1, zeros for what is missing.
     """
 
     code: str
@@ -56,6 +60,19 @@ class Finding:
     fix: str = ""
     severity: Severity = Severity.ERROR
     transient: bool | None = None
+    path: KeyPath = ()
+    position: tuple[int, int] = (0, 0)
+
+    @property
+    def key(self) -> str:
+        """Return the path as it is shown: `parameters.lr.values[0]`."""
+        return ".".join(self.path).replace(".[", "[")
+
+    @property
+    def place(self) -> str:
+        """Return where in a file it is, such as `sweeps/lr.yaml:12: parameters.lr.min`."""
+        file = f"{self.subject}:{self.position[0]}" if self.position[0] else self.subject
+        return f"{file}: {self.key}" if self.path else file
 
     @property
     def is_error(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +31,7 @@ from deployer.cli.shell.options import (
     SweepArgument,
 )
 from deployer.config.project import Project
-from deployer.errors import DeployerError, ExitCode
+from deployer.errors import DeployerError, ExitCode, Finding
 from deployer.executors.registry import find_executor
 from deployer.launch import control
 from deployer.launch.control import steer
@@ -45,7 +44,7 @@ from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import build_results
-from deployer.sweeps.sweep_file import Complaint, load_sweep
+from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_age, format_count
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import list_projects, list_sweeps
@@ -69,26 +68,40 @@ def check(
     read their flags, so their import-time code runs.
     """
     project = call.read()
-    findings: list[Complaint] = []
+    findings: list[Finding] = []
     for file in files:
         checked = check_file(file, project, run_cap, ask=not no_check)
         findings += checked.findings
         if checked.not_checked:
             say(f"{file}: the script was not checked: {checked.not_checked}")
-    call.emit(findings, *map(format_finding, findings))
-    counts = Counter(one.severity for one in findings)
-    said = f"{format_count(counts['error'], 'error')}, {format_count(counts['warning'], 'warning')}"
+    call.emit([*map(finding_to_plain, findings)], *map(format_finding, findings))
+    errors = sum(one.is_error for one in findings)
+    said = f"{format_count(errors, 'error')}, {format_count(len(findings) - errors, 'warning')}"
     say(f"{format_count(len(files), 'file')}: {said}")
-    if counts["error"] or (strict and findings):
+    if errors or (strict and findings):
         raise typer.Exit(ExitCode.WRONG_INPUT)
 
 
-def format_finding(found: Complaint) -> str:
-    """Return a complaint as editors read it; what is missing stands in the first line."""
-    place = f"{found.file}:{max(1, found.line)}:{max(1, found.column)}"
-    path = f"{found.path}: " if found.path else ""
-    hint = f" ({found.hint})" if found.hint else ""
-    return f"{place}: {found.severity}: {path}{found.message}{hint}"
+def finding_to_plain(found: Finding) -> dict[str, Any]:
+    """Return a finding about a file with stable keys, the path as one text."""
+    line, column = found.position
+    return {
+        "file": found.subject,
+        "line": line,
+        "column": column,
+        "severity": found.severity,
+        "path": found.key,
+        "message": found.message,
+        "hint": found.fix,
+    }
+
+
+def format_finding(found: Finding) -> str:
+    """Return a finding as editors read it; what is missing stands in the first line."""
+    line, column = (max(1, number) for number in found.position)
+    path = f"{found.key}: " if found.path else ""
+    hint = f" ({found.fix})" if found.fix else ""
+    return f"{found.subject}:{line}:{column}: {found.severity}: {path}{found.message}{hint}"
 
 
 def pause(call: Call, sweep: SweepArgument = None) -> None:

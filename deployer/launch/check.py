@@ -38,7 +38,7 @@ from deployer.sweeps.creation import (
     find_rest,
     goes_on,
 )
-from deployer.sweeps.keys import Problem, Problems
+from deployer.sweeps.keys import Findings, problem
 from deployer.sweeps.program import check_program, list_scripts
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results, describe_attempt, find_last_words
@@ -206,7 +206,7 @@ def check_program_here(
     Refuse what no server of ours serves, too. Raises ConfigError.
     """
     for one in find_unserved(executor.project, config):
-        raise ConfigError(f"{place}: {one.path[0]}", one.message, one.hint)
+        raise ConfigError(f"{place}: {one.path[0]}", one.message, one.fix)
     if executor.has_folder:
         archived = not executor.runs_here
         check_program(config, code.folder, place, code.commit[:SHORT], archived)
@@ -219,7 +219,7 @@ def check_program_here(
         check_sets_file(config, code.folder, place)
 
 
-def find_unserved(project: Project, config: Mapping[str, Any]) -> Problems:
+def find_unserved(project: Project, config: Mapping[str, Any]) -> Findings:
     """Yield what the embedded backend refuses: a local controller."""
     if not project.embedded:
         return
@@ -228,7 +228,7 @@ def find_unserved(project: Project, config: Mapping[str, Any]) -> Problems:
         from deployer.backend.scheduling.sweep_control import LOCAL_CONTROLLER  # its engine, too
 
         said, _, hint = LOCAL_CONTROLLER.partition(": ")
-        yield Problem(("controller",), said, hint)
+        yield problem(("controller",), said, hint)
 
 
 def warn_about_many(server: Server, replicas: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from deployer.config.document import UnreadableYaml
 from deployer.config.project import Project
-from deployer.errors import ConfigError, Finding, right, unknown, warning
+from deployer.errors import ConfigError, Finding, Severity, right, unknown, warning
 from deployer.executors.base import Check, Executor
 from deployer.executors.registry import find_executor
 from deployer.launch.check import find_unserved
@@ -27,11 +27,10 @@ from deployer.scripts.script_check import (
     read_script,
 )
 from deployer.scripts.sweep_draft import Draft, Flag, Start, draft_sweep, read_value, write_by_hand
-from deployer.sweeps.keys import Problem, doubt
+from deployer.sweeps.keys import CODE, doubt
 from deployer.sweeps.program import find_missing_scripts
 from deployer.sweeps.results import metric_name
 from deployer.sweeps.sweep_file import (
-    Complaint,
     Examination,
     examine_sweep,
     load_text,
@@ -91,11 +90,11 @@ def ask_script(executor: Executor, request: Request) -> Report:
     if not project.metrics.source:
         return report
     # The script itself logs nothing.
-    kept = (p for p in report.problems if p.path != METRIC_PATH and p.hint not in OF_WANDB)
+    kept = (p for p in report.problems if p.path != METRIC_PATH and p.fix not in OF_WANDB)
     return replace(report, problems=(*kept, *doubt_metrics(project, request.sweep.config)))
 
 
-def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Problem]:
+def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Finding]:
     """Warn of a sweep's metric that `metrics:` does not read."""
     metric, wanted = metric_name(config), project.metrics.wanted
     if metric and metric == project.metrics.step:
@@ -108,8 +107,8 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Probl
 
 def tell_report(report: Report, request: Request) -> None:
     """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
-    for one in list_findings(report, request, "warning"):
-        LOG.warning(f"{one.place}: {one.message} ({one.hint})")
+    for one in list_findings(report, request, Severity.WARNING):
+        LOG.warning(f"{one.place}: {one.message} ({one.fix})")
     if report.not_checked:
         LOG.info(f"{request.file}: the script was not checked: {report.not_checked}")
     if errors := list_errors(report, request):
@@ -118,15 +117,15 @@ def tell_report(report: Report, request: Request) -> None:
 
 def list_errors(report: Report, request: Request) -> list[ConfigError]:
     """Return what would keep runs from their work, each at its line of the sweep file."""
-    found = list_findings(report, request, "error")
-    return [ConfigError(one.place, one.message, one.hint) for one in found]
+    found = list_findings(report, request, Severity.ERROR)
+    return [ConfigError(one.place, one.message, one.fix) for one in found]
 
 
-def list_findings(report: Report, request: Request, severity: str) -> list[Complaint]:
+def list_findings(report: Report, request: Request, severity: Severity) -> list[Finding]:
     """Return errors or warnings in the order of the file."""
     chosen = [one for one in report.problems if one.severity == severity]
     located = [locate(request.looked_at.document, one) for one in chosen]
-    return sorted(located, key=lambda one: (one.line, one.column))
+    return sorted(located, key=lambda one: one.position)
 
 
 def build_script_check(executor: Executor, request: Request) -> Check:
@@ -139,8 +138,8 @@ def build_script_check(executor: Executor, request: Request) -> Check:
             return  # the target's own examination says why there is no Python for it
         if errors := list_errors(report, request):
             raise ConfigError.join(errors)
-        for one in list_findings(report, request, "warning"):
-            yield warning("script", one.place, one.message, one.hint)
+        for one in list_findings(report, request, Severity.WARNING):
+            yield warning("script", one.place, one.message, one.fix)
         if report.not_checked:
             yield unknown("script", place, f"the script was not checked: {report.not_checked}")
         elif report.script and not report.raised:
@@ -153,7 +152,7 @@ def build_script_check(executor: Executor, request: Request) -> Check:
 class FileCheck:
     """What was found, in the order of the file; `not_checked` says why no script was asked."""
 
-    findings: tuple[Complaint, ...]
+    findings: tuple[Finding, ...]
     not_checked: str = ""
 
 
@@ -171,7 +170,7 @@ def check_file(
         return FileCheck((_refuse(path, error.said, error.hint, error.line, error.column),))
     except ConfigError as error:
         return FileCheck((_refuse(path, error.findings[0].message, error.hint),))
-    if any(one.severity == "error" for one in examined.findings):
+    if any(one.is_error for one in examined.findings):
         return FileCheck(examined.findings)
     if project.code_from_git and not project.resolved_code:
         return FileCheck(examined.findings, FROM_GIT)
@@ -190,12 +189,12 @@ def _check_script(project: Project, examined: Examination, request: Request) -> 
         return FileCheck((*located, *examined.findings))
     report = ask_script(executor, request)
     asked = (locate(examined.document, one) for one in report.problems)
-    found = sorted((*examined.findings, *asked), key=lambda one: (one.line, one.column))
+    found = sorted((*examined.findings, *asked), key=lambda one: one.position)
     return FileCheck(tuple(found), report.not_checked)
 
 
-def _refuse(path: Path, said: str, hint: str, line: int = 0, column: int = 0) -> Complaint:
-    return Complaint(str(path), line, column, "error", "", said, hint)
+def _refuse(path: Path, said: str, hint: str, line: int = 0, column: int = 0) -> Finding:
+    return Finding(CODE, str(path), said, hint, position=(line, column))
 
 
 class NotDrafted(ConfigError):
@@ -229,14 +228,14 @@ def draft_for_script(
     if draft.needed:
         return draft
     report = _check(draft, around)
-    refused = {one.path[1] for one in report.problems if one.severity == "error" and one.path[1:]}
+    refused = {one.path[1] for one in report.problems if one.is_error and one.path[1:]}
     if refused:
         draft = draft_sweep(start, read.flags, read.logged, given, tuple(refused))
         report = _check(draft, around)
     if not draft.tried:
         raise NotDrafted(script, NOTHING_TO_TRY if read.flags else NO_FLAGS, start)
     for one in report.problems:
-        if one.severity == "error":
+        if one.is_error:
             raise NotDrafted(script, one.message, start)
     return draft
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.config.redaction import is_secret_name
+from deployer.errors import Finding
 from deployer.scripts.commands import (
     MOST_VALUES,
     list_corners,
@@ -41,7 +42,7 @@ from deployer.scripts.script_text import (
     reads_config,
 )
 from deployer.scripts.sweep_draft import Flag, parse_flag
-from deployer.sweeps.keys import Problem, doubt
+from deployer.sweeps.keys import doubt, problem
 
 ONLINE = "remove it: a run that is not online never reaches its sweep"
 OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"
@@ -66,12 +67,12 @@ class Report:
     """What is wrong or doubtful; `not_checked` says why the parser was not asked, else empty."""
 
     script: str = ""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
     not_checked: str = ""
 
     @property
     def raised(self) -> bool:
-        return any(problem.hint.endswith(RAISED) for problem in self.problems)
+        return any(problem.fix.endswith(RAISED) for problem in self.problems)
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class _Check:
         elsewhere, drawn = not around.same_packages, list_drawn(self._config)
         return Case(self._script, str(around.folder), self._corners, drawn, elsewhere)
 
-    def _place(self, one: Complaint) -> Problem:
+    def _place(self, one: Complaint) -> Finding:
         parameters = self._config.get("parameters") or {}
         sure = one.sure and not self._unset
         if one.name.startswith("."):
@@ -186,7 +187,7 @@ class _Check:
         else:
             path = self._find_word(one.message) or (("parameters",) if parameters else ())
         hint = self._find_remedy(one.module) if one.module else one.hint
-        return Problem(path, one.message, hint, "error" if sure else "warning")
+        return (problem if sure else doubt)(path, one.message, hint)
 
     def _find_remedy(self, module: str) -> str:
         named = next((one for one in self._commands.before if PYTHON.fullmatch(one)), "python")
@@ -201,10 +202,10 @@ class _Check:
                 return ("command", f"[{index}]")
         return ()
 
-    def _list_doubts(self, answer: Mapping[str, Any]) -> Iterator[Problem]:
+    def _list_doubts(self, answer: Mapping[str, Any]) -> Iterator[Finding]:
         """Warn of values that a parser takes otherwise than they are meant."""
         drops_false = "${args_no_boolean_flags}" in (self._config.get("command") or ())
-        found: dict[str, Problem] = {}
+        found: dict[str, Finding] = {}
         for corner in self._corners:
             for name, value in corner.items():
                 flag, path = find_flag(name, answer["flags"]), ("parameters", name)
@@ -235,7 +236,7 @@ class _Check:
                     found[name] = doubt(path, message, hint)
         yield from found.values()
 
-    def _find_missing_program(self) -> Iterator[Problem]:
+    def _find_missing_program(self) -> Iterator[Finding]:
         """Complain of a launcher or an interpreter that this machine does not have."""
         environment, folder = self._around.environment, self._around.folder
         for word in self._commands.before:
@@ -253,10 +254,10 @@ class _Check:
                     ("command", f"[{template.index(word)}]") if word in template else ("command",)
                 )
                 where = "" if "/" in word else " on PATH"
-                yield Problem(path, f"no program {word}{where}", hint)
+                yield problem(path, f"no program {word}{where}", hint)
             return
 
-    def _list_detours(self) -> Iterator[Problem]:
+    def _list_detours(self) -> Iterator[Finding]:
         """Warn of a script whose text shows that no run of it would reach its sweep."""
         if self._modules and (line := find_line(self._modules[0], OFFLINE)):
             said = f"{self._script}:{line}: wandb is offline or disabled from here on"
@@ -265,14 +266,14 @@ class _Check:
             said = f"{self._script}:{line}: the script sets its own project"
             yield doubt(("program",), said, OF_SWEEP)
 
-    def _list_unset(self) -> Iterator[Problem]:
+    def _list_unset(self) -> Iterator[Finding]:
         """Warn of environment variables that the command needs and that are not set here."""
         for name in self._unset:
             if name not in self._around.environment:
                 said = f"{name} is not set here, so its name is used as the value"
                 yield doubt(("command",), said, "set it where the agents run")
 
-    def _list_cut(self) -> Iterator[Problem]:
+    def _list_cut(self) -> Iterator[Finding]:
         for name, raw in (self._config.get("parameters") or {}).items():
             values = raw.get("values") if isinstance(raw, Mapping) else None
             if isinstance(values, list) and len(values) > MOST_VALUES:

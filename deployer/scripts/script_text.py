@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.sweeps.keys import Problem, nearest
+from deployer.errors import Finding
+from deployer.sweeps.keys import doubt, nearest
 
 MOST_MODULES = 500
 LONGEST_NAME = 255  # bytes of a file name, on every file system that we know
@@ -157,14 +158,14 @@ class Logged:
     open: bool
 
 
-def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iterator[Problem]:
+def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iterator[Finding]:
     """Warn of a metric that no `log` call could write."""
     metric = config.get("metric")
     name = metric.get("name") if isinstance(metric, Mapping) else None
     if not isinstance(name, str) or logged.open or name in logged.names:
         return
     message = f"{script} does not log {name}"
-    yield Problem(("metric", "name"), message, nearest(name, sorted(logged.names)), "warning")
+    yield doubt(("metric", "name"), message, nearest(name, sorted(logged.names)))
 
 
 def find_logged(modules: Sequence[Module]) -> Logged:

@@ -9,9 +9,10 @@ import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-Place = tuple[str, ...]
+from deployer.errors import Finding, KeyPath, Severity
+
 NESTED = "parameters"
 RANGE, NORMAL, BETA = ("min", "max"), ("mu", "sigma"), ("a", "b")
 # Every distribution with the keys it needs and those it may have.
@@ -58,27 +59,18 @@ OF_DEPLOYER = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong where; `path` is the place in the file, and an error is what cannot run."""
-
-    path: Place
-    message: str
-    hint: str = ""
-    severity: Literal["error", "warning"] = "error"
+Findings = Iterator[Finding]
+CODE = "sweep"
 
 
-Problems = Iterator[Problem]
+def problem(path: KeyPath, message: str, hint: str = "") -> Finding:
+    """Return an error: a sweep that cannot run."""
+    return Finding(CODE, "", message, hint, path=path)
 
 
-def doubt(path: Place, message: str, hint: str) -> Problem:
+def doubt(path: KeyPath, message: str, hint: str) -> Finding:
     """Return a warning: W&B runs it too."""
-    return Problem(path, message, hint, "warning")
-
-
-def join_path(path: Place) -> str:
-    """Return a path as it is shown: `parameters.lr.values[0]`."""
-    return ".".join(path).replace(".[", "[")
+    return Finding(CODE, "", message, hint, Severity.WARNING, path=path)
 
 
 def shape_keys(distribution: str) -> tuple[str, str]:
@@ -162,14 +154,14 @@ TOP: Mapping[str, Key] = {
 }
 
 
-def check_keys(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
+def check_keys(path: KeyPath, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Findings:
     """Warn about the keys that W&B does not know, each with the nearest one."""
     for key in mapping:
         if key not in known:
             yield unknown((*path, str(key)), key, known)
 
 
-def check_values(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
+def check_values(path: KeyPath, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Findings:
     """Warn about values that W&B's schema does not allow; it makes the sweep all the same."""
     for name, key in known.items():
         if name not in mapping or not (said := find_misfit(mapping[name], key)):
@@ -194,7 +186,7 @@ def find_misfit(value: Any, key: Key) -> str:
     return ""
 
 
-def unknown(path: Place, key: Any, known: Mapping[str, Key]) -> Problem:
+def unknown(path: KeyPath, key: Any, known: Mapping[str, Key]) -> Finding:
     """Return the warning about a key that nobody reads."""
     hint = nearest(key, known)
     if key in OTHER_NAMES and OTHER_NAMES[key] in known:

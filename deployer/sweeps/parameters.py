@@ -11,15 +11,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.errors import Finding, KeyPath
 from deployer.sweeps.keys import (
     DEFAULTS,
     KEYS,
     KNOWN_KEYS,
     NESTED,
-    Place,
-    Problem,
     distributions_with,
+    doubt,
     nearest,
+    problem,
     shape_keys,
     shown,
 )
@@ -44,7 +45,7 @@ RAY = re.compile(r"(ray\.)?tune\.\w+|grid_search$")
 RANGE = "write values: [...], or min: and max: with a distribution such as log_uniform_values"
 
 
-def parse_parameters(raw: Any) -> tuple[Space, tuple[Problem, ...]]:
+def parse_parameters(raw: Any) -> tuple[Space, tuple[Finding, ...]]:
     """Parse a sweep's `parameters`; return the space to search and all problems."""
     reader = _Reader()
     reader.read_group((NESTED,), (), raw)
@@ -73,17 +74,17 @@ class _Reader:
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
-        self.problems: list[Problem] = []
+        self.problems: list[Finding] = []
         self.errors = 0
 
-    def complain(self, place: Place, message: str, hint: str) -> None:
-        self.problems.append(Problem(place, message, hint))
+    def complain(self, place: KeyPath, message: str, hint: str) -> None:
+        self.problems.append(problem(place, message, hint))
         self.errors += 1
 
-    def warn(self, place: Place, message: str, hint: str) -> None:
-        self.problems.append(Problem(place, message, hint, "warning"))
+    def warn(self, place: KeyPath, message: str, hint: str) -> None:
+        self.problems.append(doubt(place, message, hint))
 
-    def read_group(self, place: Place, path: Place, raw: Any) -> None:
+    def read_group(self, place: KeyPath, path: KeyPath, raw: Any) -> None:
         if not isinstance(raw, Mapping):
             self.complain(place, f"{shown(raw)} is not a mapping", "write lr: {values: [0.1, 1.0]}")
         elif not raw:
@@ -92,7 +93,7 @@ class _Reader:
             for name, form in raw.items():
                 self.read_named((*place, str(name)), path, name, form)
 
-    def read_named(self, place: Place, path: Place, name: Any, raw: Any) -> None:
+    def read_named(self, place: KeyPath, path: KeyPath, name: Any, raw: Any) -> None:
         if not isinstance(name, str):
             self.complain(place, f"the name {shown(name)} must be text", "put the name in quotes")
         elif raw is None:
@@ -111,7 +112,7 @@ class _Reader:
             self.check_name(place, name)
             self.read_form(place, (*path, name), raw)
 
-    def read_form(self, place: Place, path: Place, raw: Mapping[str, Any]) -> None:
+    def read_form(self, place: KeyPath, path: KeyPath, raw: Mapping[str, Any]) -> None:
         before = self.errors
         distribution = self.find_distribution(place, raw)
         if distribution is None:
@@ -125,7 +126,7 @@ class _Reader:
         if parameter is not None and self.errors == before:
             self.parameters.append(parameter)
 
-    def find_distribution(self, place: Place, raw: Mapping[str, Any]) -> str | None:
+    def find_distribution(self, place: KeyPath, raw: Mapping[str, Any]) -> str | None:
         """Return what is named or what the keys imply, as W&B's engine does."""
         if "distribution" in raw:
             named = raw["distribution"]
@@ -144,7 +145,7 @@ class _Reader:
         self.complain_formless(place, raw)
         return None
 
-    def complain_formless(self, place: Place, raw: Mapping[str, Any]) -> None:
+    def complain_formless(self, place: KeyPath, raw: Mapping[str, Any]) -> None:
         unknown = [key for key in raw if key not in KNOWN_KEYS]
         deep = [str(key) for key in unknown if _is_parameter(raw[key])]
         if unknown and RAY.match(str(unknown[0])):
@@ -165,13 +166,13 @@ class _Reader:
         else:
             self.complain(place, "it has no values", "add value, values, or min and max")
 
-    def check_name(self, place: Place, name: str) -> None:
+    def check_name(self, place: KeyPath, name: str) -> None:
         if not NAME.fullmatch(name):
             message = f"W&B's schema does not allow the name {shown(name)}"
             self.warn(place, message, "use letters, digits, _ . - and begin with a letter or _")
 
     def check_keys(
-        self, place: Place, form: str, raw: Mapping[str, Any], allowed: tuple[str, ...]
+        self, place: KeyPath, form: str, raw: Mapping[str, Any], allowed: tuple[str, ...]
     ) -> None:
         """Complain about keys of another form, warn about keys that W&B does not know."""
         for key in raw:
@@ -186,7 +187,7 @@ class _Reader:
                 self.warn((*place, str(key)), f"W&B does not know {shown(key)} here", hint)
 
     def build(
-        self, place: Place, path: Place, name: str, raw: Mapping[str, Any]
+        self, place: KeyPath, path: KeyPath, name: str, raw: Mapping[str, Any]
     ) -> Parameter | None:
         if name == "constant":
             return Constant(path, raw["value"])
@@ -210,7 +211,7 @@ class _Reader:
         return Integer(path, int(first), int(second))
 
     def build_categorical(
-        self, place: Place, path: Place, raw: Mapping[str, Any]
+        self, place: KeyPath, path: KeyPath, raw: Mapping[str, Any]
     ) -> Parameter | None:
         values = raw["values"]
         if not isinstance(values, list | tuple):
@@ -227,7 +228,7 @@ class _Reader:
             return None
         return Categorical(path, tuple(values), tuple(weights))
 
-    def probabilities_fit(self, place: Place, count: int, weights: Any) -> bool:
+    def probabilities_fit(self, place: KeyPath, count: int, weights: Any) -> bool:
         numbers = isinstance(weights, list) and all(_is_number(w) and w >= 0 for w in weights)
         if not numbers:
             self.complain(
@@ -245,7 +246,7 @@ class _Reader:
             return True
         return False
 
-    def number(self, place: Place, key: str, raw: Mapping[str, Any]) -> float | None:
+    def number(self, place: KeyPath, key: str, raw: Mapping[str, Any]) -> float | None:
         value = raw.get(key, DEFAULTS.get(key))
         if isinstance(value, str):
             meant = find_lookalike(value)
@@ -258,7 +259,7 @@ class _Reader:
             return value  # type: ignore[no-any-return]
         return None
 
-    def check_shape(self, place: Place, name: str, first: float, second: float) -> None:
+    def check_shape(self, place: KeyPath, name: str, first: float, second: float) -> None:
         """Complain about numbers for which the distribution is not defined."""
         first_key, second_key = shape_keys(name)
         if first_key == "min" and first >= second:
@@ -274,7 +275,7 @@ class _Reader:
         elif name.endswith("log_uniform"):
             self.check_exponents(place, name, first, second)
 
-    def check_exponents(self, place: Place, name: str, first: float, second: float) -> None:
+    def check_exponents(self, place: KeyPath, name: str, first: float, second: float) -> None:
         low, high = (-second, -first) if name.startswith("inv_") else (first, second)
         hint = f"use {name}_values and write the values themselves"
         if max(abs(low), abs(high)) > LARGEST_EXPONENT:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deployer.errors import ConfigError
-from deployer.sweeps.keys import Place, Problem, Problems, doubt, shown
+from deployer.errors import ConfigError, KeyPath
+from deployer.sweeps.keys import Findings, doubt, problem, shown
 
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 PARAMETER_MACROS = (
@@ -42,7 +42,7 @@ ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 NO_PROGRAM = "'%s' sets a variable, as a shell or env does, and is not a program"
 
 
-def check_command(config: Mapping[str, Any]) -> Problems:
+def check_command(config: Mapping[str, Any]) -> Findings:
     """Complain about a `command` that is no list of words, and about its macros; pure."""
     command = config.get("command")
     runs = any(key in config for key in ("program", *LAUNCH_RUNNERS))
@@ -53,12 +53,12 @@ def check_command(config: Mapping[str, Any]) -> Problems:
         return
     if not isinstance(command, list):
         hint = "write a list: [python, train.py, '${args}']"
-        yield Problem(("command",), f"{shown(command)} is not a list", hint)
+        yield problem(("command",), f"{shown(command)} is not a list", hint)
         return
     for index, word in enumerate(command):
         path = ("command", f"[{index}]")
         if isinstance(word, bool) or not isinstance(word, str | int | float):
-            yield Problem(path, f"{shown(word)} is not text", "put the word in quotes")
+            yield problem(path, f"{shown(word)} is not text", "put the word in quotes")
         else:
             yield from _check_macro(path, str(word), config)
             yield from _check_inside(path, str(word), config)
@@ -71,14 +71,14 @@ def check_command(config: Mapping[str, Any]) -> Problems:
     if ASSIGNMENT.match(first):
         words = ", ".join(["'${env}'", *map(repr, first.split())])
         hint = f"write '${{env}}' before it: [{words}, …]"
-        yield Problem(("command", "[0]"), NO_PROGRAM % first, hint)
+        yield problem(("command", "[0]"), NO_PROGRAM % first, hint)
     elif " " in first and not first.startswith("$"):
         message = f"'{first}' is one word, so it would be the name of a program"
         hint = f"write [{', '.join(first.split())}, …], each word by itself"
         yield doubt(("command", "[0]"), message, hint)
     if "${program}" in command and not runs:
         hint = "add program: train.py, or write the script's name in command"
-        yield Problem(("program",), "missing, but command uses ${program}", hint)
+        yield problem(("program",), "missing, but command uses ${program}", hint)
     if _varies(config) and not any(macro in command for macro in PARAMETER_MACROS):
         message = "no ${args}: a script that does not read wandb.config runs the same every time"
         yield doubt(("command",), message, "add '${args}' as a separate word")
@@ -88,7 +88,7 @@ def check_command(config: Mapping[str, Any]) -> Problems:
         yield doubt(("command",), message, "keep one of the macros")
 
 
-def _check_overrides(words: Sequence[str], config: Mapping[str, Any]) -> Problems:
+def _check_overrides(words: Sequence[str], config: Mapping[str, Any]) -> Findings:
     """Complain about flags behind those of the parameters: a script takes the last of a name."""
     parameters = config.get("parameters")
     begin = next((words.index(macro) for macro in ONE_BY_ONE if macro in words), len(words))
@@ -106,7 +106,7 @@ def _check_overrides(words: Sequence[str], config: Mapping[str, Any]) -> Problem
             continue
         said = f"'{words[index]}' comes after the flags of the parameters, so it overrides {name}"
         hint = f"remove it, or {name} from parameters"
-        complain = doubt if constant else Problem
+        complain = doubt if constant else problem
         yield complain(("command", f"[{index}]"), said, hint)
 
 
@@ -118,7 +118,7 @@ def _varies(config: Mapping[str, Any]) -> bool:
     return any(not isinstance(one, Mapping) or set(one) != {"value"} for one in parameters.values())
 
 
-def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
+def _check_inside(path: KeyPath, word: str, config: Mapping[str, Any]) -> Findings:
     """Doubt what looks like a macro inside a word: an agent replaces whole words."""
     parameters = config.get("parameters")
     names = parameters if isinstance(parameters, Mapping) else ()
@@ -137,7 +137,7 @@ def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems
             yield doubt(path, message, "write '${args}' as a separate word")
 
 
-def _check_macro(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
+def _check_macro(path: KeyPath, word: str, config: Mapping[str, Any]) -> Findings:
     if not (word.startswith("${") and word.endswith("}")) or word in MACROS:
         return
     if ENVIRONMENT_MACRO.search(word):
@@ -145,12 +145,12 @@ def _check_macro(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
     parameters = config.get("parameters")
     if isinstance(parameters, Mapping) and word[2:-1] in parameters:
         said = f"{word} is a parameter, not a macro, so the agent would drop it"
-        yield Problem(path, said, "write '${args}', the flags of all parameters")
+        yield problem(path, said, "write '${args}', the flags of all parameters")
         return
     near = difflib.get_close_matches(word, MACROS, n=1)
     known = f"one of: {', '.join(MACROS)}, ${{envvar:NAME}}"
     said = f"{word} is not a macro, so the agent would drop it"
-    yield Problem(path, said, f"did you mean {near[0]}?" if near else known)
+    yield problem(path, said, f"did you mean {near[0]}?" if near else known)
 
 
 def check_program(
@@ -162,12 +162,12 @@ def check_program(
     cannot be told, such as a module or a program on the PATH, is not complained about.
     """
     for one in find_missing_scripts(config, folder, commit, archived):
-        raise ConfigError(f"{place}: {one.path[0]}", one.message, one.hint)
+        raise ConfigError(f"{place}: {one.path[0]}", one.message, one.fix)
 
 
 def find_missing_scripts(
     config: Mapping[str, Any], folder: Path, commit: str = "", archived: bool = False
-) -> Problems:
+) -> Findings:
     """Yield a problem for each file that the command starts and the folder does not have.
 
     Where agents get the folder as an archive, that is also a file above it.
@@ -181,7 +181,7 @@ def find_missing_scripts(
             hint = f"cd {above}, write {inside}, and name the sweep file from there"
             if commit:
                 hint = f"let code: {{folder: …}} in deployer.yaml name a folder that has {inside}"
-            yield Problem(
+            yield problem(
                 (key,), f"{name} is outside {folder}, and pods get only that folder", hint
             )
             continue
@@ -190,7 +190,7 @@ def find_missing_scripts(
         where = f"at commit {commit}" if commit else f"in {folder}"
         folder_said = "is a folder without __main__.py"
         what = folder_said if path.is_dir() else f"file not found {where}"
-        yield Problem((key,), f"{name}: {what}", _hint_at_file(folder, name, commit))
+        yield problem((key,), f"{name}: {what}", _hint_at_file(folder, name, commit))
 
 
 def _can_run(path: Path) -> bool:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deployer.errors import Finding, KeyPath
 from deployer.sweeps.keys import (
     CONTROLLER,
     HYPERBAND,
@@ -17,16 +18,15 @@ from deployer.sweeps.keys import (
     NESTED,
     SCHEDULER,
     TOP,
+    Findings,
     Key,
-    Place,
-    Problem,
-    Problems,
     check_keys,
     check_values,
     doubt,
     find_misspelt,
     is_number,
     nearest,
+    problem,
     shown,
 )
 from deployer.sweeps.parameters import parse_parameters
@@ -47,7 +47,7 @@ LONGEST_PROJECT = 128
 LAUNCHED = ("kind", "apiVersion", "job", "image_uri")
 # What W&B itself keeps in the config of a run.
 RESERVED = ("_wandb", "wandb_version")
-PATH: Place = ("early_terminate",)
+PATH: KeyPath = ("early_terminate",)
 # The methods of each engine, as W&B's check has them.
 SCHEDULER_METHODS = {"wandb": ("grid", "random", "bayes"), "optuna": ("custom",), "ax": ("custom",)}
 METHODS = TOP["method"].choices
@@ -57,7 +57,7 @@ GOALS = METRIC["goal"].choices
 EXAMPLE = "write metric: {name: loss, goal: minimize}"
 
 
-def check_sendable(path: Place, value: Any) -> Problems:
+def check_sendable(path: KeyPath, value: Any) -> Findings:
     """Complain about what JSON cannot say: dates, sets, binary data."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -67,13 +67,13 @@ def check_sendable(path: Place, value: Any) -> Problems:
             yield from check_sendable((*path, f"[{index}]"), item)
     elif isinstance(value, datetime.date):
         hint = f"put it in quotes: '{value}'"
-        yield Problem(path, f"{value} is read as a date, which cannot be sent", hint)
+        yield problem(path, f"{value} is read as a date, which cannot be sent", hint)
     elif not isinstance(value, str | int | float | None):
         kind = type(value).__name__
-        yield Problem(path, f"a {kind} cannot be sent", "use text, numbers, lists, mappings")
+        yield problem(path, f"a {kind} cannot be sent", "use text, numbers, lists, mappings")
 
 
-def check_finite(path: Place, value: Any) -> Problems:
+def check_finite(path: KeyPath, value: Any) -> Findings:
     """Doubt the numbers that JSON does not have, in the values of parameters."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -86,7 +86,7 @@ def check_finite(path: Place, value: Any) -> Problems:
         yield doubt(path, message, f"put it in quotes: '{value}'")
 
 
-def check_tuples(path: Place, value: Any) -> Problems:
+def check_tuples(path: KeyPath, value: Any) -> Findings:
     """Doubt lists of texts that come from Python's tuples: YAML takes them apart at each comma."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -98,26 +98,26 @@ def check_tuples(path: Place, value: Any) -> Problems:
             yield doubt(path, message, "write lists, such as [[1, 2], [3, 4]]")
 
 
-def check_texts(config: Mapping[str, Any]) -> Problems:
+def check_texts(config: Mapping[str, Any]) -> Findings:
     """Complain about names that are no text, or that no server takes."""
     for key in TEXTS:
         value = config.get(key, "")
         if isinstance(value, str):
             if key in ("entity", "project") and (letter := find_forbidden(value)):
                 hint = f"write it without {letter}"
-                yield Problem((key,), f"'{value}' contains {letter}, which names cannot have", hint)
+                yield problem((key,), f"'{value}' contains {letter}, which names cannot have", hint)
             elif key == "project" and len(value) > LONGEST_PROJECT:
                 message = f"the name has {len(value)} characters, more than {LONGEST_PROJECT}"
-                yield Problem((key,), message, "write a shorter one")
+                yield problem((key,), message, "write a shorter one")
             continue
         message = f"{shown(value)} is not text"
         hint = "give it a value, or remove it" if value is None else f"write {key}: '{value}'"
         shown_only = key in ("name", "description")
-        yield (doubt if shown_only else Problem)((key,), message, hint)
+        yield (doubt if shown_only else problem)((key,), message, hint)
     yield from check_values((), config, {key: TOP[key] for key in LAUNCHED})
 
 
-def check_start(config: Mapping[str, Any]) -> Problems:
+def check_start(config: Mapping[str, Any]) -> Findings:
     """Complain where nothing says what to start, and about what Python cannot start."""
     command, program = config.get("command") or DEFAULT_COMMAND, config.get("program")
     words = [str(word) for word in command] if isinstance(command, list | tuple) else []
@@ -125,33 +125,33 @@ def check_start(config: Mapping[str, Any]) -> Problems:
         launched = next((key for key in LAUNCH_RUNNERS if key in config), "")
         if launched:
             said = "is for W&B Launch, but an agent needs a program"
-            yield Problem((launched,), said, "write program: train.py, the job's script, instead")
+            yield problem((launched,), said, "write program: train.py, the job's script, instead")
         elif not config.get("command"):
             hint = (
                 find_misspelt(config, "program", TOP) or "add program: train.py, or command: [...]"
             )
-            yield Problem(("program",), "missing, and so is command", hint)
+            yield problem(("program",), "missing, and so is command", hint)
     flags = next((word for word in words if word in PARAMETER_MACROS), "")
     if flags and (words[0] == flags or {*words} <= {"${env}", "${interpreter}", *PARAMETER_MACROS}):
         hint = f"write ['${{env}}', '${{interpreter}}', '${{program}}', '{flags}']"
-        yield Problem(("command",), f"{flags} is in the place of a program", hint)
+        yield problem(("command",), f"{flags} is in the place of a program", hint)
     module = f"command: ['${{env}}', '${{interpreter}}', '-m', {str(program).removeprefix('-m ')}"
     for key, name in list_scripts(config):
         if name.endswith(".ipynb"):
             hint = f"jupyter nbconvert --to script {name}, then name {name[:-6]}.py"
-            yield Problem((key,), f"{name} is a notebook, which Python cannot run", hint)
+            yield problem((key,), f"{name} is a notebook, which Python cannot run", hint)
         elif name.startswith("-m "):
             said = f"'{name}' is one word, not a file"
-            yield Problem((key,), said, f"remove the key, and write {module}, '${{args}}']")
+            yield problem((key,), said, f"remove the key, and write {module}, '${{args}}']")
     if str(config.get("interpreter")).endswith(" -m"):
         said = "W&B does not know it, so an agent starts the program as a file"
-        yield Problem(("interpreter",), said, f"remove both keys, and write {module}, '${{args}}']")
+        yield problem(("interpreter",), said, f"remove both keys, and write {module}, '${{args}}']")
 
 
 # Parameters that run and look doubtful: values that repeat, odd names.
 
 
-def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
+def check_parameters(config: Mapping[str, Any], space: Space) -> Findings:
     """Warn about parameters that W&B runs, and hardly as they are meant."""
     for path, raw in _walk((NESTED,), config.get(NESTED)):
         yield from _check_listed(path, raw, config.get("method"))
@@ -163,7 +163,7 @@ def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
         yield doubt((NESTED,), message, "add values or a range to one of them")
 
 
-def check_bounds(config: Mapping[str, Any]) -> Problems:
+def check_bounds(config: Mapping[str, Any]) -> Findings:
     """Complain about an int and a float as bounds: W&B's client cannot tell which is meant."""
     parameters = config.get(NESTED)
     for name, raw in parameters.items() if isinstance(parameters, Mapping) else ():
@@ -172,10 +172,10 @@ def check_bounds(config: Mapping[str, Any]) -> Problems:
         if {type(raw.get("min")), type(raw.get("max"))} == {int, float}:
             message = f"min {raw['min']} and max {raw['max']} mix an integer and a decimal number"
             path = (NESTED, str(name))
-            yield Problem(path, message, "write both in the same way, or add distribution: uniform")
+            yield problem(path, message, "write both in the same way, or add distribution: uniform")
 
 
-def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+def _walk(place: KeyPath, group: Any) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
     for name, raw in group.items() if isinstance(group, Mapping) else ():
         if isinstance(raw, Mapping) and NESTED in raw:
             yield from _walk((*place, str(name), NESTED), raw[NESTED])
@@ -183,7 +183,7 @@ def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]
             yield (*place, str(name)), raw
 
 
-def _check_listed(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
+def _check_listed(path: KeyPath, raw: Mapping[str, Any], method: Any) -> Findings:
     """Warn about values that are not finite, appear twice, or mix booleans with numbers."""
     values = raw.get("values")
     yield from check_finite((*path, "value"), raw.get("value"))
@@ -208,7 +208,7 @@ def _check_listed(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
     yield from _check_booleans((*path, "values"), values)
 
 
-def _check_booleans(path: Place, values: Any) -> Problems:
+def _check_booleans(path: KeyPath, values: Any) -> Findings:
     if not isinstance(values, list):
         return
     flags = [value for value in values if isinstance(value, bool)]
@@ -218,9 +218,9 @@ def _check_booleans(path: Place, values: Any) -> Problems:
         yield doubt(path, message, "write numbers only, or two parameters")
 
 
-def _check_names(space: Space) -> Problems:
+def _check_names(space: Space) -> Findings:
     """Doubt names that W&B uses itself, and those that two parameters share in its config."""
-    seen: dict[str, Place] = {}
+    seen: dict[str, KeyPath] = {}
     for parameter in sorted(space.parameters, key=lambda p: (len(p.path), p.path)):
         name = ".".join(parameter.path)
         if parameter.path[0] in RESERVED:
@@ -232,11 +232,11 @@ def _check_names(space: Space) -> Problems:
         seen.setdefault(name, parameter.path)
 
 
-def _place(path: Place) -> Place:
+def _place(path: KeyPath) -> KeyPath:
     return tuple(part for name in path for part in (NESTED, name))
 
 
-def check_early_terminate(config: Mapping[str, Any]) -> Problems:
+def check_early_terminate(config: Mapping[str, Any]) -> Findings:
     """Warn about rules that never stop a run, or not as they look: the sweep runs all the same."""
     rule = config.get("early_terminate")
     if "early_terminate" not in config:
@@ -269,7 +269,7 @@ def has_search_space(config: Mapping[str, Any]) -> bool:
     return isinstance(scheduler, Mapping) and bool(scheduler.get("search_space"))
 
 
-def check_scheduler(config: Mapping[str, Any]) -> Problems:
+def check_scheduler(config: Mapping[str, Any]) -> Findings:
     """Warn about schedulers and controllers that W&B would not start."""
     for key, known in (("scheduler", SCHEDULER), ("controller", CONTROLLER)):
         value = config.get(key)
@@ -292,29 +292,29 @@ def check_scheduler(config: Mapping[str, Any]) -> Problems:
                 yield doubt(("scheduler", key), message, "add source: and the file")
 
 
-def check_method(config: Mapping[str, Any], space: Space) -> Problems:
+def check_method(config: Mapping[str, Any], space: Space) -> Findings:
     """Complain about a method that is none, or that lacks what it needs."""
     method = config.get("method")
     if "method" not in config:
         hint = find_misspelt(config, "method", TOP)
-        yield Problem(("method",), "missing", hint or "add method: grid, random or bayes")
+        yield problem(("method",), "missing", hint or "add method: grid, random or bayes")
     elif method not in METHODS:
-        yield Problem(("method",), f"{shown(method)} is not a method", nearest(method, METHODS))
+        yield problem(("method",), f"{shown(method)} is not a method", nearest(method, METHODS))
     elif method == "custom" and not has_local_scheduler(config):
         hint = "write method: grid, random or bayes, or add scheduler: {engine: optuna}"
-        yield Problem(("method",), "custom, but no scheduler chooses the configurations", hint)
+        yield problem(("method",), "custom, but no scheduler chooses the configurations", hint)
     elif method == "bayes" and "metric" not in config:
         hint = find_misspelt(config, "metric", TOP) or "add metric: {name: loss, goal: minimize}"
-        yield Problem(("metric",), "missing, so bayes has nothing to optimise", hint)
+        yield problem(("metric",), "missing, so bayes has nothing to optimise", hint)
     elif method == "grid":
         yield from _check_grid(config, space)
 
 
-def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
+def _check_grid(config: Mapping[str, Any], space: Space) -> Findings:
     for parameter in space.uncountable:
         path = tuple(part for name in parameter.path for part in ("parameters", name))
         message = "a grid cannot enumerate a continuous range or probabilities"
-        yield Problem(path, message, "list values: [...], or choose method: random or bayes")
+        yield problem(path, message, "list values: [...], or choose method: random or bayes")
     for parameter in space.parameters:
         if isinstance(parameter, Continuous) and parameter.q and (size := parameter.grid_size):
             last, end = parameter.grid_value(size - 1), parameter.second
@@ -330,7 +330,7 @@ def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
         yield doubt(("parameters",), message, "choose method: random with a run_cap")
 
 
-def check_metric(config: Mapping[str, Any]) -> Problems:
+def check_metric(config: Mapping[str, Any]) -> Findings:
     """Complain about a metric that cannot be read; doubt what W&B would not take as it looks."""
     metric = config.get("metric")
     if "metric" not in config:
@@ -347,12 +347,12 @@ def check_metric(config: Mapping[str, Any]) -> Problems:
         if isinstance(metric, list) and len(metric) > 1:
             said = f"{len(metric)} metrics, but a sweep is ranked by one"
             hint = "keep one as a mapping; the others are logged as well"
-        yield Problem(("metric",), said, hint)
+        yield problem(("metric",), said, hint)
         return
     yield from _check_one(("metric",), metric)
 
 
-def _check_metrics(config: Mapping[str, Any]) -> Problems:
+def _check_metrics(config: Mapping[str, Any]) -> Findings:
     """Doubt several metrics: only an optimizer of one's own has a use for them."""
     metrics = config.get("metrics")
     if "metrics" not in config:
@@ -369,7 +369,7 @@ def _check_metrics(config: Mapping[str, Any]) -> Problems:
             yield doubt(path, f"{shown(metric)} is not a mapping", "write {name: loss}")
 
 
-def _check_one(path: Place, metric: Mapping[str, Any]) -> Problems:
+def _check_one(path: KeyPath, metric: Mapping[str, Any]) -> Findings:
     name, goal, target = metric.get("name"), metric.get("goal", "minimize"), metric.get("target")
     if "goal" not in metric and not find_misspelt(metric, "goal", METRIC):
         message = "missing, so the smallest value counts as the best"
@@ -379,55 +379,55 @@ def _check_one(path: Place, metric: Mapping[str, Any]) -> Problems:
         hint = (
             find_misspelt(metric, "name", METRIC) or "write name: and a metric that the script logs"
         )
-        yield Problem((*path, "name"), message, hint)
+        yield problem((*path, "name"), message, hint)
     if goal not in GOALS:
         message = f"{shown(goal)} is not a goal"
-        yield Problem((*path, "goal"), message, nearest(goal, GOALS))
+        yield problem((*path, "goal"), message, nearest(goal, GOALS))
     if "target" in metric and not is_number(target):
         hint = number_hint(target) if isinstance(target, str) else ""
         message = f"{shown(target)} is not a number"
-        yield Problem((*path, "target"), message, hint or "write a number, or remove it")
+        yield problem((*path, "target"), message, hint or "write a number, or remove it")
     imputing = {key: METRIC[key] for key in ("impute", "impute_while_running")}
     yield from check_values(path, metric, imputing)
     yield from check_keys(path, metric, METRIC)
 
 
-def check_run_cap(config: Mapping[str, Any], space: Space) -> Problems:
+def check_run_cap(config: Mapping[str, Any], space: Space) -> Findings:
     """Complain about a cap that is no number, and doubt one that a grid never reaches."""
     cap = config.get("run_cap")
     if "run_cap" not in config:
         return
     if type(cap) is not int or cap < 1:
         message = f"{shown(cap)} is not a whole number above 0"
-        yield Problem(("run_cap",), message, "write run_cap: 20")
+        yield problem(("run_cap",), message, "write run_cap: 20")
     elif config.get("method") == "grid" and cap > (space.grid_size or cap):
         size = format_count(space.grid_size or 0, "configuration")
         message = f"the grid has only {size}, so it ends before {cap:,} runs"
         yield doubt(("run_cap",), message, "remove it, or add values")
 
 
-def check_end(config: Mapping[str, Any]) -> Problems:
+def check_end(config: Mapping[str, Any]) -> Findings:
     """Complain about a sweep that never ends."""
     method = config.get("method")
     if "run_cap" not in config and method in ("random", "bayes"):
         message = f"missing, and {method} never ends without it"
         hint = find_misspelt(config, "run_cap", TOP) or "add run_cap: 20, or use --run-cap 20"
-        yield Problem(("run_cap",), message, hint)
+        yield problem(("run_cap",), message, hint)
 
 
-def check_config(config: Mapping[str, Any]) -> list[Problem]:
+def check_config(config: Mapping[str, Any]) -> list[Finding]:
     """Return all complaints about the configuration of a sweep that agents are to run."""
     if str(config.get("apiVersion")).startswith("kubeflow.org/"):
         said = f"{config.get('kind')} of Kubeflow, not a W&B sweep"
         hint = "write program, method, metric and parameters: deployer init SCRIPT drafts them"
-        return [Problem(("kind",), said, hint)]
+        return [problem(("kind",), said, hint)]
     found = check_content(config)
     if list(check_sendable((), config)):
         return found
     return [*found, *check_end(config), *check_start(config)]
 
 
-def check_content(config: Mapping[str, Any], own: Mapping[str, Key] | None = None) -> list[Problem]:
+def check_content(config: Mapping[str, Any], own: Mapping[str, Key] | None = None) -> list[Finding]:
     """Return the complaints about what is there; a server knows keys of its `own`.
 
     What starts a run, and who ends the sweep, may be elsewhere: in `wandb.agent(function, count)`.
@@ -440,7 +440,7 @@ def check_content(config: Mapping[str, Any], own: Mapping[str, Key] | None = Non
     elif not has_search_space(config):
         hint = find_misspelt(config, "parameters", TOP)
         hint = hint or "add parameters: {lr: {values: [0.1]}}"
-        found.append(Problem(("parameters",), "missing", hint))
+        found.append(problem(("parameters",), "missing", hint))
     for part in (
         check_method(config, space),
         check_parameters(config, space),

@@ -9,9 +9,9 @@ import difflib
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -22,8 +22,8 @@ from deployer.config.document import (
     read_user_text,
     refers_to_itself,
 )
-from deployer.errors import ConfigError, Finding, Severity
-from deployer.sweeps.keys import Problem
+from deployer.errors import ConfigError, Finding
+from deployer.sweeps.keys import doubt
 from deployer.sweeps.parameters import expected_count, fill_distributions
 from deployer.sweeps.program import ASSIGNMENT, NO_PROGRAM, list_scripts
 from deployer.sweeps.rules import check_config
@@ -78,25 +78,6 @@ sys.exit(code)
 """
 
 
-@dataclass(frozen=True)
-class Complaint:
-    """A complaint about a file; `line` and `column` count from 1, and are 0 for what is missing."""
-
-    file: str
-    line: int
-    column: int
-    severity: Literal["error", "warning"]
-    path: str
-    message: str
-    hint: str
-
-    @property
-    def place(self) -> str:
-        """Return the place such as `sweeps/lr.yaml:12: parameters.lr.min`."""
-        line = f":{self.line}" if self.line else ""
-        return f"{self.file}{line}: {self.path}" if self.path else f"{self.file}{line}"
-
-
 # The text of a sweep file to its configuration and all that is wrong or doubtful about it; pure.
 # YAML's own traps are found here, too; what a configuration may hold is `rules.py`.
 
@@ -107,7 +88,7 @@ class Examination:
 
     config: dict[str, Any]
     document: Document
-    findings: tuple[Complaint, ...]
+    findings: tuple[Finding, ...]
 
 
 def examine_sweep(text: str, place: str, run_cap: int | None = None) -> Examination:
@@ -130,31 +111,25 @@ def examine_sweep(text: str, place: str, run_cap: int | None = None) -> Examinat
     return Examination(config, document, list_findings(document, check_config(config)))
 
 
-def list_findings(document: Document, problems: Iterable[Problem]) -> tuple[Complaint, ...]:
+def list_findings(document: Document, problems: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return problems, and YAML's remarks, in the order of the file; no doubt beside an error."""
     remarks: list[Remark] = [*document.duplicates]
     remarks += [r for r in document.scalars if r.path[0] in READ_AS_NUMBERS]
-    found = [*problems, *(Problem(r.path, r.message, r.hint, "warning") for r in remarks)]
-    wrong = {one.path for one in found if one.severity == "error"}
-    kept = [one for one in found if one.severity == "error" or one.path not in wrong]
-    return tuple(sorted((locate(document, one) for one in kept), key=_place_in_file))
+    found = [*problems, *(doubt(r.path, r.message, r.hint) for r in remarks)]
+    wrong = {one.path for one in found if one.is_error}
+    kept = [one for one in found if one.is_error or one.path not in wrong]
+    return tuple(sorted((locate(document, one) for one in kept), key=lambda one: one.position))
 
 
-def locate(document: Document, problem: Problem) -> Complaint:
-    path = problem.path
-    return Complaint(
-        document.place,
-        document.line_of(path),
-        document.column_of(path),
-        problem.severity,
-        document.name_of(path),
-        problem.message,
-        problem.hint,
+def locate(document: Document, found: Finding) -> Finding:
+    """Return a finding with its place in the file, the path as it is written there."""
+    path = found.path
+    return replace(
+        found,
+        subject=document.place,
+        path=tuple(document.typed.get(path[: n + 1], name) for n, name in enumerate(path)),
+        position=(document.line_of(path), document.column_of(path)),
     )
-
-
-def _place_in_file(finding: Complaint) -> tuple[int, int]:
-    return finding.line, finding.column
 
 
 @dataclass(frozen=True)
@@ -221,12 +196,11 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> SweepFile:
     """
     examined = examine_sweep(text, place, run_cap)
     found = examined.findings
-    doubts = [f for f in found if f.severity == "warning"]
-    errors = [ConfigError(f.place, f.message, f.hint) for f in found if f.severity == "error"]
+    doubts = [one for one in found if not one.is_error]
+    errors = [ConfigError(one.place, one.message, one.fix) for one in found if one.is_error]
     if errors:
-        warnings = (Finding("sweep", f.place, f.message, f.hint, Severity.WARNING) for f in doubts)
-        raise ConfigError.join(errors, warnings)
-    said = tuple(f"{f.place}: {f.message} ({f.hint})" for f in doubts)
+        raise ConfigError.join(errors, (replace(one, subject=one.place) for one in doubts))
+    said = tuple(f"{one.place}: {one.message} ({one.fix})" for one in doubts)
     return _build(examined.config, said, examined.document)
 
 

@@ -46,7 +46,7 @@ def ask(
     assert may_end or not (folder / "ran").exists()
     lines = []
     for one in report.problems:
-        hint = f" | {one.hint}" if one.hint else ""
+        hint = f" | {one.fix}" if one.fix else ""
         doubt = "doubt: " if one.severity == "warning" else ""
         lines.append(f"{doubt}{'.'.join(one.path)}: {one.message}{hint}")
     return lines + ([f"not checked: {report.not_checked}"] if report.not_checked else [])

@@ -112,7 +112,7 @@ def test_a_metric_that_no_call_logs(text: str, said: list[str]) -> None:
     module = Module(Path("train.py"), ast.parse(text))
     found = list(check_metric({"metric": {"name": "los"}}, find_logged([module]), "train.py"))
     assert [one.message for one in found] == ["train.py does not log los" for _ in said]
-    assert all(one.hint.startswith("did you mean loss?") for one in found)
+    assert all(one.fix.startswith("did you mean loss?") for one in found)
 
 
 def test_the_summary_of_a_metric_is_a_metric() -> None:

@@ -120,7 +120,7 @@ def test_a_script_above_the_folder_is_in_no_archive(tmp_path: Path) -> None:
 
     def said(archived: bool, commit: str = "") -> list[str]:
         missing = find_missing_scripts({"program": "../train.py"}, folder, commit, archived)
-        return [f"{one.message} | {one.hint}" for one in missing]
+        return [f"{one.message} | {one.fix}" for one in missing]
 
     assert said(archived=False) == []
     assert said(archived=True) == [

@@ -95,9 +95,7 @@ def refusals(config: Mapping[str, Any]) -> list[str]:
     method = config.get("method")
     space, problems = parse_parameters(config.get("parameters", {}))
     found = [
-        f"{'.'.join(c.path)}: {c.message}" + (f" ({c.hint})" if c.hint else "")
-        for c in problems
-        if c.severity == "error"
+        f"{c.key}: {c.message}" + (f" ({c.fix})" if c.fix else "") for c in problems if c.is_error
     ]
     if method not in METHODS:
         found.append(f"method: {method!r} is not one of {', '.join(METHODS)}")

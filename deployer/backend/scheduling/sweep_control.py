@@ -17,7 +17,8 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
 from deployer.backend.scheduling.run_endings import end_waiting
 from deployer.backend.scheduling.search import find_missing_package, refusals
-from deployer.sweeps.keys import Key, Problem, join_path
+from deployer.errors import Finding
+from deployer.sweeps.keys import Key
 from deployer.sweeps.rules import check_content, has_local_scheduler
 
 # What this server knows besides what W&B does.
@@ -139,6 +140,6 @@ def list_warnings(settings: dict[str, Any]) -> list[str]:
     return [_worded(found) for found in check_content(settings, OWN_KEYS)]
 
 
-def _worded(found: Problem) -> str:
-    hint = f" ({found.hint})" if found.hint else ""
-    return f"{join_path(found.path)}: {found.message}{hint}"
+def _worded(found: Finding) -> str:
+    hint = f" ({found.fix})" if found.fix else ""
+    return f"{found.key}: {found.message}{hint}"
