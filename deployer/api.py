@@ -45,7 +45,7 @@ from deployer.launch.logs import read_agent_logs, read_run_log
 from deployer.launch.pipeline import Launch, settle_code
 from deployer.launch.planning import choose_pace
 from deployer.launch.provision import describe_file, describe_owners, telling_remains
-from deployer.launch.request import Request, Session, read_project
+from deployer.launch.request import Session, SweepRequest, read_project
 from deployer.launch.resolution import settle_all, settle_executor
 from deployer.launch.scaling import list_shown
 from deployer.launch.script import check_script_first
@@ -138,7 +138,7 @@ def up(
     """
     _check_counts(replicas=replicas, run_cap=run_cap, retries=retries)
     flags = Flags(wandb=wandb, entity=entity, project=project, replicas=replicas, on=on)
-    request = Request(
+    request = SweepRequest(
         Path(file),
         load_sweep(file, run_cap),
         Draws(seed, retries),
@@ -180,7 +180,9 @@ def create_sweep(
     project, sweep, draws = _read(), load_sweep(file, run_cap), Draws(seed, retries)
     executor = find_executor(project)
     check_program_here(executor, sweep.config, project.code, str(file))
-    check_script_first(executor, Request(Path(file), sweep, draws=draws, check_script=check_script))
+    check_script_first(
+        executor, SweepRequest(Path(file), sweep, draws=draws, check_script=check_script)
+    )
     return str(
         make_sweep(
             server,

@@ -8,8 +8,8 @@ from .exit_codes import FAILED
 from .host.processes import WATCHED_SIGNALS, run_task
 from .host.status import hold_lock
 from .runs.delivery import clear_leftovers
-from .server import GOODBYE_SECONDS, Server, say_goodbye
-from .settings import KEY_VARIABLE, Settings, parse_settings
+from .server import GOODBYE_SECONDS, ServerAddress, say_goodbye
+from .settings import KEY_VARIABLE, AgentSettings, parse_settings
 from .supervisor import Supervisor
 
 
@@ -25,7 +25,7 @@ def main() -> int:
         key = os.environ.get(KEY_VARIABLE, "")
         gone = clear_leftovers(settings, key)
         if gone and key:
-            run_task(lambda: say_goodbye(Server(settings.base_url, key)), GOODBYE_SECONDS)
+            run_task(lambda: say_goodbye(ServerAddress(settings.base_url, key)), GOODBYE_SECONDS)
         return 0 if gone else FAILED
     if not settings.detach:
         return _supervise(settings)
@@ -44,7 +44,7 @@ def main() -> int:
     return _supervise(settings, sender)
 
 
-def _supervise(settings: Settings, ready: int = -1) -> int:
+def _supervise(settings: AgentSettings, ready: int = -1) -> int:
     """Take the agent's place, say so on the pipe `ready`, and run; a second one is refused."""
     if hold_lock(settings.lock_path) is None:
         sys.stderr.write(f"an agent {settings.name} works in {settings.folder} already\n")

@@ -29,7 +29,7 @@ from .settings import (
     SWEEP_PATH_VARIABLE,
     TOKEN_FILE_VARIABLE,
     WARM_VARIABLE,
-    Settings,
+    AgentSettings,
 )
 from .wandb_install import get_wandb_version, has_wandb
 
@@ -86,7 +86,7 @@ CPU_LIMIT = "/sys/fs/cgroup/cpu.max"  # of a pod's own control group, version 2
 GPU_SHARE = 0.9  # the rest is what each process takes outside of any pool
 
 
-def find_missing(settings: Settings, key: str) -> str:
+def find_missing(settings: AgentSettings, key: str) -> str:
     """Name what makes every start of an agent useless; empty if nothing does."""
     if settings.sweep_path.count("/") != 2:
         return f"{settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
@@ -101,7 +101,7 @@ def find_missing(settings: Settings, key: str) -> str:
     return ""
 
 
-def agent_command(settings: Settings) -> List[str]:
+def agent_command(settings: AgentSettings) -> List[str]:
     """Return the command of the agent: `wandb agent`, started by our launcher."""
     return [*_call("launcher", f"main({settings.quick})"), *agent_words(settings)]
 
@@ -130,14 +130,14 @@ def _call(module: str, call: str) -> List[str]:
     return [sys.executable, *safely, "-c", "\n".join(steps)]
 
 
-def agent_words(settings: Settings) -> List[str]:
+def agent_words(settings: AgentSettings) -> List[str]:
     """Return the command line that wandb gets."""
     count = ["--count", str(settings.count)] if settings.count else []
     return ["wandb", "agent", *count, settings.sweep_path]
 
 
 def agent_environment(
-    settings: Settings, environment: Mapping[str, str], metric: str = ""
+    settings: AgentSettings, environment: Mapping[str, str], metric: str = ""
 ) -> Dict[str, str]:
     """Return the environment of the `wandb agent`, which its runs inherit.
 

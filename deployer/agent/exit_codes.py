@@ -28,7 +28,7 @@ _RUN_ENDED = re.compile(r"- INFO - Cleaning up finished run: (\S+)")
 
 
 @dataclass(frozen=True)
-class Ending:
+class AgentExit:
     """An exit code and one line that says why."""
 
     exit_code: int
@@ -67,24 +67,24 @@ class AgentLog:
         return False
 
 
-def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> Ending:
+def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> AgentExit:
     """Judge an agent that ended on its own.
 
     `exit_status` is negative for a signal; `sweep_state` is the server's, empty if it knows no such
     sweep, None if it was not asked or did not answer.
     """
     if (exit_status == 0 or log.sweep_deleted) and sweep_state in SWEEP_ENDED:
-        return Ending(FINISHED, f"the sweep is {sweep_state}")
+        return AgentExit(FINISHED, f"the sweep is {sweep_state}")
     if exit_status == 0 and log.told_to_exit:
-        return Ending(FINISHED, "the server had nothing left for this agent")
+        return AgentExit(FINISHED, "the server had nothing left for this agent")
     if log.gave_up:
-        return Ending(GAVE_UP, log.gave_up)
+        return AgentExit(GAVE_UP, log.gave_up)
     if log.sweep_deleted and sweep_state == "":
-        return Ending(MISCONFIGURED, "the sweep was deleted")
+        return AgentExit(MISCONFIGURED, "the sweep was deleted")
     if log.sweep_deleted:
-        return Ending(FAILED, "the server denied the sweep or the agent, and then did not")
+        return AgentExit(FAILED, "the server denied the sweep or the agent, and then did not")
     if exit_status == 0:  # interrupted by hand, perhaps: another one is tried
-        return Ending(FAILED, "the agent left although the sweep goes on")
+        return AgentExit(FAILED, "the agent left although the sweep goes on")
     if exit_status < 0:
-        return Ending(128 - exit_status, f"the agent died of signal {-exit_status}")
-    return Ending(FAILED, f"the agent ended with exit code {exit_status}")
+        return AgentExit(128 - exit_status, f"the agent died of signal {-exit_status}")
+    return AgentExit(FAILED, f"the agent ended with exit code {exit_status}")

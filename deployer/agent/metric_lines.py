@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Pattern, Sequence, Tuple
 
-Row = Dict[str, float]
+MetricRow = Dict[str, float]
 LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at
 # Katib's pattern, with W&B's names such as `val/loss`, and values that are no number.
 PAIRS = re.compile(
@@ -29,7 +29,7 @@ MOST_SLOW_LINES = 3
 
 
 @dataclass(frozen=True)
-class Spec:
+class MetricSpec:
     """`names` is None for all.
 
     `step` is the name whose value orders rows, empty for their own order. `pattern` is a regular
@@ -44,11 +44,11 @@ class Spec:
         return self.names is None or name in self.names
 
 
-def parse_spec(text: str) -> Spec:
+def parse_spec(text: str) -> MetricSpec:
     """Read what `deployer` has written into METRICS_VARIABLE."""
     told = json.loads(text)
     names = told.get("names")
-    return Spec(
+    return MetricSpec(
         names=None if names is None else frozenset(names),
         step=told.get("step", ""),
         pattern=told.get("pattern", ""),
@@ -103,7 +103,7 @@ class TextLines:
         self._pattern: Optional[Pattern[str]] = re.compile(pattern) if pattern else None
         self._slow = 0
 
-    def read(self, line: str) -> Row:
+    def read(self, line: str) -> MetricRow:
         """Return the values of a line; raises GaveUp."""
         if self._pattern:
             return self._match(self._pattern, line)
@@ -112,7 +112,7 @@ class TextLines:
             return found
         return dict(_list_numbers(PAIRS.findall(line))) if "=" in line else {}
 
-    def _match(self, pattern: Pattern[str], line: str) -> Row:
+    def _match(self, pattern: Pattern[str], line: str) -> MetricRow:
         """Match within a limit: the engine looks for signals, and the handler's exception ends it.
 
         A thread would not do, since the engine holds Python's lock.
@@ -161,7 +161,7 @@ def read_number(value: Any) -> Optional[float]:
         return None
 
 
-def read_object(line: str) -> Row:
+def read_object(line: str) -> MetricRow:
     """Return the numbers of a JSON object, or of a dict as Python prints it; {} for others.
 
     Names of nested ones are joined by a dot, as W&B does it.
@@ -193,12 +193,12 @@ class Rows:
     that an earlier attempt has logged: rows up to it are left out.
     """
 
-    def __init__(self, spec: Spec, last_step: Optional[float] = None) -> None:
+    def __init__(self, spec: MetricSpec, last_step: Optional[float] = None) -> None:
         self._spec = spec
         self._last_step = last_step
         self._step: Optional[float] = None
 
-    def build(self, values: Row) -> Row:
+    def build(self, values: MetricRow) -> MetricRow:
         step = self._spec.step
         if step in values:
             self._step = values[step]

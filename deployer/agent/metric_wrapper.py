@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
 from .host.processes import WRAPPER_NAME, is_core, list_descendants, name_process, send_signal
-from .metric_lines import GaveUp, LineSplitter, Row, Rows, Spec, TextLines, parse_spec
+from .metric_lines import GaveUp, LineSplitter, MetricRow, MetricSpec, Rows, TextLines, parse_spec
 from .settings import FOLDER_VARIABLE, METRICS_VARIABLE
 
 OPEN_SECONDS = 10.0  # what a script may need to refuse its command line
@@ -123,14 +123,14 @@ class Script:
 class Wrapper:
     """Reads a script's output until its end, and logs what it finds there."""
 
-    def __init__(self, spec: Spec, script: Script, claim: str) -> None:
+    def __init__(self, spec: MetricSpec, script: Script, claim: str) -> None:
         self._spec, self._script, self._claim = spec, script, claim
         self._run: Any = None
         self.is_scripts = False  # the script has opened the run itself
         self._began_at = time.monotonic()
         self._splitter = LineSplitter()
         self._rows = Rows(spec)
-        self._pending: List[Row] = []
+        self._pending: List[MetricRow] = []
         self._last_lines: Deque[str] = deque(maxlen=LAST_LINES)
         self._found = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")

@@ -14,9 +14,9 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, MutableMapping, Optional, Pattern, Union
 
-from .exit_codes import FINISHED, MISCONFIGURED, SWEEP_ENDED, Ending
+from .exit_codes import FINISHED, MISCONFIGURED, SWEEP_ENDED, AgentExit
 from .host.processes import Signals
-from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, Settings
+from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, AgentSettings
 
 TIMEOUT_SECONDS = 20.0
 MAX_REPLY_BYTES = 1 << 26  # a summary comes whole
@@ -59,7 +59,7 @@ GOODBYE = "mutation DeployerLeave { deployerLeave(input: {}) { success } }"
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerAddress:
     """A server's address without a slash at its end, and the key to use there.
 
     Without a key, the identity token of the environment is used.
@@ -70,7 +70,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ServerReply:
     """A server's reply; `status` is 0 or HOPELESS when there was none, `error` then says why."""
 
     status: int
@@ -91,15 +91,17 @@ class Reply:
         )
 
 
-def ask(server: Server, query: str, variables: Dict[str, Any], timeout: float = 0.0) -> Reply:
+def ask(
+    server: ServerAddress, query: str, variables: Dict[str, Any], timeout: float = 0.0
+) -> ServerReply:
     """Send one GraphQL operation; an error that the server names is in `error` even with 200."""
     reply = post(server, "/graphql", {"query": query, "variables": variables}, timeout)
     if reply.status != 200 or reply.body is None:
         return reply
-    return Reply(200, reply.body, server_message(reply.body))
+    return ServerReply(200, reply.body, server_message(reply.body))
 
 
-def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Reply:
+def post(server: ServerAddress, path: str, content: object, timeout: float = 0.0) -> ServerReply:
     """Send JSON and return the reply; raises nothing."""
     import http.client
     import ssl
@@ -115,24 +117,24 @@ def post(server: Server, path: str, content: object, timeout: float = 0.0) -> Re
     try:
         headers, opener = {**read_headers(), **own}, build_opener(url)
     except ValueError as error:
-        return Reply(HOPELESS, error=str(error))
+        return ServerReply(HOPELESS, error=str(error))
     try:
         headers["Authorization"] = authorize(server, opener)
         request = urllib.request.Request(url, body, headers)
         with opener.open(request, timeout=timeout or TIMEOUT_SECONDS) as answer:
-            return Reply(200, json.loads(answer.read(MAX_REPLY_BYTES)))
+            return ServerReply(200, json.loads(answer.read(MAX_REPLY_BYTES)))
     except urllib.error.HTTPError as error:
         return _refusal(server, error)
     except urllib.error.URLError as error:
         if isinstance(error.reason, ssl.SSLCertVerificationError):
             said = f"the certificate of {server.base_url} is not trusted: {read_reason(error)}"
-            return Reply(HOPELESS, error=f"{said}; SSL_CERT_FILE names your own authority")
-        return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
+            return ServerReply(HOPELESS, error=f"{said}; SSL_CERT_FILE names your own authority")
+        return ServerReply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        return Reply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
+        return ServerReply(0, error=f"{server.base_url} does not answer: {read_reason(error)}")
 
 
-def authorize(server: Server, opener: Any) -> str:
+def authorize(server: ServerAddress, opener: Any) -> str:
     """Return the header by which the server knows us; raises what `opener` does."""
     if server.key:
         return f"Basic {base64.b64encode(f'api:{server.key}'.encode()).decode()}"
@@ -151,10 +153,10 @@ def authorize(server: Server, opener: Any) -> str:
     return f"Bearer {get_access_token(server.base_url, exchange)}"
 
 
-def _refusal(server: Server, error: Any) -> Reply:
+def _refusal(server: ServerAddress, error: Any) -> ServerReply:
     from .transport import read_wait
 
-    return Reply(
+    return ServerReply(
         error.code,
         error=f"{server.base_url} answered {error.code}: {read_reason(error)}",
         retry_after_seconds=read_wait(error.headers),
@@ -233,27 +235,27 @@ class TryAgain:
     seconds: float
 
 
-def judge_preflight(answer: Answer) -> Union[Ending, TryAgain, None]:
+def judge_preflight(answer: Answer) -> Union[AgentExit, TryAgain, None]:
     """Tell whether an agent can start now (None), later, or never.
 
     Only a clear no of the server ends a supervisor; whatever may pass is waited for.
     """
     if answer.status == HOPELESS:
-        return Ending(MISCONFIGURED, answer.error)
+        return AgentExit(MISCONFIGURED, answer.error)
     if answer.status in (401, 403):
-        return Ending(MISCONFIGURED, f"the key was refused: {answer.error}")
+        return AgentExit(MISCONFIGURED, f"the key was refused: {answer.error}")
     if answer.status != 200 or (answer.error and not _REFUSED_FOR_GOOD.search(answer.error)):
         return TryAgain(answer.error, answer.retry_after_seconds)
     if not answer.viewer:
-        return Ending(MISCONFIGURED, "the server does not know the key")
+        return AgentExit(MISCONFIGURED, "the server does not know the key")
     if not answer.sweep_state:
-        return Ending(MISCONFIGURED, f"no such sweep: {answer.error or 'the server knows none'}")
+        return AgentExit(MISCONFIGURED, f"no such sweep: {answer.error or 'the server knows none'}")
     if answer.sweep_state in SWEEP_ENDED:
-        return Ending(FINISHED, f"the sweep was already {answer.sweep_state}")
+        return AgentExit(FINISHED, f"the sweep was already {answer.sweep_state}")
     return None
 
 
-def get_sweep_state(server: Server, sweep_path: str) -> Answer:
+def get_sweep_state(server: ServerAddress, sweep_path: str) -> Answer:
     entity, project, sweep = sweep_path.split("/")
     viewer = ask(server, VIEWER, {})
     if viewer.status != 200 or viewer.error or not viewer.data.get("viewer"):
@@ -275,7 +277,9 @@ def find_word(pattern: Pattern[str], config: str) -> str:
     return found.group(1).strip() if found else ""
 
 
-def bring_own_key(server: Server, sweep_path: str, agent: str, key: str, node: str = "") -> Reply:
+def bring_own_key(
+    server: ServerAddress, sweep_path: str, agent: str, key: str, node: str = ""
+) -> ServerReply:
     """Bring a key that we have chosen, newer than the one we were given; twice is as good as once.
 
     From then on the server refuses whoever works for this agent with an older one, such as our
@@ -299,7 +303,7 @@ class Questions:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         keys: Keys,
         signals: Signals,
         tell: Callable[[str], None],
@@ -311,7 +315,7 @@ class Questions:
         self.program = ""  # of the sweep, once it was asked for
         self.metric = ""  # the same
 
-    def preflight(self) -> Optional[Ending]:
+    def preflight(self) -> Optional[AgentExit]:
         """Wait until the server has said clearly whether an agent can start; None if it can."""
         tries = 0
         while True:
@@ -335,9 +339,9 @@ class Questions:
             self._wait_for_server(verdict, tries)
         return None
 
-    def take_own_key(self) -> Optional[Ending]:
+    def take_own_key(self) -> Optional[AgentExit]:
         """Have a newer key than whoever worked for this agent before, if the server makes them."""
-        server = Server(self._settings.base_url, self._keys.given)
+        server = ServerAddress(self._settings.base_url, self._keys.given)
         path, name, node = self._settings.sweep_path, self._settings.name, self._settings.node
         key = choose_key()
         tries = 0
@@ -345,7 +349,7 @@ class Questions:
             result = self._signals.find_out(
                 lambda: asdict(bring_own_key(server, path, name, key, node)), CHILD_SECONDS
             )
-            reply = Reply(**result) if result else Reply(0, error=BROKEN_OFF)
+            reply = ServerReply(**result) if result else ServerReply(0, error=BROKEN_OFF)
             if not reply.passing:
                 if reply.status == 200 and not reply.error:
                     self._keys.use(key)
@@ -355,7 +359,7 @@ class Questions:
         return self._signals.asked_to
 
     def _ask(self) -> Answer:
-        server = Server(self._settings.base_url, self._keys.current)
+        server = ServerAddress(self._settings.base_url, self._keys.current)
         path = self._settings.sweep_path
         result = self._signals.find_out(
             lambda: asdict(get_sweep_state(server, path)), CHILD_SECONDS
@@ -374,5 +378,5 @@ class Questions:
             self._signals.pause(max(0.0, deadline - time.monotonic()))
 
 
-def say_goodbye(server: Server) -> None:
+def say_goodbye(server: ServerAddress) -> None:
     ask(server, GOODBYE, {}, GOODBYE_SECONDS)

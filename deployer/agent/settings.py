@@ -58,7 +58,7 @@ NODE_VARIABLE = "DEPLOYER_NODE"
 
 
 @dataclass(frozen=True)
-class Settings:
+class AgentSettings:
     """One supervisor's task. The key is not in here: it stays in the environment.
 
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
@@ -117,7 +117,7 @@ def parse_warm(text: str) -> Tuple[bool, Tuple[str, ...]]:
     return (True, tuple(packages)) if first == "1" else (False, ())
 
 
-def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Settings:
+def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> AgentSettings:
     """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
     given = _build_parser(environment).parse_args(arguments)
     warm, warm_packages = parse_warm(environment.get(WARM_VARIABLE, ""))
@@ -125,7 +125,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
     of_pod = os.path.join(above, given.name) if above else ""
     default = of_pod or environment.get(FOLDER_VARIABLE) or f".deployer-agent-{given.name}"
     folder = os.path.abspath(given.folder or default)
-    return Settings(
+    return AgentSettings(
         sweep_path=given.sweep_path,
         base_url=(environment.get("WANDB_BASE_URL") or CLOUD_URL).rstrip("/"),
         name=given.name,

@@ -7,7 +7,15 @@ import time
 from typing import Callable, Dict, Optional
 
 from .environment import agent_environment, find_missing
-from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
+from .exit_codes import (
+    FAILED,
+    FINISHED,
+    MISCONFIGURED,
+    UNSETTLED,
+    AgentExit,
+    AgentLog,
+    judge_ending,
+)
 from .host.core_health import CoreWatch
 from .host.death_record import INTERRUPTED as ASKED
 from .host.death_record import DeathRecord, judge_predecessor
@@ -24,7 +32,7 @@ from .host.processes import (
 from .host.status import StatusFile, find_obstacle, leave_last_words
 from .runs.delivery import (
     SERVER_SECONDS,
-    Task,
+    Delivery,
     build_task,
     clear_leftovers,
     end_runs,
@@ -34,20 +42,20 @@ from .runs.delivery import (
 )
 from .runs.local_runs import LogReader, newest_run
 from .runs.run_ends import RunEnds
-from .server import GOODBYE_SECONDS, Keys, Questions, Server, say_goodbye
-from .settings import Settings
+from .server import GOODBYE_SECONDS, Keys, Questions, ServerAddress, say_goodbye
+from .settings import AgentSettings
 from .wandb_install import ensure_wandb
 from .warm.parent import FIRST_START, WarmParent
 
-RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
-RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
+RUN_SETTLED = AgentExit(FINISHED, "it has taken its last run")
+RUN_RETURNED = AgentExit(UNSETTLED, "its run is handed out again")
 LINGER_SECONDS = 15.0  # long after any agent has seen its run end
 
 
 class Supervisor:
     """Runs one agent until it ends."""
 
-    def __init__(self, settings: Settings, environment: Dict[str, str]) -> None:
+    def __init__(self, settings: AgentSettings, environment: Dict[str, str]) -> None:
         self.settings = settings
         self.environment = environment
         self.keys = Keys(environment)
@@ -76,7 +84,7 @@ class Supervisor:
         )
         # Tell the server that this agent is gone, which it would believe only after a while.
         if self.keys.own:
-            server = Server(self.settings.base_url, self.keys.current)
+            server = ServerAddress(self.settings.base_url, self.keys.current)
             run_task(lambda: say_goodbye(server), GOODBYE_SECONDS)
         self.status.change(
             state="ended",
@@ -90,20 +98,20 @@ class Supervisor:
         leave_last_words(self.settings.last_words_path, ending)
         return ending.exit_code
 
-    def _find_missing(self) -> Optional[Ending]:
+    def _find_missing(self) -> Optional[AgentExit]:
         """Name what makes every start useless, before any server is asked."""
         missing = find_missing(self.settings, self.keys.current)
-        return Ending(MISCONFIGURED, missing) if missing else None
+        return AgentExit(MISCONFIGURED, missing) if missing else None
 
-    def _clear(self) -> Optional[Ending]:
+    def _clear(self) -> Optional[AgentExit]:
         """End what a predecessor that was killed has left, so that its run is free again."""
         self.predecessors_end = judge_predecessor(self.settings.death_record_path)
         if not clear_leftovers(self.settings, self.keys.given):
-            return Ending(FAILED, "what an earlier supervisor left here does not end")
+            return AgentExit(FAILED, "what an earlier supervisor left here does not end")
         self.death_record.look()
         return None
 
-    def _work(self) -> Ending:
+    def _work(self) -> AgentExit:
         self._settle()
         return self._await_folder() or self._run_agent()
 
@@ -112,7 +120,7 @@ class Supervisor:
         if self.keys.current != self.keys.given:
             settle_leftovers(self.settings, self.keys.current, self.predecessors_end)
 
-    def _await_folder(self) -> Optional[Ending]:
+    def _await_folder(self) -> Optional[AgentExit]:
         """Wait until the agent can be started in its folder, or until we are asked to leave."""
         while not self.signals.asked_to:
             obstacle = find_obstacle(self.settings.folder)
@@ -122,7 +130,7 @@ class Supervisor:
             self.signals.pause(TICK_SECONDS)
         return self.signals.asked_to
 
-    def _run_agent(self) -> Ending:
+    def _run_agent(self) -> AgentExit:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
         agent = self._start_agent()
         self.signals.exit_statuses.clear()
@@ -146,7 +154,7 @@ class Supervisor:
         finally:
             os.close(log)
 
-    def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
+    def _follow(self, agent: int, reader: LogReader) -> Optional[AgentExit]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
         core = CoreWatch(agent)
         self.run_ends.exit.acknowledge()  # what was left of an agent before
@@ -232,7 +240,7 @@ class Supervisor:
             names = ", ".join(str(process.id) for process in list_own())
             self._say(f"these processes do not end: {names}")
 
-    def _judge(self, exit_status: int) -> Ending:
+    def _judge(self, exit_status: int) -> AgentExit:
         """Judge an agent that ended unasked, with the sweep's state if that can tell more."""
         if exit_status == 0 and self._has_taken_all():
             settled = self._about_last_run(is_settled)
@@ -247,7 +255,7 @@ class Supervisor:
         """Tell whether the agent has taken as many runs as it may, so that it leaves."""
         return 0 < self.settings.count <= self.log.runs_ended
 
-    def _about_last_run(self, tell: Callable[[Task, str, float], object]) -> object:
+    def _about_last_run(self, tell: Callable[[Delivery, str, float], object]) -> object:
         task = build_task(self.settings, self.keys.current)
         return run_task(lambda: tell(task, self.log.last_run_id, SERVER_SECONDS), SERVER_SECONDS)
 

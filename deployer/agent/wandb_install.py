@@ -15,7 +15,7 @@ import subprocess
 import sys
 from typing import Callable, Iterator, List, MutableMapping, Optional
 
-from .exit_codes import MISCONFIGURED, Ending
+from .exit_codes import MISCONFIGURED, AgentExit
 from .host.processes import WATCHED_SIGNALS, Signals
 
 PIN = "wandb==0.31.0"  # as in uv.lock
@@ -51,7 +51,7 @@ def get_wandb_version() -> str:
 
 def ensure_wandb(
     environment: MutableMapping[str, str], signals: Signals, say: Callable[[str], None]
-) -> Optional[Ending]:
+) -> Optional[AgentExit]:
     """Install wandb if the pod shall have it and lacks it, and put it on PYTHONPATH.
 
     Agents of one pod share the folder; the first installs. Returns an ending if it failed.
@@ -68,7 +68,7 @@ def ensure_wandb(
     if failed:
         image = f"`FROM IMAGE` and `RUN python3 -m pip install {PIN}`"
         said = f"{PIN} cannot be installed: {failed}; instead, build an image from {image}"
-        return Ending(MISCONFIGURED, said)
+        return AgentExit(MISCONFIGURED, said)
     sys.path.append(folder)
     importlib.invalidate_caches()
     own_path = environment.get("PYTHONPATH")

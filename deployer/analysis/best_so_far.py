@@ -9,7 +9,7 @@ from deployer.sweeps.results import Row, rank_key
 
 
 @dataclass(frozen=True)
-class Point:
+class BestPoint:
     """A run that has finished with a finite value.
 
     `number` counts such runs from 1 in the order of their ends. `ended_at` is in epoch seconds, or
@@ -25,20 +25,20 @@ class Point:
     improved: bool
 
 
-def list_best_so_far(rows: Sequence[Row], goal: str) -> tuple[Point, ...]:
+def list_best_so_far(rows: Sequence[Row], goal: str) -> tuple[BestPoint, ...]:
     """Return a point for each ranked run, in the order in which they ended.
 
     Those of which no time is known come last.
     """
     ended = [(find_end(row), row.run_id, row.value) for row in rows if row.rank is not None]
     ended.sort(key=lambda one: (one[0] is None, one[0] or 0.0))
-    points: list[Point] = []
+    points: list[BestPoint] = []
     best: float | None = None
     for ended_at, run_id, value in ended:
         assert value is not None
         improved = best is None or rank_key(value, goal) < rank_key(best, goal)
         best = value if improved or best is None else best
-        points.append(Point(len(points) + 1, ended_at, run_id, value, best, improved))
+        points.append(BestPoint(len(points) + 1, ended_at, run_id, value, best, improved))
     return tuple(points)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from deployer.analysis.moments import deviation, mean
 from deployer.sweeps.configuration_list import configuration_key
-from deployer.sweeps.recount import FEWEST_VALUES, Curve, find_equal_curves
+from deployer.sweeps.recount import FEWEST_VALUES, CurveValues, find_equal_curves
 from deployer.sweeps.results import Results, Row, rank_key
 
 # The number of a set in a list tells no more than a seed.
@@ -20,7 +20,7 @@ SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state", "job_id")
 
 
 @dataclass(frozen=True)
-class Group:
+class RepeatGroup:
     """A configuration and its repeats.
 
     `parameters` are without the seed. `values` are finite, one for each ranked run, in the order
@@ -46,7 +46,7 @@ class Group:
 class Groups:
     """Groups, best mean first; `seeds` are the parameters in which repeats may differ."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[RepeatGroup, ...]
     seeds: tuple[str, ...]
 
 
@@ -63,15 +63,15 @@ def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = 
     made = [_build_group(members, chosen) for members in gathered.values()]
     made.sort(key=lambda group: rank_key(group.mean, goal))
     groups = tuple(
-        Group(**{**vars(group), "rank": rank}) if group.count else group
+        RepeatGroup(**{**vars(group), "rank": rank}) if group.count else group
         for rank, group in enumerate(made, 1)
     )
     return Groups(groups, chosen)
 
 
-def note_curves(results: Results, curves: Mapping[str, Curve]) -> Results:
+def note_curves(results: Results, curves: Mapping[str, CurveValues]) -> Results:
     """Note equal curves of the metric; a short one makes copies only if all repeats have it."""
-    groups: dict[Hashable, dict[Curve, list[str]]] = {}
+    groups: dict[Hashable, dict[CurveValues, list[str]]] = {}
     for row in results.rows:
         if row.rank is not None and row.state == "finished":
             key = configuration_key(_without(row, [*filter(is_seed, row.parameters)]))
@@ -93,10 +93,10 @@ def is_seed(name: str) -> bool:
     return last in SEED_NAMES or last.endswith("_seed")
 
 
-def _build_group(members: Sequence[Row], seeds: Sequence[str]) -> Group:
+def _build_group(members: Sequence[Row], seeds: Sequence[str]) -> RepeatGroup:
     ranked = [r for r in members if r.rank is not None and r.state == "finished" and not r.copy_of]
     values = tuple(row.value for row in ranked if row.value is not None)
-    return Group(
+    return RepeatGroup(
         rank=None,
         parameters=_without(members[0], seeds),
         run_ids=tuple(row.run_id for row in ranked),

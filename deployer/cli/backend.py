@@ -13,7 +13,13 @@ from typing import Annotated
 import typer
 
 from deployer.backend.db.accounts import hash_key, key_id_of, new_key
-from deployer.cli.backend_place import DataOption, InCluster, State, choose_folder, find_place
+from deployer.cli.backend_place import (
+    BackendState,
+    DataOption,
+    InCluster,
+    choose_folder,
+    find_place,
+)
 from deployer.cli.output.render import Aside, Table, say
 from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, SERVER, App, Call
 from deployer.errors import ConfigError, WandbError
@@ -231,7 +237,7 @@ def copy(call: Call, data: DataOption = None) -> None:
     place.copy(choose_folder(data))
 
 
-def _show(call: Call, state: State) -> None:
+def _show(call: Call, state: BackendState) -> None:
     trouble = state.trouble
     notes = [Aside(f"{trouble.message}\nhint: {trouble.hint}")] if trouble else []
     call.emit(state.as_json, *state.lines, *notes)

@@ -12,8 +12,8 @@ import typer
 
 from deployer.backend.data_folder import KEY_FILE, read_key
 from deployer.backend.server.daemon import (
-    Backend,
     Health,
+    LocalBackend,
     backend_status,
     start_backend,
     stop_backend,
@@ -129,7 +129,7 @@ DataOption = Annotated[
 
 
 @dataclass(frozen=True)
-class State:
+class BackendState:
     """How a backend is: as lines and as JSON, and what is wrong with it."""
 
     lines: tuple[str, ...]
@@ -143,10 +143,10 @@ class Here:
 
     data: Path
 
-    def up(self) -> State:
+    def up(self) -> BackendState:
         return self._describe(start_backend(self.data))
 
-    def status(self) -> State:
+    def status(self) -> BackendState:
         backend = backend_status(self.data)
         if backend is None:
             said = f"no backend has used {self.data}"
@@ -170,7 +170,7 @@ class Here:
     def open(self) -> None:
         _show_link(self.connect().client)
 
-    def _describe(self, backend: Backend) -> State:
+    def _describe(self, backend: LocalBackend) -> BackendState:
         word = "running" if backend.health is Health.READY else str(backend.health)
         lines = (
             f"{word if backend.running else 'stopped'}: {backend.url}",
@@ -179,7 +179,7 @@ class Here:
             f"key file: {self.data / KEY_FILE}",
         )
         as_json = {**vars(backend), "running": backend.running}
-        return State(lines, as_json, backend.describe_trouble())
+        return BackendState(lines, as_json, backend.describe_trouble())
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class InCluster:
     executor: Executor
     host: BackendHost
 
-    def up(self) -> State:
+    def up(self) -> BackendState:
         """Make it, or bring it in line with `deployer.yaml`, and wait until it is ready."""
         from deployer.executors.kubernetes.backend.deployment import ensure_backend
 
@@ -199,7 +199,7 @@ class InCluster:
             backend = ensure_backend(host.kube, self.executor.project, self.executor.on, anew=True)
         return self._describe(backend)
 
-    def status(self) -> State:
+    def status(self) -> BackendState:
         return self._describe(self._require())
 
     def down(self, yes: bool, *, delete_data: bool) -> bool | None:
@@ -261,7 +261,7 @@ class InCluster:
 
         return require_backend(self.host.kube, self.executor.on)
 
-    def _describe(self, backend: ClusterBackend) -> State:
+    def _describe(self, backend: ClusterBackend) -> BackendState:
         from deployer.executors.kubernetes.backend.host import build_pages_url
         from deployer.executors.kubernetes.backend.removal import (
             describe_trouble,
@@ -284,7 +284,7 @@ class InCluster:
             "running": backend.ready,
             "health": health,
         }
-        return State(lines, as_json, describe_trouble(kube, backend, health))
+        return BackendState(lines, as_json, describe_trouble(kube, backend, health))
 
 
 def find_place(call: Call, data: Path | None) -> Here | InCluster:

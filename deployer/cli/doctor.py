@@ -16,7 +16,7 @@ from deployer.cli.shell.options import NoCheckOption, OneRunOption, ReplicasOpti
 from deployer.errors import ExitCode, Finding, Severity
 from deployer.launch.doctor import diagnose
 from deployer.launch.pipeline import settle_code
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.waiting import COMMAND
 
@@ -52,7 +52,7 @@ def doctor(
     config = settle_code(call.read(replicas=replicas))
     request = None
     if file is not None:
-        request = Request(
+        request = SweepRequest(
             file, load_sweep(file, run_cap), one_run=one_run_per_job, check_script=not no_check
         )
         for warning in request.sweep.warnings:

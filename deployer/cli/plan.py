@@ -22,7 +22,7 @@ from deployer.executors.registry import find_executor
 from deployer.launch.check import check_program_here, describe_runs
 from deployer.launch.pipeline import settle_code
 from deployer.launch.planning import build_draft, build_environment, choose_bound, choose_pace
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.scaling import count_agents
 from deployer.launch.script import check_script_first
 from deployer.sweeps.sweep_file import load_sweep
@@ -60,7 +60,7 @@ def plan(
     described = describe_runs(executor, build_draft(config, url, config.embedded))
     for warning in described.warnings:
         warn(warning)
-    request = Request(file, read, check_script=not no_check)
+    request = SweepRequest(file, read, check_script=not no_check)
     check_program_here(executor, request.started, config.code, str(file))
     check_script_first(executor, request)
     documents = _build_documents(executor, read.expected, one_run_per_job, max_time)

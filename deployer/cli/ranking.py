@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.analysis.repeats import Group, group_repeats, note_curves
+from deployer.analysis.repeats import RepeatGroup, group_repeats, note_curves
 from deployer.cli.output.render import Styled, Table, emit, is_too_wide, say
 from deployer.config.redaction import redact
 from deployer.errors import SweepFailed
@@ -56,7 +56,7 @@ BREAKER_LINES = 10
 
 
 @dataclass(frozen=True)
-class View:
+class RankingView:
     """How results are shown: `by` says which value of a history counts, if not the summary's.
 
     `grouped` shows configurations in place of runs.
@@ -70,7 +70,7 @@ class View:
         return f"{name} ({self.by})" if self.by else name
 
 
-def show_results(results: Results, output: str, view: View = View()) -> None:
+def show_results(results: Results, output: str, view: RankingView = RankingView()) -> None:
     """Put the ranking on stdout as a table, JSON or CSV."""
     if output == "json":
         emit(results_to_plain(results, view), output)
@@ -78,7 +78,7 @@ def show_results(results: Results, output: str, view: View = View()) -> None:
         emit(None, output, build_ranking(results, output, view))
 
 
-def build_ranking(results: Results, output: str, view: View) -> Table:
+def build_ranking(results: Results, output: str, view: RankingView) -> Table:
     """Return runs, or configurations: all of each for CSV, else what the terminal has room for."""
     metric = view.name_metric(results)
     rows: Sequence[Any] = results.rows
@@ -124,7 +124,7 @@ def build_runs(rows: Sequence[Row], metric: str, names: Sequence[str]) -> Table:
     )
 
 
-def build_groups(groups: Sequence[Group], metric: str, names: Sequence[str]) -> Table:
+def build_groups(groups: Sequence[RepeatGroup], metric: str, names: Sequence[str]) -> Table:
     """Return a row for each configuration: rank, runs, mean and spread, parameters."""
     rows = []
     for one in groups:
@@ -141,7 +141,7 @@ def build_runs_csv(rows: Sequence[Row], metric: str) -> Table:
     return Table(*flatten_rows(rows, keys, metric))
 
 
-def build_groups_csv(groups: Sequence[Group]) -> Table:
+def build_groups_csv(groups: Sequence[RepeatGroup]) -> Table:
     plain = [group_to_plain(group) for group in groups]
     names = list_names(plain, "parameters")
     own = ["rank", "count", "runs", "mean", "deviation"]
@@ -162,7 +162,7 @@ def _list_cells(parameters: Mapping[str, Any], names: Sequence[str]) -> list[obj
     return [words.get(name, shown.get(name)) for name in names]
 
 
-def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
+def results_to_plain(results: Results, view: RankingView = RankingView()) -> dict[str, Any]:
     """Return results with stable keys for `-o json`."""
     return {
         **({"by": view.by} if view.by else {}),
@@ -186,7 +186,7 @@ def groups_to_plain(results: Results) -> dict[str, Any]:
     return {"groups": [group_to_plain(group) for group in found.groups], "seeds": found.seeds}
 
 
-def group_to_plain(group: Group) -> dict[str, Any]:
+def group_to_plain(group: RepeatGroup) -> dict[str, Any]:
     """Return a configuration with stable keys, without values of secrets."""
     return {**vars(group), "parameters": redact(group.parameters), "count": group.count}
 
@@ -203,7 +203,7 @@ def show_outcome(
     path: SweepPath,
     results: Results,
     output: str,
-    view: View = View(),
+    view: RankingView = RankingView(),
 ) -> None:
     """Show ranking, failures, coverage, best configuration and the page's address."""
     results = note_curves(results, read_tied_curves(server, path, results))
@@ -244,7 +244,9 @@ def _failure_lines(
     yield from build_fix_lines(results.failures)
 
 
-def build_summary_lines(results: Results, page: str, view: View = View()) -> list[str]:
+def build_summary_lines(
+    results: Results, page: str, view: RankingView = RankingView()
+) -> list[str]:
     """Return the lines below the ranking: coverage, the best configuration, the page."""
     lines = [results.coverage.sentence()]
     copies = sum(bool(row.copy_of) for row in results.rows)

@@ -15,7 +15,13 @@ from deployer.analysis.importance import Importance, build_importance
 from deployer.analysis.ranking import Reduction, parse_reduction, rank_by, rank_by_history
 from deployer.cli.output.live import showing_busy
 from deployer.cli.output.render import Aside, Table, emit, say
-from deployer.cli.ranking import View, check_ranked, coverage_to_plain, show_outcome, show_results
+from deployer.cli.ranking import (
+    RankingView,
+    check_ranked,
+    coverage_to_plain,
+    show_outcome,
+    show_results,
+)
 from deployer.cli.shell.call import FORMAT, App, Call, CommandWithCsv, CommandWithOthers
 from deployer.cli.shell.options import BadValue, SweepArgument
 from deployer.config.document import write_user_text
@@ -147,7 +153,7 @@ def results(
         found = take_values(server, snapshot, found, by)
     found = read_dropped(server, found)
     executor = find_executor(project) if project.on == LOCAL else None
-    view = View(by=str(by or ""), grouped=group)
+    view = RankingView(by=str(by or ""), grouped=group)
     show_outcome(server, executor, path, found, call.output, view)
     check_ranked(found)
 

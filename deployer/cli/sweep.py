@@ -35,7 +35,7 @@ from deployer.errors import DeployerError, ExitCode, Finding
 from deployer.executors.registry import find_executor
 from deployer.launch import control
 from deployer.launch.control import steer
-from deployer.launch.request import Request, Session
+from deployer.launch.request import Session, SweepRequest
 from deployer.launch.resolution import connect
 from deployer.launch.scaling import drain_all, tell_which_runs_stop
 from deployer.launch.script import check_file, check_script_first
@@ -185,7 +185,7 @@ def create(
     sweep = load_sweep(file, run_cap)
     for warning in sweep.warnings:
         warn(warning)
-    request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
+    request = SweepRequest(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
     executor = find_executor(config)
     check_script_first(executor, request)
     server = connect(config, executor)

@@ -44,7 +44,7 @@ from deployer.executors.registry import find_executor
 from deployer.launch import pipeline
 from deployer.launch.pipeline import Launch, add_agents, drain_surplus, settle_code
 from deployer.launch.provision import closing, describe_file, telling_remains
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.reuse import prepare_reuse
 from deployer.launch.scaling import read_wanted
 from deployer.model import SweepPath
@@ -71,7 +71,7 @@ END = "--"
 WORDS = "deployer.words"  # in the context: what stood behind `--`
 
 
-def run_to_end(config: Project, request: Request, following: Following) -> None:
+def run_to_end(config: Project, request: SweepRequest, following: Following) -> None:
     began, output, pending = time.time(), following.output, following.pending_seconds
     try:
         launch = _begin(config, request, following)
@@ -96,7 +96,7 @@ def run_to_end(config: Project, request: Request, following: Following) -> None:
         follow_and_report(launch, output, plain=following.plain, pending_seconds=pending)
 
 
-def _begin(config: Project, request: Request, following: Following) -> Launch:
+def _begin(config: Project, request: SweepRequest, following: Following) -> Launch:
     """Start agents; ask on a terminal if the sweep has ended, or its script raised an error."""
     try:
         with showing_busy(following.plain):
@@ -159,7 +159,7 @@ def up(
     following.check()
     config = call.read(replicas=replicas)
     with telling_remains(lambda failure: describe_file(config, file, failure)):
-        request = Request(
+        request = SweepRequest(
             file,
             load_sweep(file, run_cap),
             Draws(seed, retries),
@@ -232,7 +232,7 @@ def run(
     file = Path(PLACE)
     config = call.read(replicas=1).with_settings(warm=False)  # nothing to fork for a single run
     with telling_remains(lambda failure: describe_file(config, file, failure)):
-        request = Request(
+        request = SweepRequest(
             file,
             build_command_sweep(words),
             Draws(None, retries),

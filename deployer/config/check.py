@@ -22,9 +22,9 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from deployer.config.document import Document, KeyPath, refers_to_itself
+from deployer.config.document import Document, refers_to_itself
 from deployer.config.redaction import CREDENTIALS
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, KeyPath
 from deployer.text import DURATION, DURATION_HINT, parse_duration
 
 # No key that the class does not know, no text for a number. A class that is only read inside

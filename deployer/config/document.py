@@ -18,10 +18,9 @@ from typing import Any
 
 import yaml
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, KeyPath
 from deployer.text import find_lookalike, format_bytes, number_hint
 
-KeyPath = tuple[str, ...]
 # What PyYAML says, "context: problem", since it has nothing else; what that means; what to do.
 TROUBLES = (
     (r"'\\t' that cannot start", "a tab", "indent with spaces, not tabs"),

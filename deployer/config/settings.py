@@ -31,7 +31,7 @@ from pydantic_core.core_schema import DataclassSchema
 
 from deployer.config.check import HINTS, STRICT, Text, Value, make_tuple, read, refuse, section
 from deployer.config.data import DataSets
-from deployer.config.document import FILE_NAME, MOST_REPLICAS, Document, KeyPath
+from deployer.config.document import FILE_NAME, MOST_REPLICAS, Document
 from deployer.config.image import ImageConfig
 from deployer.config.kubernetes import (
     ClusterConfig,
@@ -43,7 +43,7 @@ from deployer.config.kubernetes import (
     Quantity,
     Toleration,
 )
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, KeyPath
 
 ALL = "all"
 EXAMPLE = r"'loss: (?P<loss>\S+)'"

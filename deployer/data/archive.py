@@ -37,7 +37,7 @@ DAMAGED = (
 
 
 @dataclass(frozen=True)
-class Limits:
+class ArchiveLimits:
     """What an archive may unpack to; real data sets stay far below.
 
     The most that a good compressor gets out of text or masks is about a hundredth. What is small in
@@ -82,13 +82,13 @@ def warn_if_not_unpacked(name: str) -> str:
     return f"{name} is put as the file that it is: what is unpacked are {', '.join(SUFFIXES)}"
 
 
-def unpack(archive: Path, folder: Path, limits: Limits | None = None) -> None:
+def unpack(archive: Path, folder: Path, limits: ArchiveLimits | None = None) -> None:
     """Unpack an archive into an empty folder; raises DataError, and leaves what is half done then.
 
     Owners, modes and times are left out.
     """
     with _telling(archive):
-        allowed = _Allowance(archive, folder, limits or Limits())
+        allowed = _Allowance(archive, folder, limits or ArchiveLimits())
         list_members = _list_zip if archive.name.lower().endswith(".zip") else _list_tar
         links = [member for member in list_members(archive) if not _place(member, folder, allowed)]
         _copy_links(links, folder, allowed)
@@ -97,7 +97,7 @@ def unpack(archive: Path, folder: Path, limits: Limits | None = None) -> None:
 class _Allowance:
     """How much may still be unpacked."""
 
-    def __init__(self, archive: Path, folder: Path, limits: Limits) -> None:
+    def __init__(self, archive: Path, folder: Path, limits: ArchiveLimits) -> None:
         self._archive = archive
         self._limits = limits
         self._packed_bytes = archive.stat().st_size

@@ -172,7 +172,7 @@ class Silence:
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyResult:
     """What a copy has found and done.
 
     `files` and `size_bytes` are the whole tree; `equal_files` were there already, `replaced_files`
@@ -202,7 +202,7 @@ def copy(
     sleep: Callable[[float], None] = time.sleep,
     note: Callable[[Entry], None] | None = None,
     overwrite: bool = True,
-) -> Copied:
+) -> CopyResult:
     """Copy `entries` (all of the source, if left out) to the same paths; nothing is deleted.
 
     Each file has its final name only when it is whole and its SHA-256 is right. A copy that is
@@ -224,7 +224,7 @@ def copy(
         with target.copying():
             done = errand.send(left)
     sent = {one.entry.path: one.entry for one in done}
-    return Copied(
+    return CopyResult(
         files=len(wanted),
         size_bytes=sum(entry.size_bytes for entry in wanted),
         equal_files=len(found.equal),
@@ -370,7 +370,7 @@ class _Counted:
                 raise _Stopped
 
 
-def describe_copied(copied: Copied) -> str:
+def describe_copied(copied: CopyResult) -> str:
     """Say in one line what a copy has found and done."""
     parts = [f"{format_count(copied.files, 'file')}, {format_bytes(copied.size_bytes)}"]
     if copied.equal_files:

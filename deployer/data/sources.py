@@ -16,7 +16,7 @@ from deployer.config import paths
 from deployer.config.data import URL, DataSet
 from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive, unpack, warn_if_not_unpacked
-from deployer.data.copy import Copied, Progress, copy
+from deployer.data.copy import CopyResult, Progress, copy
 from deployer.data.folder_store import FolderStore, build_tag
 from deployer.data.store import ORIGIN_NOTE, Entry, Store
 from deployer.errors import ConfigError, DataError
@@ -175,7 +175,7 @@ def preload(
     place: Store,
     archive: str,
     progress: Progress,
-) -> Copied | None:
+) -> CopyResult | None:
     """Copy what was found in `origin` to `place`; `archive` names the file to be unpacked, if any.
 
     None if all is there already. Raises DataError.
@@ -217,7 +217,7 @@ def _bring(
     known: Note | None,
     wanted: Note,
     progress: Progress,
-) -> Copied:
+) -> CopyResult:
     if known is None or known.origin != wanted.origin:
         known = Note(wanted.origin)
     there = {entry.path: entry.size_bytes for entry in place.list_entries()}

@@ -129,14 +129,14 @@ def _list_twice(rows: list[PriceRow], document: Document) -> list[ConfigError]:
     return problems
 
 
-Key = tuple[str, str, bool]  # what, region, spot
+PriceKey = tuple[str, str, bool]  # what, region, spot
 
 
 @dataclass(frozen=True)
 class Prices:
     """Rows by what, region and spot; with `today` each price has an age."""
 
-    rows: Mapping[Key, PriceRow]
+    rows: Mapping[PriceKey, PriceRow]
     today: date | None = None
 
     def find(self, what: str, region: str, spot: bool) -> PriceRow | None:

@@ -39,7 +39,7 @@ from deployer.config.check import (
 from deployer.config.credentials import Owner
 from deployer.config.document import Document, parse_document, read_user_text
 from deployer.config.paths import find_packaged
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, KeyPath
 from deployer.text import format_count
 
 # GKE's own rules: https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/
@@ -81,8 +81,8 @@ Location = Annotated[
     str, matching(LOCATION, "a zone such as us-central1-a, or a region such as us-central1")
 ]
 Zone = Annotated[str, matching(ZONE, "a zone such as us-central1-a")]
-LabelKey = Annotated[str, matching(LABEL_KEY, f"{LABEL_HINT}, a letter first")]
-LabelValue = Annotated[str, matching(LABEL_VALUE, LABEL_HINT)]
+CloudLabelKey = Annotated[str, matching(LABEL_KEY, f"{LABEL_HINT}, a letter first")]
+CloudLabelValue = Annotated[str, matching(LABEL_VALUE, LABEL_HINT)]
 MachineType = Annotated[str, matching(MACHINE_TYPE, "such as n1-standard-8")]
 Partition = Annotated[str, matching(PARTITION, "such as 1g.5gb")]
 ServiceAccount = Annotated[
@@ -97,7 +97,7 @@ Network = Annotated[
     str, matching(NETWORK, "the network's name, or projects/PROJECT/global/networks/NAME")
 ]
 DiskSize = Annotated[int, Field(ge=10, le=65536)]
-Nodes = Annotated[int, Field(ge=1, le=1000)]
+NodeCount = Annotated[int, Field(ge=1, le=1000)]
 KeyProblem = tuple[str, str, str]  # key, message, hint
 # These are attached to N1 machines, in these numbers.
 ATTACHED = {
@@ -174,7 +174,7 @@ class SystemPool:
     """
 
     machine_type: MachineType = "e2-standard-2"
-    nodes: Nodes = 1
+    nodes: NodeCount = 1
     disk_gb: DiskSize = 50
 
 
@@ -205,7 +205,7 @@ class GpuChoice:
     driver_version: Literal["default", "latest", "disabled"] = "default"
     partition_size: Partition | None = None
     sharing: Sharing | None = None
-    max_nodes: Nodes = 4
+    max_nodes: NodeCount = 4
     zones: Annotated[tuple[Zone, ...], BeforeValidator(make_tuple)] = ()
 
     def zones_in(self, location: str) -> tuple[str, ...]:
@@ -327,7 +327,6 @@ def _check_partition(choice: GpuChoice) -> Iterator[KeyProblem]:
         yield "partition_size", f"{accelerator} has no partition {size}", hint
 
 
-KeyPath = tuple[str, ...]
 Choices = Mapping[KeyPath, GpuChoice]
 CHOICE = TypeAdapter(GpuChoice)
 
@@ -415,8 +414,8 @@ class ClusterSpec:
         BeforeValidator(make_tuple),
         Field(validation_alias=AliasChoices("location", "locations")),
     ]
-    labels: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=MOST_LABELS)] = Field(
-        default_factory=dict
+    labels: Annotated[Mapping[CloudLabelKey, CloudLabelValue], Field(max_length=MOST_LABELS)] = (
+        Field(default_factory=dict)
     )
     service_account: ServiceAccount | None = None
     image_streaming: bool = False

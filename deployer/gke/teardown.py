@@ -21,7 +21,7 @@ from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, settle
 from deployer.gke.cluster.access import remove_whole
 from deployer.gke.cluster.rule import (
-    Facts,
+    ClusterFacts,
     describe_owner,
     gather_facts,
     has_results,
@@ -150,11 +150,11 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldCluster:
     """A cluster that may not be deleted without being named, and why (rule.py)."""
 
     cluster: CloudCluster
-    facts: Facts
+    facts: ClusterFacts
     foreign: bool
     reasons: tuple[str, ...]
 
@@ -204,7 +204,7 @@ def remove_cluster(
     return remove_named(gke, spec.name, Waiter(now, sleep), terms)
 
 
-def list_held(gke: Gke, name: str, waiter: Waiter, terms: Terms) -> list[Held]:
+def list_held(gke: Gke, name: str, waiter: Waiter, terms: Terms) -> list[HeldCluster]:
     """Return the clusters of a name that may not be deleted without being named, and why."""
     remover = _Remover(gke, name, waiter, terms)
     found = (remover.examine(cluster) for cluster in remover.choose_clusters())
@@ -274,11 +274,15 @@ class _Remover:
             unlabelled = "is not ours and stays: it lacks our labels"
             LOG.info(f"{other.words} {why if other.ours else unlabelled}")
 
-    def examine(self, cluster: CloudCluster) -> Held | None:
+    def examine(self, cluster: CloudCluster) -> HeldCluster | None:
         """Return what forbids the deletion of a cluster; None if nothing does."""
         facts = gather_facts(self.gke, cluster, self.waiter.sleep)
         reasons = list_reasons(facts, self.gke.owner, copied=self.terms.copied)
-        return Held(cluster, facts, cluster.owner != self.gke.owner, reasons) if reasons else None
+        return (
+            HeldCluster(cluster, facts, cluster.owner != self.gke.owner, reasons)
+            if reasons
+            else None
+        )
 
     def empty(self, cluster: CloudCluster, patience_seconds: float) -> None:
         """Empty a cluster that runs; one that is being made is waited for."""

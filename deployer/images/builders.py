@@ -71,7 +71,7 @@ class Build:
 
 
 @dataclass(frozen=True)
-class Login:
+class LoginFiles:
     """Files with the login and the registry's CA for a tool; None for the tool's defaults."""
 
     folder: Path | None = None
@@ -115,7 +115,7 @@ class Builder:
         said = self._ask("images", "--format", "{{.Size}}", reference).stdout.decode().split()
         return round(float(said[0]) * UNITS[said[1].upper()])
 
-    def push(self, reference: str, login: Login, host: str) -> None:
+    def push(self, reference: str, login: LoginFiles, host: str) -> None:
         words = ["push"]
         if self.name != "docker":  # docker's daemon has its own settings for these
             words += [f"--authfile={login.folder}/config.json"] if login.folder else []

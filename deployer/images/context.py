@@ -29,7 +29,7 @@ IGNORE_FILE = ".dockerignore"
 
 
 @dataclass(frozen=True)
-class Rule:
+class IgnoreRule:
     """One line; the last one that matches a file decides."""
 
     pattern: re.Pattern[str]
@@ -37,12 +37,12 @@ class Rule:
     parts: tuple[str, ...]
 
 
-def parse_dockerignore(text: str) -> tuple[Rule, ...]:
+def parse_dockerignore(text: str) -> tuple[IgnoreRule, ...]:
     lines = (line.strip() for line in text.removeprefix("\ufeff").splitlines())
     return tuple(_parse_line(line) for line in lines if line and not line.startswith("#"))
 
 
-def is_ignored(rules: Sequence[Rule], path: str) -> bool:
+def is_ignored(rules: Sequence[IgnoreRule], path: str) -> bool:
     """Tell whether a file stays outside; a pattern that names a folder means all that is in it."""
     parts = path.split("/")
     names = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
@@ -53,7 +53,7 @@ def is_ignored(rules: Sequence[Rule], path: str) -> bool:
     return ignored
 
 
-def is_hopeless(rules: Sequence[Rule], folder: str) -> bool:
+def is_hopeless(rules: Sequence[IgnoreRule], folder: str) -> bool:
     """Tell whether everything in a folder is ignored, so that it need not be walked."""
     return is_ignored(rules, folder) and not any(
         rule.keeps and _may_match_inside(rule.parts, folder.split("/")) for rule in rules
@@ -69,11 +69,11 @@ def _may_match_inside(parts: Sequence[str], folders: Sequence[str]) -> bool:
     return True
 
 
-def _parse_line(line: str) -> Rule:
+def _parse_line(line: str) -> IgnoreRule:
     keeps = line.startswith("!")
     words = line.removeprefix("!").strip().split("/")
     parts = tuple(word for word in words if word not in ("", "."))
-    return Rule(re.compile(_translate("/".join(parts)), re.DOTALL), keeps, parts)
+    return IgnoreRule(re.compile(_translate("/".join(parts)), re.DOTALL), keeps, parts)
 
 
 def _translate(pattern: str) -> str:

@@ -21,14 +21,14 @@ from deployer.errors import ConfigError, ImageError
 from deployer.images.builders import (
     Build,
     Builder,
-    Login,
+    LoginFiles,
     choose_builder,
     open_scratch,
     remove_abandoned,
 )
 from deployer.images.code import GIT_SECONDS
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
-from deployer.images.registry import Manifest, Registry, find_credentials, write_auth_file
+from deployer.images.registry import ImageManifest, Registry, find_credentials, write_auth_file
 from deployer.text import format_bytes
 from deployer.waiting import run_program
 
@@ -184,7 +184,7 @@ def predict_image_labels(settings: ImageConfig, folder: Path) -> Mapping[str, st
     return predict_labels(path.read_text(encoding="utf-8"), settings.arguments)
 
 
-def _check_ours(registry: Registry, there: Manifest, tag: str) -> None:
+def _check_ours(registry: Registry, there: ImageManifest, tag: str) -> None:
     """Raise ImageError for an image that was not made of these inputs."""
     if registry.get_labels(there).get(INPUTS_LABEL) != tag:
         raise ImageError(
@@ -294,7 +294,7 @@ def find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
 @contextmanager
 def _log_in(
     settings: ImageConfig, repository: Repository, environment: Mapping[str, str]
-) -> Iterator[Login]:
+) -> Iterator[LoginFiles]:
     """Give a tool what it needs to push, and remove it again."""
     credentials = find_credentials(repository, environment)
     authority = find_ca(settings, environment)
@@ -305,4 +305,4 @@ def _log_in(
         if authority:
             ca_folder = stack.enter_context(open_scratch())
             (ca_folder / "ca.crt").symlink_to(authority)
-        yield Login(folder, ca_folder, settings.plain_http)
+        yield LoginFiles(folder, ca_folder, settings.plain_http)

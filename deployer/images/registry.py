@@ -58,7 +58,7 @@ PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 @dataclass(frozen=True)
-class Credentials:
+class RegistryUser:
     """A login; `source` says where it was found. Without a user there is none."""
 
     user: str = ""
@@ -69,7 +69,7 @@ class Credentials:
         return bool(self.user)
 
 
-def find_credentials(repository: Repository, environment: Mapping[str, str]) -> Credentials:
+def find_credentials(repository: Repository, environment: Mapping[str, str]) -> RegistryUser:
     """Return the login for a registry: the environment counts most, then Google's, then docker's.
 
     Raises ImageError if half of a login is given; CloudError if there are no Google credentials.
@@ -82,7 +82,7 @@ def find_credentials(repository: Repository, environment: Mapping[str, str]) -> 
     from deployer.gke.api.credentials import get_access_token
 
     try:
-        return Credentials(TOKEN_USER, get_access_token(), "Google's application credentials")
+        return RegistryUser(TOKEN_USER, get_access_token(), "Google's application credentials")
     except CloudError:
         if configured:
             return configured
@@ -91,7 +91,7 @@ def find_credentials(repository: Repository, environment: Mapping[str, str]) -> 
 
 @contextmanager
 def write_auth_file(
-    credentials: Credentials, host: str, environment: Mapping[str, str]
+    credentials: RegistryUser, host: str, environment: Mapping[str, str]
 ) -> Iterator[Path]:
     """Give a folder with a `config.json` for docker, podman and buildah, and remove it again."""
     with open_scratch() as folder:
@@ -111,17 +111,17 @@ def write_auth_file(
         yield folder
 
 
-def _read_environment(environment: Mapping[str, str]) -> Credentials | None:
+def _read_environment(environment: Mapping[str, str]) -> RegistryUser | None:
     user, password, token = (environment.get(name, "") for name in (USER, PASSWORD, TOKEN))
     if token:
-        return Credentials(user or TOKEN_USER, token, TOKEN)
+        return RegistryUser(user or TOKEN_USER, token, TOKEN)
     if bool(user) != bool(password):
         missing, given = (PASSWORD, USER) if user else (USER, PASSWORD)
         raise ImageError(f"{given} is set and {missing} is not", f"export {missing}=…")
-    return Credentials(user, password, USER) if user else None
+    return RegistryUser(user, password, USER) if user else None
 
 
-def _read_docker_config(host: str, environment: Mapping[str, str]) -> Credentials:
+def _read_docker_config(host: str, environment: Mapping[str, str]) -> RegistryUser:
     """Return what `docker login` or `podman login` left for a registry."""
     key = DOCKER_HUB_KEY if host == DOCKER_HUB else host
     for path in _list_config_files(environment):
@@ -130,8 +130,8 @@ def _read_docker_config(host: str, environment: Mapping[str, str]) -> Credential
         found = _ask_helper(helper, key) if helper else None
         found = found or _decode(content.get("auths", {}).get(key, {}).get("auth", ""))
         if found:
-            return Credentials(*found, str(path))
-    return Credentials()
+            return RegistryUser(*found, str(path))
+    return RegistryUser()
 
 
 def _list_config_files(environment: Mapping[str, str]) -> list[Path]:
@@ -198,7 +198,7 @@ class Bearer(AuthBase):
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ImageManifest:
     """An image in a registry: its digest, and what its layers take there, packed.
 
     `config` is the digest of its configuration; of several platforms' images it is empty, and
@@ -215,7 +215,7 @@ class Registry:
     """One repository of a registry. Every failure is an ImageError with a remedy."""
 
     def __init__(
-        self, repository: Repository, credentials: Credentials, ca: str = "", plain: bool = False
+        self, repository: Repository, credentials: RegistryUser, ca: str = "", plain: bool = False
     ) -> None:
         self.repository = repository
         self._credentials = credentials
@@ -226,7 +226,7 @@ class Registry:
         self._session = requests.Session()
         self._auth: AuthBase = NoLogin()
 
-    def get_manifest(self, tag: str) -> Manifest | None:
+    def get_manifest(self, tag: str) -> ImageManifest | None:
         """Return the image of a tag or digest; None if there is none."""
         headers = {"Accept": ", ".join(MANIFEST_TYPES)}
         answer = self._send("GET", f"manifests/{tag}", headers=headers)
@@ -243,11 +243,13 @@ class Registry:
             for one in content.get("manifests", [])
             if one.get("platform", {}).get("os") != "unknown"
         )
-        return Manifest(digest, size, content.get("config", {}).get("digest", ""), tuple(others))
+        return ImageManifest(
+            digest, size, content.get("config", {}).get("digest", ""), tuple(others)
+        )
 
-    def get_labels(self, manifest: Manifest) -> dict[str, str]:
+    def get_labels(self, manifest: ImageManifest) -> dict[str, str]:
         """Return an image's labels; those of the first one where it has several platforms."""
-        found: Manifest | None = manifest
+        found: ImageManifest | None = manifest
         if manifest.parts:
             found = self.get_manifest(manifest.parts[0])
         if found is None or not found.config:

@@ -28,12 +28,12 @@ from deployer.errors import ConfigError
 from deployer.kube.kubeconfig import (
     NO_KUBECONFIG,
     SHOW_KUBECONFIG,
-    Entry,
+    NamedEntry,
     list_files,
     load_kubeconfig,
 )
 from deployer.kube.login import (
-    Credentials,
+    ApiCredentials,
     FileLogin,
     Login,
     TokenLogin,
@@ -52,7 +52,7 @@ IMPERSONATION = "impersonate-"
 
 
 @dataclass(frozen=True)
-class Target:
+class ApiServer:
     """An API server: its address, the authority that vouches for it (PEM), and the way there.
 
     Without an authority the system's count. `proxy` is its address, empty for a direct way.
@@ -65,14 +65,14 @@ class Target:
     proxy: str = ""
 
 
-class Connection:
+class ApiConnection:
     """The client of one API server. It logs in anew where credentials have ended."""
 
-    def __init__(self, target: Target, login: Login, impersonated: str = "") -> None:
+    def __init__(self, target: ApiServer, login: Login, impersonated: str = "") -> None:
         self.target = target
         self._login = login
         self._lock = threading.Lock()
-        self._used: Credentials | None = None
+        self._used: ApiCredentials | None = None
         self.context: ssl.SSLContext | None = None
         settings: Any = client.Configuration()
         settings.host = target.server
@@ -82,7 +82,7 @@ class Connection:
         if impersonated:
             self.client.set_default_header("Impersonate-User", impersonated)
 
-    def prepare(self) -> Credentials:
+    def prepare(self) -> ApiCredentials:
         """Use the credentials of now, before a request; return them. Raises ConfigError."""
         found = self._login.get()
         with self._lock:
@@ -98,7 +98,7 @@ class Connection:
             self._used = found
             return found
 
-    def refuse(self, used: Credentials) -> bool:
+    def refuse(self, used: ApiCredentials) -> bool:
         """Note that the server did not take these; return True if there are others now."""
         return self._login.refuse(used)
 
@@ -116,7 +116,7 @@ class Access:
     `renewal` is what to do when the server does not know the user any more.
     """
 
-    connection: Connection
+    connection: ApiConnection
     context: str
     namespace: str
     renewal: str = "the account's token is refused: type the command again"
@@ -169,21 +169,21 @@ def load_access(
     user = content.find("user", name, chosen.get("user"))
     target = _read_target(cluster, environment)
     # As kubectl, which sends no credentials that anybody on the way could read.
-    shown = user if target.server.startswith("https://") else Entry({}, user.file)
+    shown = user if target.server.startswith("https://") else NamedEntry({}, user.file)
     login = build_login(shown, _describe_cluster(cluster, target), name, environment)
-    connection = Connection(target, login, _read_impersonated(files, user))
+    connection = ApiConnection(target, login, _read_impersonated(files, user))
     connection.prepare()
     found_namespace = namespace or chosen.get("namespace") or "default"
     return Access(connection, name, found_namespace, describe_renewal(files, user))
 
 
-def _read_target(cluster: Entry, environment: Mapping[str, str]) -> Target:
+def _read_target(cluster: NamedEntry, environment: Mapping[str, str]) -> ApiServer:
     server = _read_server(cluster)
     proxy = cluster.get("proxy-url")
     if proxy and (scheme := urlsplit(proxy).scheme) not in PROXY_KINDS:
         said = f'unsupported scheme "{scheme}" of proxy-url, must be http, https, or socks5'
         raise ConfigError(str(cluster.file), said, SHOW_KUBECONFIG)
-    return Target(
+    return ApiServer(
         server,
         read_data(cluster, "certificate-authority"),
         cluster.get("tls-server-name"),
@@ -192,7 +192,7 @@ def _read_target(cluster: Entry, environment: Mapping[str, str]) -> Target:
     )
 
 
-def _read_server(cluster: Entry) -> str:
+def _read_server(cluster: NamedEntry) -> str:
     """Return a cluster's address; one without a scheme has TLS if it has an authority."""
     server = cluster.get("server").rstrip("/")
     if server and "://" not in server:
@@ -218,7 +218,7 @@ def _without_all_proxy(environment: Mapping[str, str]) -> Mapping[str, str]:
     return {name: one for name, one in environment.items() if name.lower() != "all_proxy"}
 
 
-def _describe_cluster(cluster: Entry, target: Target) -> Mapping[str, Any]:
+def _describe_cluster(cluster: NamedEntry, target: ApiServer) -> Mapping[str, Any]:
     """Return what a credential plugin is told of a cluster (client.authentication.k8s.io)."""
     listed = cluster.values.get("extensions") or ()
     extensions = [one for one in listed if isinstance(one, dict)]
@@ -234,7 +234,7 @@ def _describe_cluster(cluster: Entry, target: Target) -> Mapping[str, Any]:
     return {name: one for name, one in told.items() if one or name == "config"}
 
 
-def _read_impersonated(files: str, user: Entry) -> str:
+def _read_impersonated(files: str, user: NamedEntry) -> str:
     """Return the user that a kubeconfig acts as, empty for none."""
     others = [key for key in ("as-groups", "as-uid", "as-user-extra") if user.values.get(key)]
     if others:
@@ -247,10 +247,10 @@ def _load_own(namespace: str | None, environment: Mapping[str, str]) -> Access:
     host = environment.get("KUBERNETES_SERVICE_HOST", "kubernetes.default.svc")
     port = environment.get("KUBERNETES_SERVICE_PORT", "443")
     where = f"[{host}]" if ":" in host else host
-    target = Target(f"https://{where}:{port}", (ACCOUNT / "ca.crt").read_bytes())
-    login = FileLogin(Entry({"tokenFile": "token"}, ACCOUNT / "kubeconfig"))
+    target = ApiServer(f"https://{where}:{port}", (ACCOUNT / "ca.crt").read_bytes())
+    login = FileLogin(NamedEntry({"tokenFile": "token"}, ACCOUNT / "kubeconfig"))
     own = NAMESPACE_FILE.read_text().strip()
-    return Access(Connection(target, login), "", namespace or own)
+    return Access(ApiConnection(target, login), "", namespace or own)
 
 
 def build_access(
@@ -260,7 +260,7 @@ def build_access(
 
     `get_token` is asked before every request, so a token may be short-lived.
     """
-    return Access(Connection(Target(server, ca), TokenLogin(get_token)), context, namespace)
+    return Access(ApiConnection(ApiServer(server, ca), TokenLogin(get_token)), context, namespace)
 
 
 def open_websocket(access: Access, path: str) -> Any:
@@ -294,7 +294,7 @@ def open_websocket(access: Access, path: str) -> Any:
         raise ConnectionError(str(error)) from error
 
 
-def _reach_through(target: Target, context: ssl.SSLContext | None) -> socket.socket:
+def _reach_through(target: ApiServer, context: ssl.SSLContext | None) -> socket.socket:
     """Return a connection to an API server through its proxy, with TLS begun."""
     parts, proxy = urlsplit(target.server), urlsplit(target.proxy)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
@@ -335,7 +335,7 @@ def _list_proxy_headers(proxy: str) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
 
 
-def _build_pool(target: Target, context: ssl.SSLContext | None) -> Any:
+def _build_pool(target: ApiServer, context: ssl.SSLContext | None) -> Any:
     options: dict[str, Any] = {
         "maxsize": CONNECTIONS,
         # Our client decides what is sent again; urllib3 knows nothing of effects.
@@ -356,7 +356,7 @@ def _build_pool(target: Target, context: ssl.SSLContext | None) -> Any:
     return urllib3.PoolManager(**options)
 
 
-def _build_context(target: Target, credentials: Credentials) -> ssl.SSLContext | None:
+def _build_context(target: ApiServer, credentials: ApiCredentials) -> ssl.SSLContext | None:
     """Return what trusts the cluster's authority, and shows the user's certificate if any."""
     if not target.server.startswith("https://"):
         return None

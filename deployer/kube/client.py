@@ -20,7 +20,7 @@ from kubernetes.client.exceptions import ApiException
 from deployer.config.credentials import Owner, build_owner, drop_session, load_random_owner
 from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access, open_websocket
-from deployer.kube.failures import NOT_FOUND, Attempt, Resender, build_missing_kind
+from deployer.kube.failures import NOT_FOUND, ApiCall, Resender, build_missing_kind
 from deployer.kube.objects import (
     ACCESS_REVIEW,
     CONFIG_MAP,
@@ -319,9 +319,9 @@ class Kube:
             repeatable=True,
         )
 
-    def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
+    def attempt(self, verb: str, kind: Kind, name: str) -> ApiCall:
         renewal = self._access.renewal
-        return Attempt(verb, kind, name, self.namespace, self.context, self.server, renewal)
+        return ApiCall(verb, kind, name, self.namespace, self.context, self.server, renewal)
 
     def _send(
         self,
@@ -343,7 +343,7 @@ class Kube:
     def _read(self, path: str) -> Manifest:
         return self._ask(self.attempt("read", Kind("v1", path, "version"), ""), path)
 
-    def _find_kind(self, kind: Kind, attempt: Attempt) -> Kind:
+    def _find_kind(self, kind: Kind, attempt: ApiCall) -> Kind:
         if kind in self._kinds:
             return self._kinds[kind]
         try:
@@ -361,7 +361,7 @@ class Kube:
         return self._kinds[kind]
 
     def _ask(
-        self, attempt: Attempt, path: str, repeatable: bool = True, **request: Any
+        self, attempt: ApiCall, path: str, repeatable: bool = True, **request: Any
     ) -> Manifest:
         def send() -> Manifest:
             answer = self._log_in(lambda: self._request(path=path, **request))

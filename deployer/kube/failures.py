@@ -87,7 +87,7 @@ REFUSED_BY_RULES = re.compile(r'\bUser ".*" cannot ')
 
 
 @dataclass(frozen=True)
-class Attempt:
+class ApiCall:
     """What was tried, and where: `server` is an address, `context` the kubeconfig's name for it.
 
     `renewal` is what to do when the server does not know the user.
@@ -127,7 +127,7 @@ class Attempt:
         )
 
 
-def translate_error(error: Exception, attempt: Attempt) -> KubeError:
+def translate_error(error: Exception, attempt: ApiCall) -> KubeError:
     """Return what the user is told; the server's own sentence stays as it is."""
     if isinstance(error, ApiException) and error.status:
         return _translate_answer(error, attempt)
@@ -157,7 +157,7 @@ def _find_certificate(cause: BaseException) -> BaseException | None:
     return cause if isinstance(cause, ssl.SSLCertVerificationError) else inner
 
 
-def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:
+def _translate_answer(error: ApiException, attempt: ApiCall) -> KubeError:
     status = int(error.status or 0)
     answer = _read_status(error.body)
     if status == HTTPStatus.NOT_FOUND and NO_SUCH_PATH in answer.get("message", NO_SUCH_PATH):
@@ -174,7 +174,7 @@ def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:
     )
 
 
-def build_missing_kind(attempt: Attempt) -> KubeError:
+def build_missing_kind(attempt: ApiCall) -> KubeError:
     """Say that a server has no such kind: an object that is not there is another answer."""
     kind = attempt.kind
     return KubeError(
@@ -211,7 +211,7 @@ class Resender:
         self._sleep = sleep
         self._allowed: set[tuple[str, str]] = set()
 
-    def send(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
+    def send(self, send: Callable[[], T], attempt: ApiCall, repeatable: bool) -> T:
         """Send a request; raises KubeError once sending it again is of no use."""
         right = (attempt.verb, attempt.kind.plural)
 

@@ -45,7 +45,7 @@ PLUGIN_TEXTS = ("apiVersion", "command", "installHint", "interactiveMode")
 
 
 @dataclass(frozen=True)
-class Entry:
+class NamedEntry:
     """A cluster, user or context, and the file that it is from."""
 
     values: Mapping[str, Any]
@@ -66,11 +66,11 @@ class Kubeconfig:
 
     files: str
     current: str
-    clusters: Mapping[str, Entry]
-    users: Mapping[str, Entry]
-    contexts: Mapping[str, Entry]
+    clusters: Mapping[str, NamedEntry]
+    users: Mapping[str, NamedEntry]
+    contexts: Mapping[str, NamedEntry]
 
-    def choose_context(self, wanted: str | None) -> tuple[str, Entry]:
+    def choose_context(self, wanted: str | None) -> tuple[str, NamedEntry]:
         """Return the wanted context, else the current one. Raises ConfigError."""
         name = wanted or self.current
         if name in self.contexts:
@@ -85,13 +85,13 @@ class Kubeconfig:
         hint = f"kubectl config use-context NAME, one of: {names}"
         raise ConfigError(self.files, said, hint if names else NO_KUBECONFIG)
 
-    def find(self, kind: str, context: str, name: str) -> Entry:
+    def find(self, kind: str, context: str, name: str) -> NamedEntry:
         """Return the cluster or user of a context; an empty one for a user that is not named."""
-        listed: Mapping[str, Entry] = getattr(self, f"{kind}s")
+        listed: Mapping[str, NamedEntry] = getattr(self, f"{kind}s")
         if name in listed:
             return listed[name]
         if not name and kind == "user":
-            return Entry({}, Path(self.files))
+            return NamedEntry({}, Path(self.files))
         said = f'context "{context}": {kind} "{name}" does not exist'
         raise ConfigError(self.files, said, SHOW_KUBECONFIG)
 
@@ -107,12 +107,12 @@ def load_kubeconfig(environment: Mapping[str, str]) -> Kubeconfig:
     """Read KUBECONFIG, else ~/.kube/config. Raises ConfigError."""
     named, paths = list_files(environment)
     current = ""
-    found: dict[str, dict[str, Entry]] = {name: {} for name in LISTS}
+    found: dict[str, dict[str, NamedEntry]] = {name: {} for name in LISTS}
     for path in paths:
         content = _read(path)
         for name, entries in found.items():
             for key, values in _list_entries(path, content, name):
-                entries.setdefault(key, Entry(values, path))
+                entries.setdefault(key, NamedEntry(values, path))
         current = current or _read_text(path, content, "current-context", "Config.current-context")
     return Kubeconfig(named, current, **found)
 

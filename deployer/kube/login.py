@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import psutil
 
 from deployer.errors import ConfigError
-from deployer.kube.kubeconfig import Entry
+from deployer.kube.kubeconfig import NamedEntry
 from deployer.waiting import waiting_for
 
 LOG = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ PROVIDERS = {
 
 
 @dataclass(frozen=True)
-class Credentials:
+class ApiCredentials:
     """What is sent: an Authorization header, a certificate with its key (PEM), or neither."""
 
     authorization: str = field(default="", repr=False)
@@ -61,10 +61,10 @@ class Credentials:
 class Login(Protocol):
     """Gives credentials, as they are now."""
 
-    def get(self) -> Credentials:
+    def get(self) -> ApiCredentials:
         """Return the credentials to use now. Raises ConfigError."""
 
-    def refuse(self, used: Credentials) -> bool:
+    def refuse(self, used: ApiCredentials) -> bool:
         """Note that the server did not take these; return True if there are others now."""
 
 
@@ -74,27 +74,27 @@ class TokenLogin:
     def __init__(self, get_token: Callable[[], str]) -> None:
         self._get_token = get_token
 
-    def get(self) -> Credentials:
-        return Credentials(f"Bearer {self._get_token()}")
+    def get(self) -> ApiCredentials:
+        return ApiCredentials(f"Bearer {self._get_token()}")
 
-    def refuse(self, used: Credentials) -> bool:
+    def refuse(self, used: ApiCredentials) -> bool:
         return self.get() != used
 
 
 class FileLogin:
     """Reads what a kubeconfig or a pod's account has; files are read again each minute."""
 
-    def __init__(self, user: Entry) -> None:
+    def __init__(self, user: NamedEntry) -> None:
         self._user = user
         self._read_at = 0.0
-        self._found = Credentials()
+        self._found = ApiCredentials()
 
-    def get(self) -> Credentials:
+    def get(self) -> ApiCredentials:
         if not self._read_at or time.monotonic() - self._read_at > REREAD_SECONDS:
             self._read_again()
         return self._found
 
-    def refuse(self, used: Credentials) -> bool:
+    def refuse(self, used: ApiCredentials) -> bool:
         if self._found == used:
             self._read_again()
         return self._found != used
@@ -108,7 +108,7 @@ class FileLogin:
                 raise
         self._read_at = time.monotonic()
 
-    def _read(self) -> Credentials:
+    def _read(self) -> ApiCredentials:
         user = self._user
         token = user.get("token")
         if user.get("tokenFile"):
@@ -123,7 +123,7 @@ class FileLogin:
         if certificate and not key:
             said = "client-key-data or client-key must be specified beside a client certificate"
             raise ConfigError(str(user.file), said, "kubectl config view")
-        return Credentials(authorization, certificate, key)
+        return ApiCredentials(authorization, certificate, key)
 
 
 class PluginLogin:
@@ -134,18 +134,18 @@ class PluginLogin:
 
     def __init__(
         self,
-        user: Entry,
+        user: NamedEntry,
         cluster: Mapping[str, Any],
         context: str,
         environment: Mapping[str, str],
     ) -> None:
         self._user, self._cluster, self._context = user, cluster, context
         self._environment = environment
-        self._found: Credentials | None = None
+        self._found: ApiCredentials | None = None
         self._ran_at = 0.0
         self._lock = threading.Lock()
 
-    def get(self) -> Credentials:
+    def get(self) -> ApiCredentials:
         with self._lock:
             over = self._found and (self._found.expires_at or time.time() + 1) <= time.time()
             if self._found is None or (over and self._may_run()):
@@ -153,7 +153,7 @@ class PluginLogin:
             assert self._found
             return self._found
 
-    def refuse(self, used: Credentials) -> bool:
+    def refuse(self, used: ApiCredentials) -> bool:
         with self._lock:  # another thread may have renewed them meanwhile
             if self._found == used and self._may_run():
                 self._run()
@@ -168,7 +168,7 @@ class PluginLogin:
 
 
 def build_login(
-    user: Entry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
+    user: NamedEntry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
 ) -> Login:
     """Return how a kubeconfig's user logs in. Raises ConfigError."""
     if provider := (user.values.get("auth-provider") or {}):
@@ -183,7 +183,7 @@ def build_login(
     return login
 
 
-def describe_renewal(files: str, user: Entry) -> str:
+def describe_renewal(files: str, user: NamedEntry) -> str:
     """Return what to do when a server does not know a kubeconfig's user any more."""
     if command := (user.values.get("exec") or {}).get("command"):
         name = Path(str(command)).name
@@ -199,8 +199,8 @@ def describe_renewal(files: str, user: Entry) -> str:
 
 
 def run_plugin(
-    user: Entry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
-) -> Credentials:
+    user: NamedEntry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
+) -> ApiCredentials:
     """Run a kubeconfig's program, and return what it prints. Raises ConfigError."""
     plugin: Mapping[str, Any] = user.values["exec"]
     version, command = str(plugin.get("apiVersion", "")), str(plugin.get("command", ""))
@@ -288,7 +288,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
                 one.kill()
 
 
-def parse_credential(text: str, user: Entry) -> Credentials:
+def parse_credential(text: str, user: NamedEntry) -> ApiCredentials:
     """Read an ExecCredential. Raises ConfigError in client-go's words."""
     plugin = user.values["exec"]
     command, wanted = Path(str(plugin["command"])).name, str(plugin["apiVersion"])
@@ -311,14 +311,14 @@ def parse_credential(text: str, user: Entry) -> Credentials:
         said = f"{command} gave no credentials: no token, no client certificate and key"
         raise ConfigError(str(user.file), said, "kubectl get pods says why")
     authorization = f"Bearer {token}" if token else ""
-    return Credentials(authorization, certificate.encode(), key.encode(), expires_at)
+    return ApiCredentials(authorization, certificate.encode(), key.encode(), expires_at)
 
 
 def _parse_time(text: Any) -> float | None:
     return datetime.fromisoformat(str(text)).timestamp() if text else None
 
 
-def read_data(entry: Entry, name: str) -> bytes:
+def read_data(entry: NamedEntry, name: str) -> bytes:
     """Return what an entry has as base64 data, else in a file; empty for neither."""
     if data := entry.get(f"{name}-data"):
         try:
@@ -329,7 +329,7 @@ def read_data(entry: Entry, name: str) -> bytes:
     return _read(entry, name)
 
 
-def _read(entry: Entry, name: str) -> bytes:
+def _read(entry: NamedEntry, name: str) -> bytes:
     path = entry.resolve(name)
     if path is None:
         return b""

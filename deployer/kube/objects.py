@@ -16,7 +16,7 @@ from deployer.config.credentials import Owner
 ENDED_PHASES = ("Succeeded", "Failed")
 # What a container waits for while all is well.
 USUAL_WAITING = ("ContainerCreating", "PodInitializing")
-Object = Mapping[str, Any]
+KubeObject = Mapping[str, Any]
 Manifest = dict[str, Any]
 CORE = "v1"
 PREFIX = "deployer.dev"
@@ -53,28 +53,28 @@ QUANTITY = re.compile(r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)(n|u|m|k|[KMGTPE]i|[MG
 UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0}
 
 
-def find_condition(item: Object, kind: str, status: str = "True") -> Mapping[str, Any] | None:
+def find_condition(item: KubeObject, kind: str, status: str = "True") -> Mapping[str, Any] | None:
     conditions = item.get("status", {}).get("conditions") or ()
     return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
 
 
-def find_container_state(pod: Object, state: str) -> Mapping[str, Any] | None:
+def find_container_state(pod: KubeObject, state: str) -> Mapping[str, Any] | None:
     containers = list_statuses(pod)
     return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
 
 
-def find_trouble(pod: Object) -> Mapping[str, Any] | None:
+def find_trouble(pod: KubeObject) -> Mapping[str, Any] | None:
     """Return the status of a pod's first container in trouble; None while all is well."""
     return next((one for one in list_statuses(pod) if _is_in_trouble(one["state"])), None)
 
 
-def list_statuses(pod: Object) -> list[Mapping[str, Any]]:
+def list_statuses(pod: KubeObject) -> list[Mapping[str, Any]]:
     status = pod.get("status", {})
     parts = (status.get(part) for part in ("initContainerStatuses", "containerStatuses"))
     return [one for part in parts for one in part or ()]
 
 
-def count_requests(pod: Object) -> Counter[str]:
+def count_requests(pod: KubeObject) -> Counter[str]:
     """Return how many of each extended resource, such as nvidia.com/gpu, a pod asks for.
 
     As the scheduler counts: the containers together, or the largest init container.
@@ -86,12 +86,12 @@ def count_requests(pod: Object) -> Counter[str]:
     return total
 
 
-def created_at(item: Object) -> float:
+def created_at(item: KubeObject) -> float:
     """Return when an object was created, in seconds since the epoch."""
     return parse_time(item["metadata"]["creationTimestamp"])
 
 
-def list_parents(item: Object) -> list[str]:
+def list_parents(item: KubeObject) -> list[str]:
     """Return the uids of the objects that an object belongs to, such as a pod's Job."""
     return [one.get("uid", "") for one in item["metadata"].get("ownerReferences") or ()]
 

@@ -27,7 +27,7 @@ from deployer.executors.base import Check, Description, Executor, Limits, run_ch
 from deployer.images.code import SHORT
 from deployer.images.code_archive import list_files, list_left_out
 from deployer.launch.planning import build_draft, choose_bound
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.scaling import count_agents
 from deployer.model import Plan, Sweep, SweepPath
 from deployer.sweeps.creation import (
@@ -59,7 +59,7 @@ TAIL_LINES = 10  # of which the last that is not empty is shown
 SHOWN = 8
 
 
-def check(executor: Executor, request: Request, server: Server | None) -> None:
+def check(executor: Executor, request: SweepRequest, server: Server | None) -> None:
     """Refuse what cannot work, without changing anything; `server` is None if it is yet to be made.
 
     Raises ConfigError, DeployerError.
@@ -86,7 +86,9 @@ def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
     return right("disk", str(folder), said)
 
 
-def list_checks(executor: Executor, request: Request, server: Server | None) -> Sequence[Check]:
+def list_checks(
+    executor: Executor, request: SweepRequest, server: Server | None
+) -> Sequence[Check]:
     """Return what `up` asks before it makes anything, in its order."""
     config, file, project = request.started, str(request.file), executor.project
     return (
@@ -109,7 +111,7 @@ def list_checks(executor: Executor, request: Request, server: Server | None) -> 
 
 
 def list_server_checks(
-    executor: Executor, server: Server | None, request: Request | None = None
+    executor: Executor, server: Server | None, request: SweepRequest | None = None
 ) -> Sequence[Check]:
     """Return what depends on the server: whether agents reach it, and what it can draw."""
     if server is None:
@@ -142,7 +144,7 @@ def list_place_checks(
     return checks
 
 
-def _check_one_run(executor: Executor, request: Request) -> None:
+def _check_one_run(executor: Executor, request: SweepRequest) -> None:
     """Refuse an agent for each run where runs have no number or pods several agents."""
     if not request.one_run:
         return
@@ -154,7 +156,7 @@ def _check_one_run(executor: Executor, request: Request) -> None:
         raise ConfigError("deployer.yaml: kubernetes.agents_per_pod", said, hint)
 
 
-def _check_names(executor: Executor, request: Request, server: Server | None) -> None:
+def _check_names(executor: Executor, request: SweepRequest, server: Server | None) -> None:
     """Refuse names that are none, and an entity that W&B does not show to this account."""
     viewer = server.viewer.entity if server else ""
     entity, _ = choose_names(executor.project, request.sweep, viewer)
@@ -192,7 +194,7 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
     )
 
 
-def build_limits(project: Project, request: Request) -> Limits:
+def build_limits(project: Project, request: SweepRequest) -> Limits:
     """Return what may be spent; with an agent for each run and no bound, all that there may be."""
     agents = None if request.one_run and project.given_replicas is None else project.replicas
     return Limits(agents, request.max_seconds, request.capacity_seconds)
@@ -264,7 +266,7 @@ def warn_about_deadline(executor: Executor) -> str:
     )
 
 
-def check_not_ended(project: Project, server: Server, request: Request) -> None:
+def check_not_ended(project: Project, server: Server, request: SweepRequest) -> None:
     """Say how the file's sweep has ended, and the ways to go on.
 
     Raises SweepEnded; ConfigError with the first error if failures stopped it.

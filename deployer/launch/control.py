@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from deployer.config.project import LOCAL
 from deployer.errors import AgentError, CloudError, DeployerError, WandbError
 from deployer.executors.registry import find_executor, list_names
-from deployer.launch.provision import Place, describe_owners
+from deployer.launch.provision import RecordedTarget, describe_owners
 from deployer.launch.request import Session
 from deployer.model import ENDED_SWEEP_STATES, SweepPath
 from deployer.outputs.stores import delete_here, measure_here
@@ -156,7 +156,7 @@ def _list_concerns(session: Session) -> list[str]:
     return concerns
 
 
-def _list_places(session: Session) -> list[Place]:
+def _list_places(session: Session) -> list[RecordedTarget]:
     inside = session.server.inside
     places = {record.place for record in Records.load().of(session.sweep_path)}
     places |= {(on, "", "") for on in (session.project.on, LOCAL, inside.on if inside else "")}

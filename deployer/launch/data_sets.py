@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from deployer.config.project import Project
 from deployer.data.archive import is_like
-from deployer.data.copy import Copied, Progress, copy
+from deployer.data.copy import CopyResult, Progress, copy
 from deployer.data.folder_store import FolderStore
 from deployer.data.sources import (
     FileStore,
@@ -43,7 +43,7 @@ class Transfer:
     name: str
     origin: str
     target: str
-    copied: Copied | None
+    copied: CopyResult | None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from deployer.executors.base import (
 from deployer.executors.registry import find_executor
 from deployer.launch.check import judge_disk, list_checks, list_place_checks, list_server_checks
 from deployer.launch.planning import build_draft
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.resolution import find_host
 from deployer.launch.script import build_script_check
 from deployer.wandb_api.client import Client
@@ -100,7 +100,7 @@ def judge_port(url: str) -> Finding:
 # is made, started or left behind.
 
 
-def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
+def diagnose(project: Project, request: SweepRequest | None) -> tuple[Finding, ...]:
     """Return all that is right, wrong or unknown; with a request, of its sweep, too."""
     executor = find_executor(project)
     demand = _build_demand(executor, request)
@@ -113,19 +113,19 @@ def diagnose(project: Project, request: Request | None) -> tuple[Finding, ...]:
     return examine_all(checks)
 
 
-def _build_demand(executor: Executor, request: Request | None) -> Demand:
+def _build_demand(executor: Executor, request: SweepRequest | None) -> Demand:
     project = executor.project
     url = executor.embedded_url if project.embedded else project.wandb
     plan = build_draft(project, url, project.embedded)
     return Demand(plan, project.replicas, _find_script(project, request))
 
 
-def _find_script(project: Project, request: Request | None) -> Path | None:
+def _find_script(project: Project, request: SweepRequest | None) -> Path | None:
     program = request.sweep.program if request else None
     return project.code.folder / program if program and program.endswith(".py") else None
 
 
-def _list_own_checks(executor: Executor, request: Request | None) -> Sequence[Check]:
+def _list_own_checks(executor: Executor, request: SweepRequest | None) -> Sequence[Check]:
     if request is None:
         return list_place_checks(executor, Limits())
     return [*list_checks(executor, request, None), build_script_check(executor, request)]

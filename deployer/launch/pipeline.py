@@ -40,7 +40,7 @@ from deployer.launch.planning import (
     plan_agents,
 )
 from deployer.launch.provision import describe_elsewhere, describe_others, note_cluster
-from deployer.launch.request import Request, Session
+from deployer.launch.request import Session, SweepRequest
 from deployer.launch.resolution import connect, find_host, go_where_agents_are
 from deployer.launch.scaling import scale_down, takes_one_run
 from deployer.launch.script import await_report, begin_script_check, tell_report
@@ -101,7 +101,7 @@ def start_agents(
     *,
     one_run: bool = False,
     max_seconds: float | None = None,
-    request: Request | None = None,
+    request: SweepRequest | None = None,
 ) -> Launch:
     """Start agents until there are as many as the project says; tell what is doubtful about it.
 
@@ -177,7 +177,7 @@ def _settle_packing(session: Session, packing: int | None) -> Session:
     return replace(session, project=replace(session.project, replicas=count, given_replicas=count))
 
 
-def start_asked(session: Session, request: Request) -> Launch:
+def start_asked(session: Session, request: SweepRequest) -> Launch:
     """Start as many agents as are asked for.
 
     If the cluster refuses more agents, those that are there are watched all the same.
@@ -228,7 +228,7 @@ def settle_code(project: Project, sweep_path: str = "") -> Project:
     return replace(project, resolved_code=code)
 
 
-def up(project: Project, request: Request) -> Launch:
+def up(project: Project, request: SweepRequest) -> Launch:
     """Create or continue a sweep and start its agents; everything but watching.
 
     What can be refused is refused before anything is made or paid for. Raises DeployerError.
@@ -255,7 +255,7 @@ def up(project: Project, request: Request) -> Launch:
     return start_asked(session, request)
 
 
-def resolve(executor: Executor, request: Request) -> tuple[Executor, Server | None]:
+def resolve(executor: Executor, request: SweepRequest) -> tuple[Executor, Server | None]:
     """Find the server, and where a sweep that goes on has its agents; what was said counts more.
 
     The server is None where it is in a cluster, which is made or reached later.
@@ -358,7 +358,7 @@ def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int
     return None if left is None else max(0, left - len(agents))
 
 
-def _reach(executor: Executor, server: Server | None, request: Request) -> Server:
+def _reach(executor: Executor, server: Server | None, request: SweepRequest) -> Server:
     """Ask whether agents would be taken, then return the server, made in a cluster if need be."""
     project = executor.project
     url = server.url if server else executor.embedded_url
@@ -373,7 +373,7 @@ def _reach(executor: Executor, server: Server | None, request: Request) -> Serve
     return server
 
 
-def _make(executor: Executor, server: Server, request: Request) -> SweepPath:
+def _make(executor: Executor, server: Server, request: SweepRequest) -> SweepPath:
     """Make or continue the sweep; tell each in a line."""
     file, draws = request.file, request.draws
     made = ask_patiently(

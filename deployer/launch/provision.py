@@ -35,7 +35,7 @@ from deployer.text import format_count, format_seconds, format_usd
 
 LOG = logging.getLogger(__name__)
 
-Place = tuple[str, str, str]  # as records have it
+RecordedTarget = tuple[str, str, str]  # as records have it
 Describe = Callable[[BaseException], Iterable[str]]
 
 
@@ -70,14 +70,14 @@ def _runs_here(project: Project, on: str) -> bool:
     return on in list_names() and find_executor(project, on).runs_here
 
 
-def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, Place]]:
+def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, RecordedTarget]]:
     """Return each sweep's path and where its agents were started last."""
     return [(record.sweep_path, record.place) for record in records if record.sweep_path]
 
 
 def describe_agents(
     project: Project,
-    sweeps: Iterable[tuple[str, Place]],
+    sweeps: Iterable[tuple[str, RecordedTarget]],
     failure: BaseException | None = None,
     role: str = "",
 ) -> Iterator[str]:
@@ -85,7 +85,7 @@ def describe_agents(
 
     Each place is asked once. `role` follows a sweep's path. What cannot be listed is said.
     """
-    paths: dict[Place, list[str]] = {}
+    paths: dict[RecordedTarget, list[str]] = {}
     for path, place in dict.fromkeys(sweeps):
         if place[0] in list_names():
             paths.setdefault(place, []).append(path)

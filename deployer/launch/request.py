@@ -17,7 +17,7 @@ from deployer.wandb_api.server import Server
 
 
 @dataclass(frozen=True)
-class Request:
+class SweepRequest:
     """A sweep file as it was read, and how its agents shall work.
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each

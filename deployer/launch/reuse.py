@@ -9,7 +9,7 @@ from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_executor
 from deployer.images.code import SHORT, find_commit
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.resolution import choose_sweep, open_sweep
 from deployer.model import Run
 from deployer.sweeps.rerun import get_whole_snapshot, plan_reuse
@@ -18,7 +18,9 @@ from deployer.sweeps.sweep_file import dump_config, parse_sweep
 LOG = logging.getLogger(__name__)
 
 
-def prepare_reuse(project: Project, request: Request, text: str) -> tuple[Project, Request]:
+def prepare_reuse(
+    project: Project, request: SweepRequest, text: str
+) -> tuple[Project, SweepRequest]:
     """Return the project for the server of the sweep `text`, and the request for the rest.
 
     Raises ConfigError if nothing of it can be reused.

@@ -17,7 +17,7 @@ from deployer.errors import ConfigError, Finding, Severity, right, unknown, warn
 from deployer.executors.base import Check, Executor
 from deployer.executors.registry import find_executor
 from deployer.launch.check import find_unserved
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.scripts.script_check import (
     OF_WANDB,
     Report,
@@ -47,7 +47,7 @@ NO_FLAGS = "its parser lists no flags"
 NOTHING_TO_TRY = "none of its flags looks like a hyperparameter"
 
 
-def begin_script_check(executor: Executor, request: Request) -> Future[Report]:
+def begin_script_check(executor: Executor, request: SweepRequest) -> Future[Report]:
     """Begin to ask a sweep's script about its flags, in a thread."""
     future: Future[Report] = Future()
 
@@ -71,12 +71,12 @@ def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> R
     return future.result()
 
 
-def check_script_first(executor: Executor, request: Request) -> None:
+def check_script_first(executor: Executor, request: SweepRequest) -> None:
     """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
     tell_report(ask_script(executor, request), request)
 
 
-def ask_script(executor: Executor, request: Request) -> Report:
+def ask_script(executor: Executor, request: SweepRequest) -> Report:
     """Return what the script says of the sweep; nothing where it shall not be asked."""
     project = executor.project
     if not request.check_script:
@@ -105,7 +105,7 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Findi
         yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
 
 
-def tell_report(report: Report, request: Request) -> None:
+def tell_report(report: Report, request: SweepRequest) -> None:
     """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
     for one in list_findings(report, request, Severity.WARNING):
         LOG.warning(f"{one.place}: {one.message} ({one.fix})")
@@ -115,20 +115,20 @@ def tell_report(report: Report, request: Request) -> None:
         raise ConfigError.join(errors)
 
 
-def list_errors(report: Report, request: Request) -> list[ConfigError]:
+def list_errors(report: Report, request: SweepRequest) -> list[ConfigError]:
     """Return what would keep runs from their work, each at its line of the sweep file."""
     found = list_findings(report, request, Severity.ERROR)
     return [ConfigError(one.place, one.message, one.fix) for one in found]
 
 
-def list_findings(report: Report, request: Request, severity: Severity) -> list[Finding]:
+def list_findings(report: Report, request: SweepRequest, severity: Severity) -> list[Finding]:
     """Return errors or warnings in the order of the file."""
     chosen = [one for one in report.problems if one.severity == severity]
     located = [locate(request.looked_at.document, one) for one in chosen]
     return sorted(located, key=lambda one: one.position)
 
 
-def build_script_check(executor: Executor, request: Request) -> Check:
+def build_script_check(executor: Executor, request: SweepRequest) -> Check:
     place = str(request.file)
 
     def ask() -> Iterable[Finding]:
@@ -174,11 +174,11 @@ def check_file(
         return FileCheck(examined.findings)
     if project.code_from_git and not project.resolved_code:
         return FileCheck(examined.findings, FROM_GIT)
-    request = Request(path, parse_sweep(text, str(path), run_cap), check_script=ask)
+    request = SweepRequest(path, parse_sweep(text, str(path), run_cap), check_script=ask)
     return _check_script(project, examined, request)
 
 
-def _check_script(project: Project, examined: Examination, request: Request) -> FileCheck:
+def _check_script(project: Project, examined: Examination, request: SweepRequest) -> FileCheck:
     executor = find_executor(project)
     folder = project.code.folder
     archived = not executor.runs_here

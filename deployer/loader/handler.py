@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Optional
 from urllib.parse import parse_qs, urlsplit
 
-from .tree import BLOCK_BYTES, Refusal, Tree, refuse_error
+from .tree import BLOCK_BYTES, LoaderRefusal, Tree, refuse_error
 
 ADDRESS = "127.0.0.1"  # of the pod: reached through a port-forward alone
 SILENCE_SECONDS = 120.0  # of a client in the middle of a request
@@ -78,11 +78,11 @@ class Handler(BaseHTTPRequestHandler):
             token = self.headers.get("Authorization", "").partition("Bearer ")[2]
             found = hashlib.sha256(token.encode()).hexdigest()
             if not hmac.compare_digest(found, self.server.token_hash):
-                raise Refusal(401, "token", "the token is another loader's")
+                raise LoaderRefusal(401, "token", "the token is another loader's")
             if split.path not in actions:
-                raise Refusal(404, "unknown", f"{self.command} {split.path} is not served")
+                raise LoaderRefusal(404, "unknown", f"{self.command} {split.path} is not served")
             actions[split.path]()
-        except Refusal as refusal:
+        except LoaderRefusal as refusal:
             self._refuse(refusal)
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
         signs.start()
         try:
             answer = {"status": 200, **act()}
-        except Refusal as refusal:
+        except LoaderRefusal as refusal:
             answer = _describe(refusal)
         except OSError as error:
             answer = _describe(refuse_error(error))
@@ -241,7 +241,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
         self.wfile.flush()
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: LoaderRefusal) -> None:
         self.close_connection = True  # bytes that nobody has read may stand in it
         self._send(refusal.status, _describe(refusal))
 
@@ -254,7 +254,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _describe(refusal: Refusal) -> Dict[str, Any]:
+def _describe(refusal: LoaderRefusal) -> Dict[str, Any]:
     return {"status": refusal.status, "code": refusal.code, "message": refusal.message}
 
 

@@ -31,10 +31,10 @@ BLOCK_BYTES = 1 << 20
 PARTIAL_FOLDER = ".deployer-partial"
 UNUSABLE = ("", ".", "..")
 IDENTITY = re.compile("[0-9a-f]{64}")
-Entry = Dict[str, Union[str, int]]
+FileEntry = Dict[str, Union[str, int]]
 
 
-class Refusal(Exception):
+class LoaderRefusal(Exception):
     """A request that is answered with no: a status of HTTP, a word to decide by, a sentence."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -44,10 +44,10 @@ class Refusal(Exception):
         self.message = message
 
 
-def refuse_error(error: OSError) -> Refusal:
+def refuse_error(error: OSError) -> LoaderRefusal:
     """Return what a failure of the file system means to the client."""
     status, code = SYSTEM.get(error.errno or 0, (500, "failed"))
-    return Refusal(status, code, error.strerror or str(error))
+    return LoaderRefusal(status, code, error.strerror or str(error))
 
 
 class Tree:
@@ -59,7 +59,7 @@ class Tree:
         self._lock: Optional[int] = None
         self._unsynced = False
 
-    def list_entries(self) -> Iterator[Entry]:
+    def list_entries(self) -> Iterator[FileEntry]:
         """Yield every file, in order; what is no file is left out, and so are partial ones."""
         for folder, folders, names in os.walk(self.root):
             folders[:] = sorted(set(folders) - ({PARTIAL_FOLDER} if folder == self.root else set()))
@@ -73,7 +73,7 @@ class Tree:
     def open(self, path: str) -> BinaryIO:
         place = self.find(path)
         if not self._is_inside(os.path.realpath(place)):
-            raise Refusal(400, "bad-path", f"{path}: a link leads out of the volume")
+            raise LoaderRefusal(400, "bad-path", f"{path}: a link leads out of the volume")
         return open(place, "rb")
 
     def hash(self, path: str) -> str:
@@ -89,7 +89,7 @@ class Tree:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(handle)
-                raise Refusal(423, "busy", "another copy to it is under way") from None
+                raise LoaderRefusal(423, "busy", "another copy to it is under way") from None
             except OSError:
                 pass  # a file system without locks: two copies at once cost time, and no file
             self._lock = handle
@@ -121,7 +121,7 @@ class Tree:
         """
         there = self.partial_size(identity)
         if offset > there:
-            raise Refusal(409, "gap", f"only {there} bytes are there")
+            raise LoaderRefusal(409, "gap", f"only {there} bytes are there")
         os.makedirs(self._marks, exist_ok=True)
         handle = os.open(self._partial(identity), os.O_RDWR | os.O_CREAT, 0o644)
         with open(handle, "r+b", buffering=0) as file:
@@ -208,10 +208,10 @@ class Tree:
         """Return where a file is; refuses what would lie outside, also behind a link."""
         parts = path.split("/")
         if any(part in UNUSABLE or "\0" in part for part in parts) or parts[0] == PARTIAL_FOLDER:
-            raise Refusal(400, "bad-path", f"{path!r} is no path of a file in a data set")
+            raise LoaderRefusal(400, "bad-path", f"{path!r} is no path of a file in a data set")
         folder = os.path.realpath(os.path.join(self.root, *parts[:-1]))
         if not self._is_inside(folder):
-            raise Refusal(400, "bad-path", f"{path}: a link leads out of the volume")
+            raise LoaderRefusal(400, "bad-path", f"{path}: a link leads out of the volume")
         return os.path.join(folder, parts[-1])
 
     def _is_inside(self, place: str) -> bool:
@@ -219,7 +219,7 @@ class Tree:
 
     def _partial(self, identity: str) -> str:
         if not IDENTITY.fullmatch(identity):
-            raise Refusal(400, "bad-path", f"{identity!r} names no partial file")
+            raise LoaderRefusal(400, "bad-path", f"{identity!r} names no partial file")
         return os.path.join(self._marks, identity)
 
 

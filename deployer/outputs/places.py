@@ -30,7 +30,7 @@ SAVED_FOLDER = "wandb-files/"
 OF_THE_SDK = ("job", "code", "run_table", "wandb-history")
 
 # The files of (sweep id, run id) in one place.
-Place = Callable[[str, str], Store]
+OpenRun = Callable[[str, str], Store]
 LONGEST_NAME = 100
 # Letters and digits of any language, and marks that mean nothing to a shell or a file system.
 ODD = re.compile(r"[^\w.=+,@-]+")
@@ -47,8 +47,8 @@ class Places:
     client: Client
     path: SweepPath
     family: Sequence[str]
-    first: Sequence[Place] = ()
-    last: Sequence[Place] = ()
+    first: Sequence[OpenRun] = ()
+    last: Sequence[OpenRun] = ()
 
     def open_run(self, run_id: str) -> RunStore:
         """Return all that a run has kept; the first place with any outputs of it counts."""
@@ -67,7 +67,7 @@ class Places:
         )
         return RunStore({"": outputs, **parts} if outputs else parts)
 
-    def _look(self, places: Sequence[Place], run_id: str) -> Store | None:
+    def _look(self, places: Sequence[OpenRun], run_id: str) -> Store | None:
         for place in places:
             for sweep_id in self.family:
                 store = place(sweep_id, run_id)

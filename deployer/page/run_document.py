@@ -29,7 +29,7 @@ HISTOGRAM = "histogram"
 MOST_FRAMES = 60  # of one name, evenly spread over the steps
 MOST_FILES = 600  # in these frames
 MOST_BINS = 512  # as the SDK has them at most
-Rows = Sequence[Mapping[str, Any]]
+LoggedRows = Sequence[Mapping[str, Any]]
 # What of a system's figures is worth seeing first.
 SYSTEM_ORDER = ("gpu", "cpu", "memory", "proc", "disk", "network")
 # What the SDK says of machine and code, in the order in which it is shown.
@@ -151,8 +151,8 @@ class RunSource:
     sweep_title: str = ""
     metric: str | None = None
     sweep_ended: bool = False
-    history: Rows = ()
-    events: Rows = ()
+    history: LoggedRows = ()
+    events: LoggedRows = ()
     console: Sequence[str] = ()
     files: Sequence[Mapping[str, Any]] = ()
     artifacts: Sequence[Mapping[str, Any]] = ()
@@ -227,7 +227,7 @@ def describe_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return flatten_configuration(config, tuple(config))
 
 
-def describe_system(events: Rows) -> list[dict[str, Any]]:
+def describe_system(events: LoggedRows) -> list[dict[str, Any]]:
     """Return a curve of each figure of the machine, GPUs first; x is seconds since the start."""
     rows = [
         {"_step": row.get("_runtime", number), **_system_numbers(row)}

@@ -87,7 +87,7 @@ def _variable(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Held:
+class FileContent:
     """What the file holds: `start` is the address of the first page, `pages` documents by address.
 
     Addresses are as on the server, percent-encoded. `curves` are `describe_curve`'s with a `run`,
@@ -100,7 +100,7 @@ class Held:
     importance: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def build_single_file(held: Held, mark: str = "") -> str:
+def build_single_file(held: FileContent, mark: str = "") -> str:
     """Return the file; `mark` is a comment by which it is known again."""
     assets = load_assets()
     scripts, style = _list_scripts(assets), assets.text("style.css")

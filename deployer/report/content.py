@@ -13,7 +13,7 @@ from urllib.parse import quote
 from deployer import __version__
 from deployer.errors import ConfigError
 from deployer.model import SweepPath
-from deployer.page.single_file import Held, build_single_file
+from deployer.page.single_file import FileContent, build_single_file
 from deployer.report.collection import Material
 from deployer.sweeps.results import Results, Row, describe_attempt
 from deployer.sweeps.sweep_file import dump_config
@@ -113,11 +113,11 @@ def build_html(material: Material) -> str:
     return build_single_file(hold(material), MARK)
 
 
-def hold(material: Material) -> Held:
+def hold(material: Material) -> FileContent:
     """Return the documents that the file holds: the sweep's page, its curves, its importance."""
     address = make_address(material.source.sweep.path)
     metric = material.results.metric
-    return Held(
+    return FileContent(
         start=address,
         pages={address: build_document(material)},
         curves={metric: list(material.curves)} if metric else {},

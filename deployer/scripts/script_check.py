@@ -29,7 +29,14 @@ from deployer.scripts.rehearsal.process import (
     refuse_unseen,
     rehearse,
 )
-from deployer.scripts.rehearsal.verdict import RAISED, Case, Complaint, find_flag, find_place, judge
+from deployer.scripts.rehearsal.verdict import (
+    RAISED,
+    Complaint,
+    Rehearsal,
+    find_flag,
+    find_place,
+    judge,
+)
 from deployer.scripts.script_text import (
     OFFLINE,
     OTHER_PROJECT,
@@ -172,10 +179,10 @@ class _Check:
         around = self._around
         return rehearse(self._commands, str(around.folder), self._shown, self._seconds, describing)
 
-    def _case(self) -> Case:
+    def _case(self) -> Rehearsal:
         around = self._around
         elsewhere, drawn = not around.same_packages, list_drawn(self._config)
-        return Case(self._script, str(around.folder), self._corners, drawn, elsewhere)
+        return Rehearsal(self._script, str(around.folder), self._corners, drawn, elsewhere)
 
     def _place(self, one: Complaint) -> Finding:
         parameters = self._config.get("parameters") or {}

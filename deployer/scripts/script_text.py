@@ -49,7 +49,7 @@ LOGGERS = frozenset(("logging", "logger", "_logger", "LOGGER", "log"))
 
 
 @dataclass(frozen=True)
-class Module:
+class SourceModule:
     """A file of the project; `tree` is None where this Python cannot read it."""
 
     path: Path
@@ -88,9 +88,9 @@ def find_module_file(name: str, folder: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def list_project_modules(entry: Path, folder: Path) -> list[Module]:
+def list_project_modules(entry: Path, folder: Path) -> list[SourceModule]:
     """Return a script and the project's modules that it imports, itself or through others."""
-    found: dict[Path, Module] = {}
+    found: dict[Path, SourceModule] = {}
     waiting = [entry]
     while waiting and len(found) < MOST_MODULES:
         path = waiting.pop().resolve()
@@ -103,7 +103,7 @@ def list_project_modules(entry: Path, folder: Path) -> list[Module]:
     return list(found.values())
 
 
-def list_imports(module: Module) -> Iterator[tuple[str, int]]:
+def list_imports(module: SourceModule) -> Iterator[tuple[str, int]]:
     """Yield (dotted name, level) of everything that may be a module; level counts leading dots."""
     for node in ast.walk(module.tree) if module.tree else ():
         if isinstance(node, ast.Import):
@@ -115,7 +115,7 @@ def list_imports(module: Module) -> Iterator[tuple[str, int]]:
                 yield ".".join(part for part in (node.module, alias.name) if part), node.level
 
 
-def find_line(module: Module, pattern: re.Pattern[str]) -> int:
+def find_line(module: SourceModule, pattern: re.Pattern[str]) -> int:
     """Return the line of an assignment or a call that a script always comes to, 0 without one."""
     waiting: list[ast.AST] = [module.tree] if module.tree else []
     for node in waiting:
@@ -126,7 +126,7 @@ def find_line(module: Module, pattern: re.Pattern[str]) -> int:
     return 0
 
 
-def reads_config(modules: Sequence[Module]) -> bool:
+def reads_config(modules: Sequence[SourceModule]) -> bool:
     for text in [ast.unparse(module.tree) for module in modules if module.tree]:
         names = [re.escape(name) for found in RUN.findall(text) for name in found if name]
         owner = "|".join([r"wandb|run|experiment|init\(.*\)", *names])
@@ -143,11 +143,11 @@ def _find(base: Path, name: str) -> list[Path]:
     return [file for file in files if file.is_file() and "site-packages" not in file.parts]
 
 
-def _read(path: Path) -> Module:
+def _read(path: Path) -> SourceModule:
     try:
-        return Module(path, ast.parse(path.read_bytes()))
+        return SourceModule(path, ast.parse(path.read_bytes()))
     except (OSError, SyntaxError, ValueError):
-        return Module(path, None)
+        return SourceModule(path, None)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iter
     yield doubt(("metric", "name"), message, nearest(name, sorted(logged.names)))
 
 
-def find_logged(modules: Sequence[Module]) -> Logged:
+def find_logged(modules: Sequence[SourceModule]) -> Logged:
     """Return the names that `log` and `summary` get in a script and the project's modules."""
     names: set[str] = set()
     unsure = False

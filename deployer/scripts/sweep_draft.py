@@ -11,7 +11,7 @@ from typing import Any
 from deployer.scripts.script_text import Logged
 from deployer.sweeps.program import DEFAULT_COMMAND
 
-Parameter = Mapping[str, Any]
+DraftParameter = Mapping[str, Any]
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 MOST_CHOICES = 12
 # Words of a name, and the range where the default says nothing.
@@ -156,7 +156,7 @@ def _name_type(default: Any) -> str:
     return "" if default is None else type(default).__name__
 
 
-def choose_parameter(flag: Flag) -> Parameter | None:
+def choose_parameter(flag: Flag) -> DraftParameter | None:
     """Return a sweep's parameter for a flag; None where it should stay as it is."""
     words = [word.lower() for word in WORD.findall(flag.name)]
     if flag.many or FIXED & {*words}:
@@ -184,7 +184,7 @@ def choose_parameter(flag: Flag) -> Parameter | None:
     return None
 
 
-def _choose_int(words: list[str], default: Any) -> Parameter | None:
+def _choose_int(words: list[str], default: Any) -> DraftParameter | None:
     known = _is_number(default) and default > 0
     for name, values in DOUBLING:
         if _has(words, name):
@@ -251,7 +251,9 @@ def draft_sweep(
 
     Flags that are `left_out` stay as comments, as those do that are rarely searched.
     """
-    chosen: dict[str, Parameter] = {name: {"value": read_value(v)} for name, v in given.items()}
+    chosen: dict[str, DraftParameter] = {
+        name: {"value": read_value(v)} for name, v in given.items()
+    }
     for flag in flags:
         parameter = None if flag.name in (*given, *left_out) else choose_parameter(flag)
         if parameter:
@@ -321,7 +323,7 @@ def _write_command(words: Sequence[str]) -> list[str]:
     return ["command: [" + ", ".join(_show(word) for word in words) + "]"]
 
 
-def _write_method(parameters: Sequence[Parameter]) -> list[str]:
+def _write_method(parameters: Sequence[DraftParameter]) -> list[str]:
     count = 1
     for one in parameters:
         count = 0 if "min" in one else count * len(one.get("values", [1]))
@@ -340,7 +342,7 @@ def _write_metric(logged: Logged) -> list[str]:
     return [f"metric: {{name: {_show(name)}, goal: {goal}}}"]
 
 
-def _write_parameter(name: str, parameter: Parameter, flags: Sequence[Flag]) -> list[str]:
+def _write_parameter(name: str, parameter: DraftParameter, flags: Sequence[Flag]) -> list[str]:
     flag = next((one for one in flags if one.name == name), Flag(name))
     body = ", ".join(f"{key}: {_show(value)}" for key, value in parameter.items())
     return [f"  {_show(name)}: {{{body}}}{_comment(flag)}"]

@@ -154,10 +154,10 @@ def read_dropped(server: Server, results: Results) -> Results:
 
 # Runs with the same curve of the metric: configurations that the script ignores, and copies.
 
-Curve = tuple[object, ...]
+CurveValues = tuple[object, ...]
 
 
-def read_tied_curves(server: Server, path: SweepPath, results: Results) -> dict[str, Curve]:
+def read_tied_curves(server: Server, path: SweepPath, results: Results) -> dict[str, CurveValues]:
     """Return the curves of the runs whose ranked values are equal, by run id; raises WandbError."""
     counts = Counter(row.value for row in results.rows)
     tied = (r for r in results.rows if r.rank is not None and not r.reused and counts[r.value] > 1)
@@ -167,7 +167,7 @@ def read_tied_curves(server: Server, path: SweepPath, results: Results) -> dict[
     return {run: tuple(row.get(metric) for row in rows) for run, rows in read.items()}
 
 
-def find_equal_curves(results: Results, curves: Mapping[str, Curve]) -> tuple[str, ...]:
+def find_equal_curves(results: Results, curves: Mapping[str, CurveValues]) -> tuple[str, ...]:
     """Return a run of each of the configurations with the most frequent curve; none if all differ.
 
     Short curves count if all configurations, three or more, have the same one.
@@ -175,7 +175,7 @@ def find_equal_curves(results: Results, curves: Mapping[str, Curve]) -> tuple[st
     ranked = [row for row in results.rows if row.rank is not None and not row.reused]
     different = {(row.value, value_key(row.parameters)): row for row in reversed(ranked)}
     rows = list(reversed(different.values()))
-    groups: dict[Curve, list[Row]] = {}
+    groups: dict[CurveValues, list[Row]] = {}
     for row in rows:
         groups.setdefault(curves.get(row.run_id, ()), []).append(row)
     equal = [

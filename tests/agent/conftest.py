@@ -18,7 +18,7 @@ import pytest
 import deployer.agent
 from deployer.agent.environment import PROLOGUE
 from deployer.agent.host.processes import Process, list_marked, send_signal
-from deployer.agent.host.status import Status, load_status
+from deployer.agent.host.status import SupervisorStatus, load_status
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
 from deployer.model import Run, SweepPath
 from deployer.wandb_api.client import Client
@@ -46,7 +46,7 @@ class Supervised:
     folder: Path
 
     @property
-    def status(self) -> Status | None:
+    def status(self) -> SupervisorStatus | None:
         """Return what the supervisor says of itself."""
         return load_status(str(self.folder / "status.json"))
 

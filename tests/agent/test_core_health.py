@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deployer.agent.exit_codes import Ending
+from deployer.agent.exit_codes import AgentExit
 from deployer.agent.host.core_health import LOOK_SECONDS, LOST, MISSING_LOOKS, CoreWatch
 from deployer.agent.host.processes import is_core, list_processes
 from tests.agent.conftest import wait_for
@@ -80,7 +80,7 @@ class Agent:
     def _has_core(self) -> bool:
         return any(is_core(one) for one in list_processes() if one.parent == self._process.pid)
 
-    def look(self, times: int, seconds: float = LOOK_SECONDS) -> Ending | None:
+    def look(self, times: int, seconds: float = LOOK_SECONDS) -> AgentExit | None:
         """Look so often; return what the last look says."""
         for _ in range(times):
             self.now += seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.agent.exit_codes import MISCONFIGURED, AgentLog, Ending, judge_ending
+from deployer.agent.exit_codes import MISCONFIGURED, AgentExit, AgentLog, judge_ending
 from deployer.agent.server import HOPELESS, Answer, TryAgain, judge_preflight
 
 EXIT_COMMAND = "2026-11-20 10:00:00,000 - wandb.wandb_agent - INFO - Agent received command: exit"
@@ -79,7 +79,7 @@ def test_the_log_tells_when_a_run_begins_and_ends() -> None:
 )
 def test_a_clear_answer_ends_the_supervisor(answer: Answer, exit_code: int) -> None:
     ending = judge_preflight(answer)
-    assert isinstance(ending, Ending)
+    assert isinstance(ending, AgentExit)
     assert ending.exit_code == exit_code
 
 
@@ -101,4 +101,4 @@ def test_an_agent_starts_on_a_sweep_that_goes_on(state: str) -> None:
 
 def test_a_request_that_can_never_be_sent_is_not_waited_for() -> None:
     ending = judge_preflight(Answer(HOPELESS, error="the certificate is not trusted"))
-    assert ending == Ending(MISCONFIGURED, "the certificate is not trusted")
+    assert ending == AgentExit(MISCONFIGURED, "the certificate is not trusted")

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from deployer.agent.runs.local_runs import LONGEST_LINE_BYTES, LogReader, newest_run
-from deployer.executors.local.agent_folder import AgentFolder, Spec
+from deployer.executors.local.agent_folder import AgentFolder, AgentSpec
 from deployer.executors.local.executor import follow_lines
 
 
@@ -59,7 +59,7 @@ def test_the_newest_parameter_file_names_the_run(tmp_path: Path) -> None:
 
 
 def test_a_log_that_ends_without_a_line_end_is_shown_to_its_last_word(tmp_path: Path) -> None:
-    spec = Spec("s-1", "me/proj/s", "http://127.0.0.1:1", "/", (), {}, 1.0, time.time())
+    spec = AgentSpec("s-1", "me/proj/s", "http://127.0.0.1:1", "/", (), {}, 1.0, time.time())
     folder = AgentFolder(tmp_path, spec)
     assert list(follow_lines([folder], follow=True)) == []
     folder.log_path.write_bytes(b"one\r\ntwo\nKilled")

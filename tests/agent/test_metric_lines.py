@@ -9,16 +9,16 @@ import pytest
 from deployer.agent.metric_lines import (
     GaveUp,
     LineSplitter,
-    Row,
+    MetricRow,
+    MetricSpec,
     Rows,
-    Spec,
     TextLines,
     add_metric,
     parse_spec,
 )
 from deployer.agent.server import METRIC, find_word
 
-TEXT: dict[str, Row] = {
+TEXT: dict[str, MetricRow] = {
     "loss=0.3": {"loss": 0.3},
     "epoch 3: loss = 1.5e-3, val/acc=90.5%": {"loss": 0.0015, "val/acc": 90.5},
     "done, loss=0.31.": {"loss": 0.31},
@@ -55,7 +55,7 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize(("pattern", "line", "values"), PATTERNS)
-def test_the_values_that_a_pattern_names(pattern: str, line: str, values: Row) -> None:
+def test_the_values_that_a_pattern_names(pattern: str, line: str, values: MetricRow) -> None:
     assert TextLines(pattern).read(line) == values
 
 
@@ -98,13 +98,13 @@ WANTED = {
 def test_the_row_of_a_line(case: str) -> None:
     setting, rows = WANTED[case]
     found = Rows(parse_spec(add_metric(json.dumps(setting), "loss")))
-    values: list[Row] = [{"loss": 1, "lr": 5}, {"epoch": 2}, {"loss": 2}]
+    values: list[MetricRow] = [{"loss": 1, "lr": 5}, {"epoch": 2}, {"loss": 2}]
     assert [found.build(one) for one in values] == rows
 
 
 def test_a_run_that_resumes_logs_no_step_twice() -> None:
-    rows = Rows(Spec(None, "epoch"), last_step=2)
-    said: list[Row] = [{"epoch": n, "loss": n} for n in (1, 2, 3, 4)]
+    rows = Rows(MetricSpec(None, "epoch"), last_step=2)
+    said: list[MetricRow] = [{"epoch": n, "loss": n} for n in (1, 2, 3, 4)]
     assert [row["loss"] for row in map(rows.build, said) if row] == [3, 4]
 
 

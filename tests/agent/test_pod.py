@@ -17,7 +17,7 @@ import deployer.agent
 from deployer.agent.environment import count_cpus, divide
 from deployer.agent.exit_codes import STOPPED
 from deployer.agent.host.processes import list_marked, send_signal
-from deployer.agent.host.status import Status, load_status
+from deployer.agent.host.status import SupervisorStatus, load_status
 from deployer.agent.pod import MESSAGE_BYTES, choose_gravest, join_ends
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
 from deployer.model import SweepPath
@@ -68,7 +68,7 @@ class Pod:
     annotations: Path
     words: Path
 
-    def status(self, name: str) -> Status:
+    def status(self, name: str) -> SupervisorStatus:
         """Return what an agent's supervisor says of itself."""
         status = load_status(str(self.agents / name / "status.json"))
         assert status is not None

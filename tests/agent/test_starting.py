@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.environment import agent_environment
-from deployer.agent.settings import Settings, parse_settings
-from deployer.executors.local.agent_folder import AgentFolder, Spec
+from deployer.agent.settings import AgentSettings, parse_settings
+from deployer.executors.local.agent_folder import AgentFolder, AgentSpec
 from deployer.executors.local.supervisors import build_environment, list_gpus
 
-SETTINGS = Settings("me/proj/sweep", "http://127.0.0.1:1", "sweep-1", "/agents/sweep-1")
+SETTINGS = AgentSettings("me/proj/sweep", "http://127.0.0.1:1", "sweep-1", "/agents/sweep-1")
 
 
 def folder(tmp_path: Path, gpus: tuple[str, ...] = ()) -> AgentFolder:
     """Return the folder of an agent that was not started."""
     environment = {"EPOCHS": "3"}
-    spec = Spec(
+    spec = AgentSpec(
         "sweep-1", "me/proj/s", "http://127.0.0.1:1", "/", gpus, environment, 1.0, time.time()
     )
     return AgentFolder(tmp_path, spec)

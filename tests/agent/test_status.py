@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 from deployer.agent.host.status import StatusFile, hold_lock, is_locked, load_status
-from deployer.agent.settings import Settings
+from deployer.agent.settings import AgentSettings
 from tests.faults.disk import unwritable
 
 
 def test_the_end_is_said_where_no_new_file_can_be_written(tmp_path: Path) -> None:
     """As on a full disk: what is there is overwritten in its place, and needs no more room."""
-    settings = Settings("e/p/s", "http://127.0.0.1:1", "a", str(tmp_path))
+    settings = AgentSettings("e/p/s", "http://127.0.0.1:1", "a", str(tmp_path))
     file = StatusFile(settings)
     size = Path(settings.status_path).stat().st_size
     Path(f"{settings.status_path}.new").mkdir()
@@ -24,7 +24,7 @@ def test_the_end_is_said_where_no_new_file_can_be_written(tmp_path: Path) -> Non
 
 
 def test_what_could_not_be_said_is_said_later(tmp_path: Path) -> None:
-    settings = Settings("e/p/s", "http://127.0.0.1:1", "a", str(tmp_path))
+    settings = AgentSettings("e/p/s", "http://127.0.0.1:1", "a", str(tmp_path))
     file = StatusFile(settings)
     with unwritable(tmp_path):
         file.change(run_id="run-1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.host.processes import list_marked, reap
-from deployer.agent.settings import Settings
+from deployer.agent.settings import AgentSettings
 from deployer.agent.warm.parent import WarmParent
 from tests.agent.conftest import wait_for
 from tests.agent.warm_starts import Starts, build_starts, start_parent
@@ -30,10 +30,10 @@ def get_parent(starts: Starts) -> int:
 
 def test_an_agent_says_why_it_has_no_parent(tmp_path: Path) -> None:
     (tmp_path / "start").write_text("warm")  # of an earlier agent
-    parent = WarmParent(Settings("e/p/s", "http://127.0.0.1:1", "a1", str(tmp_path)))
+    parent = WarmParent(AgentSettings("e/p/s", "http://127.0.0.1:1", "a1", str(tmp_path)))
     assert parent.lead(os.environ, "train.py") == dict(os.environ)
     assert parent.read_start() == ""
-    once = Settings("e/p/s", "http://127.0.0.1:1", "a1", str(tmp_path), warm=True, count=1)
+    once = AgentSettings("e/p/s", "http://127.0.0.1:1", "a1", str(tmp_path), warm=True, count=1)
     parent = WarmParent(once)
     assert parent.lead(os.environ, "train.py") == dict(os.environ)
     assert parent.read_start() == "cold: the agent takes one run"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deployer.agent.environment import agent_environment
 from deployer.agent.host.processes import list_marked, reap
-from deployer.agent.settings import Settings
+from deployer.agent.settings import AgentSettings
 from deployer.agent.warm.parent import WarmParent
 from tests.agent.conftest import wait_for
 
@@ -35,7 +35,7 @@ class Starts:
 
     folder: Path
     project: Path
-    settings: Settings
+    settings: AgentSettings
     parent: WarmParent
     cold: dict[str, str]
     warm: dict[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ def build_starts(
     folder.mkdir(parents=True)
     project.mkdir()
     (project / "script.py").write_text(script)
-    settings = Settings(
+    settings = AgentSettings(
         "e/p/sweep", "http://127.0.0.1:1", "a1", str(folder), warm=True, warm_packages=packages
     )
     before = {

@@ -15,7 +15,7 @@ from deployer.analysis.importance import build_importance
 from deployer.analysis.moments import deviation, mean
 from deployer.analysis.parallel import build_axes
 from deployer.analysis.ranking import parse_reduction, reduce_values
-from deployer.cli.ranking import View, show_results
+from deployer.cli.ranking import RankingView, show_results
 from deployer.model import Run, Sweep, SweepPath
 from deployer.page.strict_json import to_strict_json
 from deployer.page.sweep_document import SweepSource, build_sweep_document
@@ -81,7 +81,7 @@ def test_results_of_odd_values_are_shown(
 ) -> None:
     values = [*ODD, 0.5, 0.25, *ODD]
     found = _results(values, values)
-    show_results(found, output, View(grouped=grouped))
+    show_results(found, output, RankingView(grouped=grouped))
     shown = capsys.readouterr().out
     assert "1e+308" in shown
     if output == "json":

@@ -9,7 +9,7 @@ import yaml
 
 from deployer.backend.db.accounts import (
     Caller,
-    Project,
+    ProjectRow,
     create_agent_key,
     create_user,
     ensure_project,
@@ -17,8 +17,8 @@ from deployer.backend.db.accounts import (
 )
 from deployer.backend.db.attempts import list_attempts
 from deployer.backend.db.rows import change, find, get
-from deployer.backend.db.runs import Run, create_agent
-from deployer.backend.db.sweeps import Sweep, create_sweep
+from deployer.backend.db.runs import RunRow, create_agent
+from deployer.backend.db.sweeps import SweepRow, create_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
 from deployer.backend.scheduling.suggestions import NotReady
@@ -43,13 +43,13 @@ class Bench:
     def clock(self) -> float:
         return self.seconds
 
-    def sweep(self, **extra: Any) -> Sweep:
+    def sweep(self, **extra: Any) -> SweepRow:
         config = {**grid(x=[1, 2, 3]), **extra}
         with self.backend.store.transaction() as db:
             project = ensure_project(db, self.me, None, "p", self.seconds)
             return create_sweep(db, self.me, project, yaml.safe_dump(config), self.seconds)
 
-    def agent(self, sweep: Sweep, name: str = "") -> tuple[int, Caller]:
+    def agent(self, sweep: SweepRow, name: str = "") -> tuple[int, Caller]:
         """Join a sweep; with a name, under a supervisor and with a key of its own."""
         with self.backend.store.transaction() as db:
             caller = self.me
@@ -80,9 +80,9 @@ class Bench:
         self.backend.presence.seen("run", self.run(name).id)
         return name
 
-    def run(self, name: str) -> Run:
+    def run(self, name: str) -> RunRow:
         with self.backend.store.transaction() as db:
-            run = find(db, Run, project_id=get(db, Project, 1).id, name=name)
+            run = find(db, RunRow, project_id=get(db, ProjectRow, 1).id, name=name)
         assert run is not None
         return run
 
@@ -94,7 +94,7 @@ class Bench:
         with self.backend.store.transaction() as db:
             return [attempt.cause for attempt in list_attempts(db, self.run(name))]
 
-    def state(self, sweep: Sweep) -> tuple[str, str | None]:
+    def state(self, sweep: SweepRow) -> tuple[str, str | None]:
         with self.backend.store.transaction() as db:
-            found = get(db, Sweep, sweep.id)
+            found = get(db, SweepRow, sweep.id)
         return found.state, found.stop_reason

@@ -20,7 +20,7 @@ from deployer.backend.db.attempts import assign_run, settle_attempt
 from deployer.backend.db.lines import write_lines
 from deployer.backend.db.rows import change, get
 from deployer.backend.db.runs import create_agent
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.sweeps import SweepRow
 from tests.backend.bench import KEY, Bench
 from tests.backend.pages_browser import log_in
 from tests.bench.figures import Figure
@@ -74,7 +74,7 @@ def _after(change: Callable[[], None], act: Callable[[], requests.Response]) -> 
     return _time(act)
 
 
-def _changer(session: requests.Session, url: str, sweep: Sweep) -> Callable[[], None]:
+def _changer(session: requests.Session, url: str, sweep: SweepRow) -> Callable[[], None]:
     """Return what logs another line to a run of the sweep."""
     numbers = iter(range(STEPS, 10 * STEPS))
 
@@ -122,7 +122,7 @@ def _open(url: str, place: str, runs: int) -> float:
     return taken
 
 
-def fill_sweep(folder: Path, runs: int) -> Sweep:
+def fill_sweep(folder: Path, runs: int) -> SweepRow:
     """Make a data folder that holds a sweep of ended runs."""
     bench = Bench(folder)
     write_key(folder, KEY)
@@ -135,12 +135,12 @@ def fill_sweep(folder: Path, runs: int) -> Sweep:
             for number in range(begin, min(runs, begin + 500)):
                 _add_run(db, sweep, agents[number % AGENTS], number)
     with bench.backend.store.transaction() as db:
-        found = get(db, Sweep, sweep.id)
+        found = get(db, SweepRow, sweep.id)
     bench.backend.close()
     return found
 
 
-def _add_run(db: Any, sweep: Sweep, agent: Any, number: int) -> None:
+def _add_run(db: Any, sweep: SweepRow, agent: Any, number: int) -> None:
     noise = random.Random(number)
     args = {f"p{n}": noise.random() for n in range(PARAMETERS)}
     run = assign_run(db, sweep, agent, number, args, 1000.0 + number)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.page.single_file import Held, build_single_file
+from deployer.page.single_file import FileContent, build_single_file
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in, read
 from tests.browser.conftest import OpenPage, Watch, make_link
@@ -107,7 +107,9 @@ def test_the_page_is_drawn_from_one_file(
     document = read(session, client, f"/sweeps/{sweep}")
     curves = read(session, client, f"/curves?metric=loss&runs={','.join(document['chosen'])}")
     importance = read(session, client, f"/sweeps/{sweep}/importance")
-    held = Held(address, {address: document}, {"loss": curves["curves"]}, {"loss": importance})
+    held = FileContent(
+        address, {address: document}, {"loss": curves["curves"]}, {"loss": importance}
+    )
     (tmp_path / "report.html").write_text(build_single_file(held))
     page = open_page(f"/sweeps/{sweep}")
     page.context.set_offline(True)

@@ -29,7 +29,7 @@ from deployer.config.paths import agents_folder, outputs_folder
 from deployer.errors import PERMANENT, DeployerError, Finding, Severity
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.local.agent_folder import AgentFolder, Spec
+from deployer.executors.local.agent_folder import AgentFolder, AgentSpec
 from deployer.executors.registry import find_executor
 from deployer.images.image_file import LoadedImage, SavedImage
 from deployer.kube.objects import (
@@ -187,7 +187,7 @@ def take_run(client: Client, agent: str) -> str:
 def add_lost_agent(path: str) -> str:
     """Write the folder of an agent of this machine whose supervisor is gone; return its name."""
     name = f"{path.rpartition('/')[2]}-a1"
-    spec = Spec(name, path, "http://x", str(Path.cwd()), ("0",), {}, 1.0, 1.0)
+    spec = AgentSpec(name, path, "http://x", str(Path.cwd()), ("0",), {}, 1.0, 1.0)
     folder = AgentFolder(agents_folder() / name, spec)
     folder.save_spec()
     folder.log_path.write_text("a line\n")

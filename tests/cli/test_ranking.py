@@ -12,7 +12,7 @@ from rich.text import Text
 
 from deployer.analysis.repeats import group_repeats
 from deployer.cli.ranking import (
-    View,
+    RankingView,
     build_groups,
     build_ranking,
     build_runs_csv,
@@ -38,7 +38,7 @@ RUNS = [
     for lr, seed, loss in [(1, 1, 0.1), (1, 2, 0.3), (2, 1, 0.8), (2, 2, 0.9)]
 ]
 RESULTS = build_results(SWEEP, RUNS)
-GROUPED = View(grouped=True)
+GROUPED = RankingView(grouped=True)
 
 
 def test_a_terminal_gets_states_in_colours_and_none_with_no_color() -> None:
@@ -51,7 +51,7 @@ def test_a_terminal_gets_states_in_colours_and_none_with_no_color() -> None:
 
 def draw(**options: object) -> str:
     """Return the ranking as a terminal gets it."""
-    ranking = build_ranking(RESULTS, "table", View())
+    ranking = build_ranking(RESULTS, "table", RankingView())
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, **options)  # type: ignore[arg-type]
     for line in ranking.lay_out(console.width):
@@ -60,10 +60,10 @@ def draw(**options: object) -> str:
 
 
 def test_a_ranking_has_its_columns() -> None:
-    table = build_ranking(RESULTS, "table", View())
+    table = build_ranking(RESULTS, "table", RankingView())
     assert table.columns == ["RANK", "RUN", "STATE", "loss", "lr", "seed", "TIME"]
     assert all(len(row) == len(table.columns) for row in table.rows)
-    named = build_ranking(RESULTS, "table", View(by="mean:3"))
+    named = build_ranking(RESULTS, "table", RankingView(by="mean:3"))
     assert named.columns[3] == "loss (mean:3)"
 
 
@@ -76,11 +76,11 @@ def test_a_table_for_programs_has_no_secrets() -> None:
     for found in (
         table.rows,
         results_to_plain(results),
-        results_to_plain(results, View(grouped=True)),
+        results_to_plain(results, RankingView(grouped=True)),
     ):
         assert "hunter" not in str(found)
         assert "REDACTED" in str(found)
-    assert len(results_to_plain(results, View(grouped=True))["groups"]) == 2
+    assert len(results_to_plain(results, RankingView(grouped=True))["groups"]) == 2
 
 
 def test_each_column_has_a_name_of_its_own() -> None:
@@ -88,7 +88,12 @@ def test_each_column_has_a_name_of_its_own() -> None:
     config = {**CONFIG, "parameters": {name: {"values": [1, 2]} for name in values}}
     runs = [replace(run, config=dict.fromkeys(values, n)) for n, run in enumerate(RUNS)]
     results = build_results(replace(SWEEP, config=config), runs)
-    for output, view in (("csv", View()), ("table", View()), ("csv", GROUPED), ("table", GROUPED)):
+    for output, view in (
+        ("csv", RankingView()),
+        ("table", RankingView()),
+        ("csv", GROUPED),
+        ("table", GROUPED),
+    ):
         columns = build_ranking(results, output, view).columns
         assert len({*columns}) == len(columns)
     columns = build_runs_csv(results.rows, "loss").columns

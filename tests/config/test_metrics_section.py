@@ -6,34 +6,34 @@ from typing import Any
 
 import pytest
 
-from deployer.agent.metric_lines import Spec, add_metric, parse_spec
+from deployer.agent.metric_lines import MetricSpec, add_metric, parse_spec
 from deployer.errors import ConfigError
 from tests.sections import parse_metrics
 
 LOSS = frozenset(("loss",))
 PATTERN = r"(?P<epoch>\d+): (?P<acc>\S+)"
-TOLD: list[tuple[dict[str, Any], Spec]] = [
-    ({"from": "stdout"}, Spec(LOSS)),
-    ({"from": "stdout", "names": "all", "step": "epoch"}, Spec(None, "epoch")),
-    ({"from": "stdout", "names": "acc"}, Spec(frozenset(("acc",)))),
-    ({"from": "stdout", "names": ["a", "b"]}, Spec(frozenset("ab"))),
+TOLD: list[tuple[dict[str, Any], MetricSpec]] = [
+    ({"from": "stdout"}, MetricSpec(LOSS)),
+    ({"from": "stdout", "names": "all", "step": "epoch"}, MetricSpec(None, "epoch")),
+    ({"from": "stdout", "names": "acc"}, MetricSpec(frozenset(("acc",)))),
+    ({"from": "stdout", "names": ["a", "b"]}, MetricSpec(frozenset("ab"))),
     (
         {"from": "stdout", "pattern": PATTERN, "step": "epoch"},
-        Spec(frozenset(("acc",)), "epoch", PATTERN),
+        MetricSpec(frozenset(("acc",)), "epoch", PATTERN),
     ),
 ]
 
 
 @pytest.mark.parametrize(("section", "spec"), TOLD)
-def test_what_agents_are_told(section: dict[str, Any], spec: Spec) -> None:
+def test_what_agents_are_told(section: dict[str, Any], spec: MetricSpec) -> None:
     assert parse_spec(add_metric(parse_metrics(section).variable, "loss")) == spec
 
 
 def test_without_a_metric_all_names_count() -> None:
     told = parse_metrics({"from": "stdout"}).variable
-    assert parse_spec(add_metric(told, "")) == Spec(None)
+    assert parse_spec(add_metric(told, "")) == MetricSpec(None)
     told = parse_metrics({"from": "stdout", "names": "acc"}).variable
-    assert parse_spec(add_metric(told, "")) == Spec(frozenset(("acc",)))
+    assert parse_spec(add_metric(told, "")) == MetricSpec(frozenset(("acc",)))
 
 
 REFUSED = [

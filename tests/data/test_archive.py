@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.data.archive import Limits, is_archive, unpack
+from deployer.data.archive import ArchiveLimits, is_archive, unpack
 from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError
 from tests.data.archives import build_special, write_tar, write_zip
@@ -18,7 +18,7 @@ FILES = {"set/train/a.txt": b"a" * 70_000, "set/b": b"", "./set/c é": b"c"}
 UNPACKED = {"set/train/a.txt": b"a" * 70_000, "set/b": b"", "set/c é": b"c"}
 
 
-def refuse(archive: Path, limits: Limits | None = None) -> str:
+def refuse(archive: Path, limits: ArchiveLimits | None = None) -> str:
     """Return why an archive is refused; nothing may have come out of the folder."""
     folder = archive.parent / "out" / "unpacked"
     folder.mkdir(parents=True)
@@ -109,21 +109,21 @@ def test_a_link_is_never_written_through(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_stopped_by_the_bytes_that_come_out(tmp_path: Path) -> None:
-    limits = Limits(ratio=50, harmless_bytes=1_000_000)
+    limits = ArchiveLimits(ratio=50, harmless_bytes=1_000_000)
     bomb = write_zip(tmp_path / "a.zip", {"zeros": bytes(20_000_000)})
     said = "its 20 kB unpack to more than 1 MB; allowed are 50 times its size"
     assert refuse(bomb, limits) == f"{said}, 1 MB at least and 2 TB at most"
     assert not (tmp_path / "out/unpacked/zeros").stat().st_size > 2_000_000
     (tmp_path / "tar").mkdir()
     many = write_tar(tmp_path / "tar/a.tar", dict.fromkeys(map(str, range(12)), b""), mode="w")
-    assert refuse(many, Limits(files=10)) == "it holds more than 10 files"
+    assert refuse(many, ArchiveLimits(files=10)) == "it holds more than 10 files"
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tar.xz", "a.tar.bz2"])
 def test_zeros_in_every_kind_of_tar_are_a_bomb(tmp_path: Path, name: str) -> None:
     mode = f"w:{name.rpartition('.')[2]}"
     bomb = write_tar(tmp_path / name, {"zeros": bytes(20_000_000)}, mode=mode)
-    assert "200 times its size" in refuse(bomb, Limits(harmless_bytes=10_000_000))
+    assert "200 times its size" in refuse(bomb, ArchiveLimits(harmless_bytes=10_000_000))
 
 
 def test_what_is_allowed_if_nobody_says_more(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_what_is_allowed_if_nobody_says_more(tmp_path: Path) -> None:
 
 def test_no_archive_unpacks_to_more_than_a_total(tmp_path: Path) -> None:
     archive = write_zip(tmp_path / "a.zip", {"noise": random.Random(1).randbytes(30_000)})
-    said = refuse(archive, Limits(most_bytes=10_000))
+    said = refuse(archive, ArchiveLimits(most_bytes=10_000))
     assert said.startswith("its 30 kB unpack to more than 10 kB;")
 
 

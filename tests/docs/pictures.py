@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from deployer.cli.output.status import build_live_view
-from deployer.cli.ranking import View, build_ranking, build_summary_lines
+from deployer.cli.ranking import RankingView, build_ranking, build_summary_lines
 from deployer.model import Agent, Run, Sweep
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.status import Status, summarise_status
@@ -93,7 +93,7 @@ def draw(width: int = WIDTH) -> Console:
     now = kept["middle"]["now"]
     console.print(build_live_view(middle, now, size=(width, 40)))
     console.print()
-    table = build_ranking(end.results, "table", View())
+    table = build_ranking(end.results, "table", RankingView())
     for line in table.lay_out(width):
         console.print(Text.assemble(*line, no_wrap=True))
     for said in build_summary_lines(end.results, "")[:-1]:

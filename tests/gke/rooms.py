@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from deployer.gke.api.client import Gke, open_gke
-from deployer.gke.api.credentials import Patience
+from deployer.gke.api.credentials import ApiPatience
 from deployer.gke.specification import ClusterSpec, load_spec
 
 NAME = "tests"
@@ -46,7 +46,7 @@ def open_client() -> Gke:
         os.environ,
         TIMEOUTS_SECONDS,
         sleep=lambda _: None,
-        patience=Patience(),
+        patience=ApiPatience(),
     )
 
 

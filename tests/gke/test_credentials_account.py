@@ -13,7 +13,7 @@ from google.oauth2.credentials import Credentials
 from deployer.config.credentials import build_owner, load_random_owner
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke, open_gke
-from deployer.gke.api.credentials import Patience
+from deployer.gke.api.credentials import ApiPatience
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import UNAVAILABLE
 from tests.gke.credentials import ACCOUNT
@@ -22,7 +22,7 @@ EMAIL = "me@example.com"
 
 
 def open_with(credentials: Any) -> Gke:
-    return Gke(PROJECT, credentials, os.environ, sleep=lambda _: None, patience=Patience())
+    return Gke(PROJECT, credentials, os.environ, sleep=lambda _: None, patience=ApiPatience())
 
 
 def test_an_account_is_named_by_its_credentials(cloud: Cloud) -> None:

@@ -7,11 +7,13 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from google.rpc import code_pb2
 
-from deployer.gke.api.failures import CALLS, CONDITIONS, Attempt, build_failure, translate_error
+from deployer.gke.api.failures import CALLS, CONDITIONS, CloudCall, build_failure, translate_error
 from tests.golden_files import check_golden
 
-ATTEMPT = Attempt("cannot create cluster train in us-east1-b", "my-project", "us-east1-b", "train")
-FAILED = Attempt("creating cluster train failed", "my-project", "us-east1-b", "train")
+ATTEMPT = CloudCall(
+    "cannot create cluster train in us-east1-b", "my-project", "us-east1-b", "train"
+)
+FAILED = CloudCall("creating cluster train failed", "my-project", "us-east1-b", "train")
 TOKEN = "ya29.a0AfH6SMBx-verysecret_token"
 
 
@@ -41,7 +43,7 @@ def test_the_table_as_it_is_read() -> None:
 
 def test_no_hint_has_a_gap() -> None:
     for kind in CALLS:
-        told = translate_error(make(kind), Attempt("cannot list clusters", ""))
+        told = translate_error(make(kind), CloudCall("cannot list clusters", ""))
         assert told.hint
         assert "{" not in told.hint
 

@@ -9,7 +9,7 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
 from deployer.errors import CloudError
-from deployer.gke.api.failures import CALLS, CONDITIONS, Attempt, build_failure, translate_error
+from deployer.gke.api.failures import CALLS, CONDITIONS, CloudCall, build_failure, translate_error
 from deployer.gke.api.messages import build_cluster
 from deployer.gke.api.operations import Waiter, explain_operation, wait_for_operation
 from tests.gke import cloud_faults as faults
@@ -134,13 +134,13 @@ def test_a_refused_login_is_told(cloud: Cloud) -> None:
 )
 def test_only_a_refused_login_says_log_in(sentence: str, reason: str, hint: str) -> None:
     """A token is fetched over the network, and what goes wrong there is told by the same call."""
-    told = translate_error(api.ServiceUnavailable(sentence), Attempt("cannot list clusters", "p"))
+    told = translate_error(api.ServiceUnavailable(sentence), CloudCall("cannot list clusters", "p"))
     assert (told.reason, hint in told.hint) == (reason, True)
 
 
 def test_the_rights_that_nodes_lack_are_not_yours() -> None:
     condition = ("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS", "…")
-    told = build_failure(Attempt("creating cluster c failed", "p"), 0, "", [condition])
+    told = build_failure(CloudCall("creating cluster c failed", "p"), 0, "", [condition])
     assert "roles/container.defaultNodeServiceAccount" in told.hint
     assert "container.admin" not in told.hint
 

@@ -8,7 +8,7 @@ from deployer.gke.api.failures import (
     LONGEST_WAIT_SECONDS,
     QUOTA,
     STOCKOUT,
-    Refusal,
+    CloudRefusal,
     next_try,
     read_quotas,
     read_zones,
@@ -36,13 +36,13 @@ PLACES = ("us-central1-b", "us-west1-a", "us-west1-b")
 def follow(refusals: dict[tuple[str, int], tuple[str, str]], choices: int = 1) -> list[str]:
     """Return what is asked, in order, where these refuse and the first other place agrees."""
     asked: list[str] = []
-    said: list[Refusal] = []
+    said: list[CloudRefusal] = []
     while place := next_try(PLACES, choices, said):
         asked.append(f"{place[0]} {place[1]}" if choices > 1 else place[0])
         if place not in refusals:
             return asked
         reason, sentence = refusals[place]
-        said.append(Refusal(place[0], reason, sentence, choice=place[1]))
+        said.append(CloudRefusal(place[0], reason, sentence, choice=place[1]))
     return [*asked, "nowhere"]
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from deployer.config.credentials import Owner, build_owner
 from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk
-from deployer.gke.cluster.rule import Facts, has_results, list_reasons
+from deployer.gke.cluster.rule import ClusterFacts, has_results, list_reasons
 from deployer.kube.objects import CLAIM, JOB, POD, SERVICE, Kind, build_labels, stamp_owner
 
 ME, COLLEAGUE = build_owner("me@example.com"), build_owner("colleague@example.com")
 IN_KUBERNETES = build_owner("me-in-kubernetes")
-ALONE = Facts(ME)
+ALONE = ClusterFacts(ME)
 
 
 def build(name: str, namespace: str = "default", **spec: Any) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def own(owner: Owner, component: str = "agent") -> dict[str, Any]:
     return stamp_owner(item, owner)
 
 
-def hold(kind: Kind, *items: dict[str, Any]) -> Facts:
+def hold(kind: Kind, *items: dict[str, Any]) -> ClusterFacts:
     return replace(ALONE, objects={kind: items})
 
 
@@ -37,14 +37,14 @@ def build_disk(claim: str) -> CloudDisk:
 
 
 BALANCER = build("web", type="LoadBalancer")
-CASES: Sequence[tuple[Facts, tuple[str, ...]]] = [
+CASES: Sequence[tuple[ClusterFacts, tuple[str, ...]]] = [
     (ALONE, ()),
     (
-        Facts(COLLEAGUE),
+        ClusterFacts(COLLEAGUE),
         (f"it has owner {COLLEAGUE.name} ({COLLEAGUE.id}); you are {ME.name} ({ME.id})",),
     ),
     (
-        Facts(None),
+        ClusterFacts(None),
         (f"it has no owner, as older versions made it; you are {ME.name} ({ME.id})",),
     ),
     (hold(POD, build("dns", "kube-system"), build("a", "gke-managed-cim")), ()),
@@ -80,7 +80,7 @@ CASES: Sequence[tuple[Facts, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("facts", "reasons"), CASES)
-def test_what_forbids_a_deletion(facts: Facts, reasons: tuple[str, ...]) -> None:
+def test_what_forbids_a_deletion(facts: ClusterFacts, reasons: tuple[str, ...]) -> None:
     assert list_reasons(facts, ME) == reasons
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from deployer.config.image import ImageConfig
 from deployer.errors import ImageError
-from deployer.images.builders import Build, Login, choose_builder
+from deployer.images.builders import Build, LoginFiles, choose_builder
 from deployer.images.failures import build_tool_failure
 from deployer.images.image import build_image
-from deployer.images.registry import Credentials, write_auth_file
+from deployer.images.registry import RegistryUser, write_auth_file
 from deployer.text import format_bytes
 
 DEAD_DOCKER = """#!/bin/sh
@@ -74,9 +74,9 @@ def test_no_password_is_an_argument(programs: Path, name: str) -> None:
     log = programs.parent / "log"
     _write_program(programs, name, RECORDER.format(log=log))
     builder = choose_builder(name, os.environ)
-    login = Credentials("carol", "s3cret", "the test")
+    login = RegistryUser("carol", "s3cret", "the test")
     with write_auth_file(login, "r.example", {"HOME": str(programs)}) as folder:
-        builder.push("r.example/x:1", Login(folder, programs), "r.example")
+        builder.push("r.example/x:1", LoginFiles(folder, programs), "r.example")
     called = log.read_text().splitlines()[-1]
     assert "push" in called
     assert "s3cret" not in called

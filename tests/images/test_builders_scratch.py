@@ -25,10 +25,10 @@ wait
 """
 PUSH = """
 import os
-from deployer.images.builders import Builder, Login
-from deployer.images.registry import Credentials, write_auth_file
-with write_auth_file(Credentials("carol", "s3cret", "the test"), "r.example", {}) as folder:
-    Builder("docker", dict(os.environ)).push("r.example/x:1", Login(folder), "r.example")
+from deployer.images.builders import Builder, LoginFiles
+from deployer.images.registry import RegistryUser, write_auth_file
+with write_auth_file(RegistryUser("carol", "s3cret", "the test"), "r.example", {}) as folder:
+    Builder("docker", dict(os.environ)).push("r.example/x:1", LoginFiles(folder), "r.example")
 """
 SECONDS = 30.0
 

@@ -12,7 +12,7 @@ import pytest
 
 from deployer.config.image_reference import Repository
 from deployer.errors import CloudError, ImageError
-from deployer.images.registry import Credentials, find_credentials, write_auth_file
+from deployer.images.registry import RegistryUser, find_credentials, write_auth_file
 from tests.gke.credentials import Account
 
 PLACE = Repository("registry.example:5000", "team/trainer")
@@ -33,7 +33,7 @@ def test_order(tmp_path: Path) -> None:
     nothing = {"HOME": str(tmp_path)}
     assert not find_credentials(PLACE, nothing)
     path = _write_login(tmp_path / ".docker", auths={PLACE.host: {"auth": _encode("dora:a:b")}})
-    assert find_credentials(PLACE, nothing) == Credentials("dora", "a:b", str(path))
+    assert find_credentials(PLACE, nothing) == RegistryUser("dora", "a:b", str(path))
     assert not find_credentials(Repository("other.example", "x"), nothing)
 
     given = {**nothing, "DEPLOYER_REGISTRY_USER": "carol", "DEPLOYER_REGISTRY_PASSWORD": "s3cret"}
@@ -120,7 +120,7 @@ def test_token_of_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_file_for_tools(tmp_path: Path) -> None:
     _write_login(tmp_path / ".docker", currentContext="colima", auths={"other": {"auth": "x"}})
     (tmp_path / ".docker/contexts").mkdir()
-    login = Credentials("carol", "s3cret", "x")
+    login = RegistryUser("carol", "s3cret", "x")
     with write_auth_file(login, PLACE.host, {"HOME": str(tmp_path)}) as folder:
         file = folder / "config.json"
         assert (file.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -21,7 +21,7 @@ from deployer.images.context import read_inputs
 from deployer.images.failures import RegistryLogin, build_refusal
 from deployer.images.image import INPUTS_LABEL, find_pushed, push_image
 from deployer.images.image_file import load_image, read_archive
-from deployer.images.registry import Credentials, Registry
+from deployer.images.registry import Registry, RegistryUser
 from tests.cluster.control_plane.image import build_image
 from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
 
@@ -64,7 +64,7 @@ def test_load(running: RunningRegistry, tmp_path: Path, told: list[str]) -> None
     )
 
     repository = parse_repository(settings.require_repository())
-    login = Credentials(USER, PASSWORD, "the test")
+    login = RegistryUser(USER, PASSWORD, "the test")
     there = Registry(repository, login, str(running.ca)).get_manifest("abc")
     assert there is not None
     assert there.digest == archive.digest

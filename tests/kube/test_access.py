@@ -27,7 +27,7 @@ from deployer.errors import ConfigError, KubeError
 from deployer.kube.access import Access, load_access
 from deployer.kube.client import Kube
 from deployer.kube.failures import translate_error
-from deployer.kube.login import Credentials
+from deployer.kube.login import ApiCredentials
 from deployer.kube.objects import POD
 
 NEVER = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
@@ -282,12 +282,12 @@ def test_a_token_file_counts_before_a_token_and_lasts_as_long_as_it_can(tmp_path
     assert get_authorization(access) == "Bearer newer"
     for broken in (lambda: file.write_text(""), file.unlink):
         broken()
-        assert not access.connection.refuse(Credentials("Bearer newer"))
+        assert not access.connection.refuse(ApiCredentials("Bearer newer"))
         assert get_authorization(access) == "Bearer newer"
     file.write_text("newest")
-    assert access.connection.refuse(Credentials("Bearer newer"))
+    assert access.connection.refuse(ApiCredentials("Bearer newer"))
     # Whoever was refused with older credentials than these tries again.
-    assert access.connection.refuse(Credentials("Bearer newer"))
+    assert access.connection.refuse(ApiCredentials("Bearer newer"))
 
 
 def write_plugin(folder: Path, text: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import pytest
 from kubernetes.client.exceptions import ApiException  # noqa: TID251 - what the client raises
 
-from deployer.kube.failures import Attempt, translate_error
+from deployer.kube.failures import ApiCall, translate_error
 from deployer.kube.objects import POD
 
 
@@ -15,7 +15,7 @@ def test_a_webhook_that_does_not_answer_is_looked_for_by_its_configuration() -> 
     error = ApiException(status=500)
     said = 'Internal error occurred: failed calling webhook "x.example": connection refused'
     error.body = json.dumps({"message": said, "reason": "InternalError"})
-    attempt = Attempt("create", POD, "a", "research", "site", "https://127.0.0.1:9")
+    attempt = ApiCall("create", POD, "a", "research", "site", "https://127.0.0.1:9")
     assert translate_error(error, attempt).hint == (
         "ask an administrator: kubectl get "
         "validatingwebhookconfigurations,mutatingwebhookconfigurations --context site"
@@ -52,6 +52,6 @@ def test_a_kind_that_is_missing_is_told_from_an_object(
 ) -> None:
     error = ApiException(status=404, reason="Not Found")
     error.body = body if isinstance(body, str) else json.dumps(body)
-    attempt = Attempt("get", POD, "a", "research", "site", "https://127.0.0.1:9")
+    attempt = ApiCall("get", POD, "a", "research", "site", "https://127.0.0.1:9")
     told = translate_error(error, attempt)
     assert (told.message, told.reason) == (said, reason)

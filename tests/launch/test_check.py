@@ -21,7 +21,7 @@ from deployer.launch.check import (
     warn_about_port,
 )
 from deployer.launch.planning import build_draft
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.script import doubt_metrics
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
@@ -111,7 +111,7 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
     (folder / "grid.yaml").write_text(GRID)
     (folder / "train.py").touch()
     project = read_project(folder, WANDB_API_KEY="k" * 40)
-    request = Request(folder / "grid.yaml", load_sweep(folder / "grid.yaml"), **wanted)
+    request = SweepRequest(folder / "grid.yaml", load_sweep(folder / "grid.yaml"), **wanted)
     with pytest.raises(ConfigError) as raised:
         check(find_executor(project), request, None)
     return raised.value.message

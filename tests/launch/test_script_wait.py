@@ -10,7 +10,7 @@ import pytest
 
 from deployer.executors.registry import find_executor
 from deployer.launch import script
-from deployer.launch.request import Request
+from deployer.launch.request import SweepRequest
 from deployer.launch.script import ask_script, await_report
 from deployer.scripts.script_check import Report
 from deployer.sweeps.sweep_file import parse_sweep
@@ -40,6 +40,6 @@ def test_code_in_an_image_is_not_checked(code: str, tmp_path: Path) -> None:
         f"on: kubernetes\nkubernetes: {{image: trainer:1, code: {code}}}\n"
     )
     sweep = parse_sweep("program: train.py\nmethod: grid\nparameters: {lr: {value: 1}}\n", "s.yaml")
-    project, request = read_project(tmp_path), Request(tmp_path / "s.yaml", sweep)
+    project, request = read_project(tmp_path), SweepRequest(tmp_path / "s.yaml", sweep)
     report = ask_script(find_executor(project), request)
     assert (report.not_checked == "the code is in the image") is (code == "image")

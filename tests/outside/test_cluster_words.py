@@ -9,7 +9,7 @@ import pytest
 
 from deployer.config.causes import Cause
 from deployer.errors import PERMANENT, TRANSIENT
-from deployer.executors.kubernetes.diagnose.facts import Facts, Nodes, Queue
+from deployer.executors.kubernetes.diagnose.facts import ClusterNodes, PodFacts, Queue
 from deployer.executors.kubernetes.diagnose.pending import WITHOUT_WARNING, explain
 from deployer.executors.kubernetes.diagnose.placement import find_taint
 from deployer.executors.kubernetes.diagnose.queue import explain_queue
@@ -111,12 +111,12 @@ def test_another_node_of_a_cloud_gets_none(name: str) -> None:
 @pytest.mark.parametrize("served", [{GPU: "gpu.nvidia.com"}, None], ids=["classes", "hidden"])
 def test_gpus_by_dra_are_not_looked_for_in_nodes(served: dict[str, str] | None) -> None:
     cpu = build_node("cpu", {})
-    found = find(unscheduled(FULL), nodes=Nodes((cpu,), (), served=served))
+    found = find(unscheduled(FULL), nodes=ClusterNodes((cpu,), (), served=served))
     assert found
     assert found.code is Cause.GPUS_BUSY
     assert found.transient is None
     assert "no node" not in found.line
-    found = find(unscheduled(FULL), nodes=Nodes((cpu,), ()))
+    found = find(unscheduled(FULL), nodes=ClusterNodes((cpu,), ()))
     assert found
     assert found.code is Cause.NO_SUCH_GPU
     taken = find(unscheduled(SENTENCES["1.37 GPUs by DRA"]["message"]))
@@ -153,7 +153,7 @@ def test_multikueue_is_named_once_for_a_job_and_its_workload() -> None:
             "metadata": {"name": "a", "labels": labels},
             "spec": {"managedBy": outside["managedBy"], "suspend": suspended},
         }
-        assert explain(Facts(job, None, "ns")) == by_workload
+        assert explain(PodFacts(job, None, "ns")) == by_workload
     assert by_workload.is_permanent
     assert by_workload.message.startswith("queue q sends Jobs to other clusters (MultiKueue)")
     assert is_listed(by_workload)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.network import HEADERS_VARIABLE, build_reach, find_proxy
-from deployer.agent.server import HOPELESS, VIEWER, Server, ask
+from deployer.agent.server import HOPELESS, VIEWER, ServerAddress, ask
 from deployer.agent.settings import TOKEN_FILE_VARIABLE
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client
@@ -76,7 +76,7 @@ def test_commands_and_supervisors_reach_the_server(
 ) -> None:
     set_variables(monkeypatch, name_ways(network)[way])
     assert get_viewer(Client(URL, network.backend.key)).entity == "tester"
-    reply = ask(Server(URL, network.backend.key), VIEWER, {})
+    reply = ask(ServerAddress(URL, network.backend.key), VIEWER, {})
     assert (reply.status, reply.error) == (200, "")
     kind = "http" if way == "http" else "socks"
     assert network.led[-2:] == [f"{kind} {HOST}"] * 2
@@ -141,7 +141,7 @@ def test_an_untrusted_certificate_is_not_waited_for(
             get_viewer(Client(URL, network.backend.key))
         assert failed.value.hint.startswith("export SSL_CERT_FILE=FILE")
     else:
-        reply = ask(Server(URL, network.backend.key), VIEWER, {})
+        reply = ask(ServerAddress(URL, network.backend.key), VIEWER, {})
         assert (reply.status, reply.passing) == (HOPELESS, False)
         assert f"the certificate of {URL} is not trusted" in reply.error
 
@@ -154,7 +154,7 @@ def test_a_certificate_file_that_is_not_there_is_named(
     said = f"{variable} names /no/such.pem: No such file or directory"
     with pytest.raises(ConfigError, match=said):
         Client(URL, network.backend.key)
-    assert ask(Server(URL, network.backend.key), VIEWER, {}).error == said
+    assert ask(ServerAddress(URL, network.backend.key), VIEWER, {}).error == said
 
 
 @pytest.mark.parametrize("text", ["X-Gate: open", '["X-Gate"]', '{"X-Gate": 1}'])
@@ -165,7 +165,7 @@ def test_headers_that_are_no_json_are_refused_unseen(
     with pytest.raises(ConfigError, match="is not a JSON object") as failed:
         Client(URL, "k" * 40)
     assert "Gate" not in str(failed.value)
-    reply = ask(Server(URL, "k" * 40), VIEWER, {})
+    reply = ask(ServerAddress(URL, "k" * 40), VIEWER, {})
     assert (reply.status, "Gate" in reply.error) == (HOPELESS, False)
 
 
@@ -177,7 +177,7 @@ def test_a_limit_is_waited_for_as_the_server_says(
     network.refusals += [limited] * 3
     assert get_viewer(Client(URL, network.backend.key)).entity == "tester"
     network.refusals += [limited]
-    reply = ask(Server(URL, network.backend.key), VIEWER, {})
+    reply = ask(ServerAddress(URL, network.backend.key), VIEWER, {})
     assert (reply.status, reply.retry_after_seconds) == (429, 1.0)
 
 

@@ -10,7 +10,7 @@ from deployer.page.single_file import (
     EXPORT,
     IMPORT,
     STATIC,
-    Held,
+    FileContent,
     build_single_file,
     bundle_scripts,
     load_assets,
@@ -52,6 +52,6 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
 
 def test_no_tag_ends_within_the_documents_of_one_file() -> None:
     nasty = "</script><script>alert(1)</script><!--"
-    text = build_single_file(Held("/e/p/runs/r", {"/e/p/runs/r": {"title": nasty}}))
+    text = build_single_file(FileContent("/e/p/runs/r", {"/e/p/runs/r": {"title": nasty}}))
     assert "alert(1)</script>" not in text
     assert text.count("</script>") == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.scripts.script_text import OFFLINE, Module, check_metric, find_line, find_logged
+from deployer.scripts.script_text import OFFLINE, SourceModule, check_metric, find_line, find_logged
 from tests.scripts.asking import PARSE, RIGHT, SCRIPT, WRONG, ask
 
 
@@ -109,7 +109,7 @@ LOGS = [
 
 @pytest.mark.parametrize(("text", "said"), LOGS, ids=[one[0] for one in LOGS])
 def test_a_metric_that_no_call_logs(text: str, said: list[str]) -> None:
-    module = Module(Path("train.py"), ast.parse(text))
+    module = SourceModule(Path("train.py"), ast.parse(text))
     found = list(check_metric({"metric": {"name": "los"}}, find_logged([module]), "train.py"))
     assert [one.message for one in found] == ["train.py does not log los" for _ in said]
     assert all(one.fix.startswith("did you mean loss?") for one in found)
@@ -117,7 +117,7 @@ def test_a_metric_that_no_call_logs(text: str, said: list[str]) -> None:
 
 def test_the_summary_of_a_metric_is_a_metric() -> None:
     text = "wandb.define_metric('loss', summary='min')\nwandb.log({'loss': 1})\n"
-    logged = find_logged([Module(Path("train.py"), ast.parse(text))])
+    logged = find_logged([SourceModule(Path("train.py"), ast.parse(text))])
     assert list(check_metric({"metric": {"name": "loss.min"}}, logged, "train.py")) == []
 
 
@@ -162,7 +162,7 @@ def test_a_list_of_which_not_all_is_asked_about(tmp_path: Path) -> None:
     ],
 )
 def test_a_script_that_takes_wandb_offline_is_a_doubt(code: str, warned: bool) -> None:
-    module = Module(Path("train.py"), ast.parse(f"import os, wandb\n{code}\n"))
+    module = SourceModule(Path("train.py"), ast.parse(f"import os, wandb\n{code}\n"))
     assert bool(find_line(module, OFFLINE)) == warned
 
 

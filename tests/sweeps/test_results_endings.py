@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from deployer.backend.scheduling import lifecycle
-from deployer.backend.scheduling.lifecycle import Cause
+from deployer.backend.scheduling.lifecycle import EndCause
 from deployer.model import Attempt
 from deployer.sweeps.results import (
     FIXES,
@@ -61,7 +61,7 @@ def test_a_run_that_was_given_up_after_kills_says_so() -> None:
 
 
 def test_every_cause_of_the_server_has_words_and_is_known_as_a_failure_or_not() -> None:
-    assert {*get_args(Cause)} == {*WORDS}
+    assert {*get_args(EndCause)} == {*WORDS}
     assert {*lifecycle.OWN_FAILURES} == {*OWN_FAILURES}
     assert {*lifecycle.HOPELESS} == {*FIXES}
 

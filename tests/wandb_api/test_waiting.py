@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.agent.server import Reply
+from deployer.agent.server import ServerReply
 from deployer.errors import CloudError, KubeError, WandbError
 from deployer.waiting import BUSY_STATUSES, PASSING_STATUSES
 from deployer.wandb_api.client import RETRIED_STATUSES
@@ -13,7 +13,7 @@ def test_every_client_has_the_same_rule() -> None:
         passing = status in PASSING_STATUSES
         assert WandbError("", status=status).passing == passing
         assert KubeError("", status=status).passing == passing
-        assert Reply(status).passing == passing
+        assert ServerReply(status).passing == passing
         assert (status in RETRIED_STATUSES) == (passing and status != 0)
     assert {*BUSY_STATUSES} < {*PASSING_STATUSES}
 

@@ -9,7 +9,7 @@ import importlib.util
 import os
 from typing import Dict, FrozenSet, List, Optional
 
-from ..exit_codes import FAILED, Ending
+from ..exit_codes import FAILED, AgentExit
 from .processes import Process, describe_process, is_core, list_processes
 
 LOOK_SECONDS = 5.0
@@ -18,7 +18,7 @@ MISSING_LOOKS = 3
 SLOW_LOOKS = 3
 SLOW_SECONDS = (SLOW_LOOKS - 1) * LOOK_SECONDS
 
-LOST = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
+LOST = AgentExit(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
 
 
 class CoreWatch:
@@ -50,7 +50,7 @@ class CoreWatch:
         self._asked: Dict[int, int] = {}
         self.obstacle = ""
 
-    def judge(self, now: float) -> Optional[Ending]:
+    def judge(self, now: float) -> Optional[AgentExit]:
         """Return the agent's ending if its wandb-core has died; `now` in seconds, monotonic."""
         self._counts = True
         if self._needed and not self._seen and self._is_there():  # it may die before a look

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
-from ..exit_codes import FINISHED, STOPPED, Ending
+from ..exit_codes import FINISHED, STOPPED, AgentExit
 from ..settings import FOLDER_VARIABLE
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -30,10 +30,10 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DRAIN_SIGNAL = signal.SIGUSR1
 WATCHED_SIGNALS = {*STOP_SIGNALS, DRAIN_SIGNAL, signal.SIGCHLD}
 TICK_SECONDS = 0.5
-DRAINED = Ending(FINISHED, "drained: its last run has ended")
-INTERRUPTED = Ending(STOPPED, "asked to stop")
+DRAINED = AgentExit(FINISHED, "drained: its last run has ended")
+INTERRUPTED = AgentExit(STOPPED, "asked to stop")
 # With 0, so that a Job is complete and starts no other agent.
-OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-time)")
+OUT_OF_TIME = AgentExit(FINISHED, "its time is over (--max-time)")
 
 
 class Process(NamedTuple):
@@ -392,7 +392,7 @@ class Signals:
 
     def __init__(self, deadline: float = math.inf) -> None:
         self._deadline = deadline
-        self.asked_to: Optional[Ending] = None
+        self.asked_to: Optional[AgentExit] = None
         self.exit_statuses: Dict[int, int] = {}
         self._unawaited: Dict[int, ChildTask] = {}
 

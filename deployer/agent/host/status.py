@@ -14,8 +14,8 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
-from ..exit_codes import Ending
-from ..settings import Settings
+from ..exit_codes import AgentExit
+from ..settings import AgentSettings
 
 LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.05
@@ -27,7 +27,7 @@ PROBE_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Status:
+class SupervisorStatus:
     """A supervisor's state: starting, running, draining, stopping or ended; times since epoch.
 
     `run_start` is how its last run was started: `warm`, or `cold` and why.
@@ -49,9 +49,9 @@ class Status:
 class StatusFile:
     """The status on disk, replaced as a whole at each change."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         self._path = settings.status_path
-        self.status = Status("starting", os.getpid(), time.time())
+        self.status = SupervisorStatus("starting", os.getpid(), time.time())
         self._saved = self._save()
 
     def change(self, **changes: Any) -> None:
@@ -78,11 +78,11 @@ class StatusFile:
         return True
 
 
-def load_status(path: str) -> Optional[Status]:
+def load_status(path: str) -> Optional[SupervisorStatus]:
     """Read a status file; None if there is none yet."""
     try:
         with open(path, encoding="utf-8") as file:
-            return Status(**json.load(file))
+            return SupervisorStatus(**json.load(file))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -115,7 +115,7 @@ def is_locked(path: str) -> bool:
     return False
 
 
-def leave_last_words(path: str, ending: Ending) -> None:
+def leave_last_words(path: str, ending: AgentExit) -> None:
     """Write why a supervisor has ended to a file of its container, if there is one."""
     if not path:
         return

@@ -23,8 +23,8 @@ from ..host.processes import (
     run_task,
     send_signal,
 )
-from ..server import Reply, Server, ask, post
-from ..settings import KEY_VARIABLE, Settings
+from ..server import ServerAddress, ServerReply, ask, post
+from ..settings import KEY_VARIABLE, AgentSettings
 from .local_runs import (
     Leftovers,
     has_left_its_core,
@@ -67,10 +67,10 @@ RETURNED = "preempted"
 
 
 @dataclass(frozen=True)
-class Task:
+class Delivery:
     """Whose runs are meant: the server, the sweep's path, the agent, the folder of all agents."""
 
-    server: Server
+    server: ServerAddress
     sweep_path: str
     agent: str
     agents_folder: str
@@ -92,7 +92,7 @@ class ServerRun:
     summary: Dict[str, Any]
 
 
-def mark_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> List[str]:
+def mark_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float) -> List[str]:
     """Mark this agent's runs as being ended, and why; return those that were marked.
 
     `known` are the ids that the agent's folder knows, `cause` is one of `death`. A run that has
@@ -111,7 +111,7 @@ def mark_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) ->
     return marked
 
 
-def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> None:
+def settle_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float) -> None:
     """End this agent's runs on the server; their processes are gone.
 
     One that came to its end is delivered with its own exit code; all others are handed out again.
@@ -129,7 +129,7 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
 
 
 def deliver_ended(
-    task: Task, run_id: str, seconds: float, cause: str, exit_code: Optional[int], killed: bool
+    task: Delivery, run_id: str, seconds: float, cause: str, exit_code: Optional[int], killed: bool
 ) -> bool:
     """See that the server knows the end of a run whose process has just ended.
 
@@ -162,7 +162,7 @@ def deliver_ended(
 
 
 def _deliver_death(
-    task: Task,
+    task: Delivery,
     run_id: str,
     leftovers: Optional[Leftovers],
     end: Dict[str, Any],
@@ -183,7 +183,7 @@ def _deliver_death(
 
 
 def deliver_end(
-    task: Task, run_id: str, leftovers: Optional[Leftovers], deadline: float, seen: bool = True
+    task: Delivery, run_id: str, leftovers: Optional[Leftovers], deadline: float, seen: bool = True
 ) -> bool:
     """Deliver all of a run that ended by itself and could not say so; True if that was done.
 
@@ -205,7 +205,7 @@ def deliver_end(
 
 
 def deliver_history(
-    task: Task, run_id: str, leftovers: Leftovers, run: ServerRun, deadline: float
+    task: Delivery, run_id: str, leftovers: Leftovers, run: ServerRun, deadline: float
 ) -> bool:
     """Write the rows that the server has missed behind those it has, and the summary."""
     missed = leftovers.read(run.last_step)
@@ -222,7 +222,7 @@ def deliver_history(
     return stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
 
 
-def get_run(task: Task, run_id: str, deadline: float) -> Optional[ServerRun]:
+def get_run(task: Delivery, run_id: str, deadline: float) -> Optional[ServerRun]:
     """Ask for a run, until the deadline; None if there is none or the server stays away."""
     variables = {**task.project, "run": run_id}
     reply = insist(lambda: ask(task.server, RUN, variables, REQUEST_SECONDS), deadline)
@@ -239,7 +239,7 @@ def get_run(task: Task, run_id: str, deadline: float) -> Optional[ServerRun]:
     )
 
 
-def _active_runs(task: Task, deadline: float) -> List[str]:
+def _active_runs(task: Delivery, deadline: float) -> List[str]:
     """Ask which runs the agent of our name holds; a server that knows no names has none."""
     sweep_id = task.sweep_path.rpartition("/")[2]
     variables = {**task.project, "sweep": sweep_id, "agent": task.agent}
@@ -258,14 +258,14 @@ def _end(cause: str) -> Dict[str, Any]:
     return {**_mark(cause), "complete": True, "exitcode": KILLED_EXIT_CODE}
 
 
-def stream(task: Task, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
+def stream(task: Delivery, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
     """Write to a run's file stream; tell whether the server took it."""
     path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
     reply = insist(lambda: post(task.server, path, chunk, REQUEST_SECONDS), deadline)
     return reply.status == 200
 
 
-def insist(request: Callable[[], Reply], deadline: float) -> Reply:
+def insist(request: Callable[[], ServerReply], deadline: float) -> ServerReply:
     """Repeat a request until the server has said something for good, or the deadline has come."""
     wait = 0.2
     while True:
@@ -277,12 +277,12 @@ def insist(request: Callable[[], Reply], deadline: float) -> Reply:
         wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
 
-def build_task(settings: Settings, key: str) -> Task:
-    server = Server(settings.base_url, key)
-    return Task(server, settings.sweep_path, settings.name, settings.agents_folder)
+def build_task(settings: AgentSettings, key: str) -> Delivery:
+    server = ServerAddress(settings.base_url, key)
+    return Delivery(server, settings.sweep_path, settings.name, settings.agents_folder)
 
 
-def clear_leftovers(settings: Settings, key: str) -> bool:
+def clear_leftovers(settings: AgentSettings, key: str) -> bool:
     """End what a supervisor of this folder left when it was killed; returns whether it is gone.
 
     The server is told what has become of its runs, unless there is no key or was no run: by the
@@ -310,7 +310,7 @@ def clear_leftovers(settings: Settings, key: str) -> bool:
     return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
 
 
-def settle_leftovers(settings: Settings, key: str, cause: str) -> None:
+def settle_leftovers(settings: AgentSettings, key: str, cause: str) -> None:
     """Tell the server with this key what became of runs of which no process was left here."""
     if newest_run(settings.folder, settings.sweep_path.rpartition("/")[2]):
         task = build_task(settings, key)
@@ -318,7 +318,7 @@ def settle_leftovers(settings: Settings, key: str, cause: str) -> None:
 
 
 def end_runs(
-    task: Task,
+    task: Delivery,
     known: Tuple[str, ...],
     find: Callable[[], Sequence[Process]],
     grace_seconds: float,
@@ -342,7 +342,7 @@ def end_runs(
 # alone.
 
 
-def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
+def end_unstarted(task: Delivery, run_id: str, seconds: float) -> None:
     """Report a run that ended before `wandb.init` as failed."""
     deadline = time.monotonic() + seconds
     run = get_run(task, run_id, deadline)
@@ -350,7 +350,7 @@ def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
         stream(task, run_id, {"complete": True, "exitcode": KILLED_EXIT_CODE}, deadline)
 
 
-def is_settled(task: Task, run_id: str, seconds: float) -> bool:
+def is_settled(task: Delivery, run_id: str, seconds: float) -> bool:
     """Tell whether the run will not be handed out again; False if the server does not say."""
     run = get_run(task, run_id, time.monotonic() + seconds)
     return run is not None and run.state not in (RETURNED, UNSTARTED)

@@ -7,8 +7,8 @@ import os
 import sys
 import time
 
-from ..server import Server
-from .delivery import Task, deliver_end, deliver_history, get_run
+from ..server import ServerAddress
+from .delivery import Delivery, deliver_end, deliver_history, get_run
 from .local_runs import load_leftovers, supersede
 
 PATIENCE_SECONDS = 60.0  # less than the 90 s that `wandb.init` waits for a server
@@ -24,8 +24,8 @@ def main(resumes: bool) -> int:
     folder = os.path.dirname(environment["DEPLOYER_AGENT_FOLDER"])
     run_id = environment["WANDB_RUN_ID"]
     path = [environment[f"WANDB_{part}"] for part in ("ENTITY", "PROJECT", "SWEEP_ID")]
-    server = Server(environment["WANDB_BASE_URL"], environment.get("WANDB_API_KEY", ""))
-    task = Task(server, "/".join(path), environment["DEPLOYER_AGENT"], folder)
+    server = ServerAddress(environment["WANDB_BASE_URL"], environment.get("WANDB_API_KEY", ""))
+    task = Delivery(server, "/".join(path), environment["DEPLOYER_AGENT"], folder)
     deadline = time.monotonic() + PATIENCE_SECONDS
     leftovers = load_leftovers(folder, run_id)
     good = leftovers is not None and leftovers.exit_code == 0

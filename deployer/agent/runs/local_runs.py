@@ -28,7 +28,7 @@ REMOVE = 2  # of SummaryRecord
 KEY, NESTED_KEY, VALUE_JSON = 1, 2, 16  # of HistoryItem and SummaryItem
 EXIT_CODE = 1  # of RunExitRecord
 
-Fields = Dict[int, List[Any]]
+ProtobufFields = Dict[int, List[Any]]
 # Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
 INTERRUPTED_NAME = "deployer-interrupted"
 SUPERSEDED_SUFFIX = ".superseded"
@@ -95,7 +95,7 @@ def _read_tail(path: str, start: int) -> LocalRun:
     return found
 
 
-def _take(found: LocalRun, record: Fields) -> None:
+def _take(found: LocalRun, record: ProtobufFields) -> None:
     for history in record.get(HISTORY, ()):
         row: Dict[str, Any] = {}
         _set_items(row, parse_fields(history).get(ITEM, ()))
@@ -128,7 +128,7 @@ def _remove(target: Dict[str, Any], path: List[str]) -> None:
     target.pop(last, None)
 
 
-def _path_of(item: Fields) -> List[str]:
+def _path_of(item: ProtobufFields) -> List[str]:
     return [part.decode() for part in item.get(NESTED_KEY) or item[KEY]]
 
 
@@ -157,12 +157,12 @@ def _split_records(content: bytes, position: int) -> Iterator[bytes]:
             yield parts
 
 
-def parse_fields(message: bytes) -> Fields:
+def parse_fields(message: bytes) -> ProtobufFields:
     """Return a protobuf message's fields by number: whole numbers and bytes, unpacked no further.
 
     Raises IndexError or ValueError for what is no message.
     """
-    fields: Fields = {}
+    fields: ProtobufFields = {}
     position = 0
     while position < len(message):
         tag, position = _read_varint(message, position)

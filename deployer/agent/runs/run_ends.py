@@ -14,13 +14,13 @@ from typing import Callable, Deque, Mapping, Optional
 
 from ..host.processes import Signals, list_remains, send_signal
 from ..launcher import EXIT_NAME
-from ..server import Keys, Reply, ask
-from ..settings import Settings
+from ..server import Keys, ServerReply, ask
+from ..settings import AgentSettings
 from .delivery import (
     ACTIVE,
     REQUEST_SECONDS,
     STARTED,
-    Task,
+    Delivery,
     build_task,
     deliver_ended,
     get_run,
@@ -123,7 +123,7 @@ class ProcessEnd:
 
 
 def report_end(
-    task: Task, end: ProcessEnd, extended: bool, acknowledge: Callable[[], None]
+    task: Delivery, end: ProcessEnd, extended: bool, acknowledge: Callable[[], None]
 ) -> None:
     """Tell the server what it cannot know of an end; `extended` if it keeps more than W&B's own.
 
@@ -143,20 +143,20 @@ def report_end(
         insist(lambda: report_exit(task, end), end.ended_at + REPORT_SECONDS)
 
 
-def report_exit(task: Task, end: ProcessEnd) -> Reply:
+def report_exit(task: Delivery, end: ProcessEnd) -> ServerReply:
     """Send how a process ended to a server that keeps more than W&B's own."""
     seen = {"run": end.run_id, "code": end.exit_code, "output": end.output}
     ago = time.monotonic() - end.ended_at
     return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
 
 
-def has_begun(task: Task, end: ProcessEnd) -> bool:
+def has_begun(task: Delivery, end: ProcessEnd) -> bool:
     """Return True if this attempt has called `wandb.init`; earlier ones have left files, too."""
     files = list_wandb_files(task.agents_folder, end.run_id)
     return any(os.path.getmtime(path) >= end.began_at for path in files)
 
 
-def report_usage_error(task: Task, run_id: str, seconds: float) -> None:
+def report_usage_error(task: Delivery, run_id: str, seconds: float) -> None:
     """Tell the server that a run died of its command line; one that was started tells it itself.
 
     Before the agent says that the run is gone: then it is the server's to judge.
@@ -205,7 +205,7 @@ class RunEnds:
     """The exit and the output of the present run; told with the key that counts at that time."""
 
     def __init__(
-        self, settings: Settings, environment: Mapping[str, str], keys: Keys, signals: Signals
+        self, settings: AgentSettings, environment: Mapping[str, str], keys: Keys, signals: Signals
     ) -> None:
         self._settings = settings
         self._environment = environment

@@ -17,9 +17,9 @@ import sys
 from typing import Any, Callable, Collection, Dict, List, NoReturn, Optional, Sequence
 
 from .core_wait import PORT_FILE_MODULE, look_sooner
-from .ending import Ending
+from .ending import RunExit
 from .inherited import OWN_PREFIXES, Inherited
-from .program import COLD, StartOver, Task, become, build_program, name_process
+from .program import COLD, ForkTask, StartOver, become, build_program, name_process
 
 SOCKET = "warm.sock"
 STARTING = "warm.starting"  # stand-ins wait while it is there
@@ -36,7 +36,7 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 ASK_SECONDS = 5.0  # a stand-in that is stopped must not hold up the others
 
 
-def prepare_run(folder: str, packages: Sequence[str], ending: Ending) -> Callable[[], None]:
+def prepare_run(folder: str, packages: Sequence[str], ending: RunExit) -> Callable[[], None]:
     """Preload, listen and fork; returns in a run alone, with what executes its program.
 
     `folder` is the agent's.
@@ -57,7 +57,7 @@ def prepare_run(folder: str, packages: Sequence[str], ending: Ending) -> Callabl
         if name.partition(".")[0] == ours:
             del sys.modules[name]
     gc.freeze()  # hardly any of it is garbage, and a search would write to every page
-    server = Server(folder, before)
+    server = ForkServer(folder, before)
     name_process(PARENT_NAME)
     with contextlib.suppress(OSError):  # the supervisor has ended
         os.unlink(os.path.join(folder, STARTING))
@@ -122,7 +122,7 @@ def find_device(paths: Collection[str], modules: Dict[str, Any]) -> str:
     return f"preloading has opened {found[0]}" if found else ""
 
 
-class Server:
+class ForkServer:
     """Forks runs, and keeps the connection of each one's stand-in by the run's process id."""
 
     def __init__(self, folder: str, environment: Dict[str, str]) -> None:
@@ -144,7 +144,7 @@ class Server:
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         self.on_child = signal.signal(signal.SIGCHLD, lambda *_: None)
 
-    def serve(self) -> Task:
+    def serve(self) -> ForkTask:
         """Fork runs until stdin ends and no run is left; returns the task, in a run alone."""
         open_files: List[Any] = [0, self.woken, self.listening]
         while 0 in open_files or self.connections:
@@ -176,7 +176,7 @@ class Server:
                     answer(connection, f"ended {status}")
                     connection.close()
 
-    def take(self) -> Optional[Task]:
+    def take(self) -> Optional[ForkTask]:
         """Answer one stand-in; return its task in the forked run, None in the parent."""
         connection, _ = self.listening.accept()
         connection.settimeout(ASK_SECONDS)
@@ -185,7 +185,7 @@ class Server:
             _, ancillary, _, _ = connection.recvmsg(16, socket.CMSG_SPACE(12))
             streams.frombytes(ancillary[0][2])
             peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            task = Task(struct.unpack("3i", peer)[0], self.folder)
+            task = ForkTask(struct.unpack("3i", peer)[0], self.folder)
             reason = self.find_reason(task)
         except (OSError, LookupError, ValueError) as error:
             reason = repr(error)
@@ -202,7 +202,7 @@ class Server:
             self.connections[process] = connection
         return None
 
-    def find_reason(self, task: Task) -> str:
+    def find_reason(self, task: ForkTask) -> str:
         """Return why a run cannot be forked from here, empty if it can."""
         inherited = list_inherited(task.stand_in, task.environment)
         different = [name for name, one in inherited.items() if one != self.inherited[name]]

@@ -26,7 +26,7 @@ from typing import (
 from ..environment import agent_command
 from ..host.processes import RESTORED_SIGNALS, run_task, send_signal, spawn
 from ..host.status import is_unwritable
-from ..settings import Settings
+from ..settings import AgentSettings
 
 # A parent that is killed is started again, but not for ever.
 MOST_STARTS = 5
@@ -44,8 +44,8 @@ SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 PROGRAM = """\
 import sys
 sys.path[:] = [{above!r}, *filter(None, sys.path)]
-from {package}.warm.ending import Ending
-ending = Ending()
+from {package}.warm.ending import RunExit
+ending = RunExit()
 from {package}.warm.fork_server import prepare_run
 del sys.path[0]
 program = prepare_run({folder!r}, {packages!r}, ending)
@@ -74,7 +74,7 @@ OPTIMIZERS, BY_OPTIMIZERS = "optim", "torch._dynamo"
 class WarmParent:
     """The process from which an agent's runs are forked, if its script can be preloaded for."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
         self._reason = ""  # why there is no parent
         self._environment: Dict[str, str] = {}
@@ -212,7 +212,7 @@ class WarmParent:
             os.close(log)
 
 
-def find_reason(settings: Settings) -> str:
+def find_reason(settings: AgentSettings) -> str:
     """Return why an agent like this one never has a parent, empty if it may have one."""
     if settings.metrics:
         return "a wrapper reads its metrics"
@@ -231,14 +231,14 @@ def write_stand_in(path: str, python: str) -> None:
     os.chmod(path, 0o700)
 
 
-class Reading(NamedTuple):
+class PreloadList(NamedTuple):
     """The packages to preload, in the script's order, or why its runs must start cold."""
 
     packages: Sequence[str]
     reason: str
 
 
-def read_script(program: str, folder: str, more: Sequence[str]) -> Reading:
+def read_script(program: str, folder: str, more: Sequence[str]) -> PreloadList:
     """Read a script and the modules of its project; `more` are packages to preload besides.
 
     A change of the environment counts where it stands in the text, also inside a function.
@@ -248,12 +248,12 @@ def read_script(program: str, folder: str, more: Sequence[str]) -> Reading:
     text.read(script)
     text.end()
     if text.reason:
-        return Reading((), text.reason)
+        return PreloadList((), text.reason)
     found = list(text.packages)
     if text.optimizes and "torch" in found:
         found.append(BY_OPTIMIZERS)
     found += [name for name in more if name not in found]
-    return Reading(found, "" if found else f"{program} imports none of {', '.join(PRELOADED)}")
+    return PreloadList(found, "" if found else f"{program} imports none of {', '.join(PRELOADED)}")
 
 
 class _Text:

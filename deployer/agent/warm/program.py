@@ -19,7 +19,7 @@ COLD = "warm.cold"  # why all further runs of the agent start cold
 OVER = "warm.over"  # there if the stand-in is to start the run over
 
 
-class Task:
+class ForkTask:
     """What a run inherits from its stand-in, as the process table has it; `folder` is the agent's.
 
     Raises OSError or LookupError if the process is gone or the table incomplete.
@@ -45,7 +45,7 @@ class Task:
         self.ignored = ignored - {signal.SIGPIPE, signal.SIGXFSZ}  # which Python ignores itself
 
 
-def become(task: Task, parent: int, changes: Dict[str, Optional[str]]) -> None:
+def become(task: ForkTask, parent: int, changes: Dict[str, Optional[str]]) -> None:
     """Take over what a run inherits from its stand-in; `changes` are variables set by imports.
 
     None stands for one that they have removed.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from deployer.backend.db.rows import (
     Connection,
-    Row,
+    TableRow,
     delete,
     find,
     find_all,
@@ -41,7 +41,7 @@ LONGEST_NAME = 128
 
 
 @dataclass(frozen=True)
-class User(Row):
+class User(TableRow):
     """A person; the entity of the same name is theirs."""
 
     table: ClassVar = "users"
@@ -66,7 +66,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Key(Row):
+class KeyRow(TableRow):
     """What is known of a key that nobody can read any more; an agent's is of one sweep."""
 
     table: ClassVar = "keys"
@@ -119,10 +119,10 @@ def create_user(db: Connection, name: str, key: str, now: float, label: str = ""
     check_key(key)
     if select_one(db, User, f"WHERE name = ? AND {PRESENT}", name):
         raise ValueError(f"user {name!r} exists already")
-    if find(db, Key, hash=hash_key(key)):
+    if find(db, KeyRow, hash=hash_key(key)):
         raise ValueError("this key is in use already")
     user = find(db, User, name=name) or insert(db, User, name=name, created_at=now)
-    insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
+    insert(db, KeyRow, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
     return user
 
 
@@ -154,8 +154,8 @@ def list_present_users(db: Connection) -> list[User]:
     return select(db, User, f"WHERE {PRESENT} ORDER BY id")
 
 
-def list_keys(db: Connection, user: User) -> list[Key]:
-    return find_all(db, Key, user_id=user.id, sweep_id=None)
+def list_keys(db: Connection, user: User) -> list[KeyRow]:
+    return find_all(db, KeyRow, user_id=user.id, sweep_id=None)
 
 
 def add_key(db: Connection, name: str, key: str, now: float, label: str = "") -> None:
@@ -168,7 +168,7 @@ def add_key(db: Connection, name: str, key: str, now: float, label: str = "") ->
     check_key(key)
     owner = find_caller(db, key)
     if owner is None:
-        insert(db, Key, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
+        insert(db, KeyRow, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
     elif (owner.user.id, owner.sweep_id) != (user.id, None):
         raise ValueError("this key is in use already")
 
@@ -234,7 +234,7 @@ def _insert_agent_key(
 ) -> None:
     insert(
         db,
-        Key,
+        KeyRow,
         hash=hash_key(key),
         user_id=caller.user.id,
         sweep_id=sweep_id,
@@ -295,7 +295,7 @@ def end_session(db: Connection, token: str) -> None:
 
 
 @dataclass(frozen=True)
-class Project(Row):
+class ProjectRow(TableRow):
     """A folder of sweeps and runs under one entity."""
 
     table: ClassVar = "projects"
@@ -318,10 +318,10 @@ def check_label(what: str, name: str) -> str:
 
 def find_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None
-) -> Project | None:
+) -> ProjectRow | None:
     wanted = name or DEFAULT_PROJECT
     own = _is_own(db, caller, entity)
-    return find(db, Project, entity=caller.user.name, name=wanted) if own else None
+    return find(db, ProjectRow, entity=caller.user.name, name=wanted) if own else None
 
 
 def _is_own(db: Connection, caller: Caller, entity: str | None) -> bool:
@@ -332,7 +332,7 @@ def _is_own(db: Connection, caller: Caller, entity: str | None) -> bool:
     return entity in (None, "", caller.user.name) or len(list_present_users(db)) == 1
 
 
-def get_project(db: Connection, caller: Caller, entity: str | None, name: str | None) -> Project:
+def get_project(db: Connection, caller: Caller, entity: str | None, name: str | None) -> ProjectRow:
     project = find_project(db, caller, entity, name)
     if project is None:
         raise not_found(f"project {entity or caller.user.name}/{name}")
@@ -341,7 +341,7 @@ def get_project(db: Connection, caller: Caller, entity: str | None, name: str | 
 
 def ensure_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None, now: float
-) -> Project:
+) -> ProjectRow:
     """Return a project, made if there is none.
 
     Refuse with 403 an entity that may be another user's, and an agent that would make a project.
@@ -355,13 +355,13 @@ def ensure_project(
     if caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot make projects")
     columns = {"name": check_label("project name", name or DEFAULT_PROJECT), "created_at": now}
-    return insert(db, Project, entity=own.name, user_id=own.id, **columns)
+    return insert(db, ProjectRow, entity=own.name, user_id=own.id, **columns)
 
 
 def owns_project(db: Connection, caller: Caller, project_id: int) -> bool:
-    return get(db, Project, project_id).entity == caller.user.name
+    return get(db, ProjectRow, project_id).entity == caller.user.name
 
 
-def list_projects(db: Connection, caller: Caller, entity: str | None) -> list[Project]:
+def list_projects(db: Connection, caller: Caller, entity: str | None) -> list[ProjectRow]:
     own = _is_own(db, caller, entity)
-    return find_all(db, Project, "id DESC", entity=caller.user.name) if own else []
+    return find_all(db, ProjectRow, "id DESC", entity=caller.user.name) if own else []

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from deployer.backend.db.accounts import Caller, Project, check_label
+from deployer.backend.db.accounts import Caller, ProjectRow, check_label
 from deployer.backend.db.rows import (
     Connection,
-    Row,
+    TableRow,
     change,
     delete,
     find,
@@ -25,10 +25,10 @@ from deployer.backend.db.rows import (
     select_one,
     update,
 )
-from deployer.backend.db.runs import Run, may_write
+from deployer.backend.db.runs import RunRow, may_write
 from deployer.backend.request import Refusal
 
-Role = Literal["output", "input"]
+ArtifactRole = Literal["output", "input"]
 
 NAME, LATEST = "artifact name", "latest"
 PATCH = "PATCH"  # the type of a manifest that one of several runs adds
@@ -39,7 +39,7 @@ NEWEST_FIRST = "WHERE collection_id = ? AND version IS NOT NULL ORDER BY version
 
 
 @dataclass(frozen=True)
-class ArtifactType(Row):
+class ArtifactType(TableRow):
     """A type of a project, which stays when its last collection goes."""
 
     table: ClassVar = "artifact_types"
@@ -51,7 +51,7 @@ class ArtifactType(Row):
 
 
 @dataclass(frozen=True)
-class Collection(Row):
+class Collection(TableRow):
     """W&B's artifact sequence: a name and a type; `tags` is a JSON list."""
 
     table: ClassVar = "artifact_collections"
@@ -74,7 +74,7 @@ class Collection(Row):
 
 
 @dataclass(frozen=True)
-class Artifact(Row):
+class Artifact(TableRow):
     """One version; `metadata` is JSON text, `tags` and `wanted_aliases` are JSON lists.
 
     `base_id` is the version that an incremental one, or a patch by one of several runs, adds to.
@@ -112,7 +112,7 @@ class Artifact(Row):
 
 
 @dataclass(frozen=True)
-class Alias(Row):
+class Alias(TableRow):
     """A name that points to one version of its collection."""
 
     table: ClassVar = "artifact_aliases"
@@ -138,7 +138,12 @@ def type_of(db: Connection, row: Collection) -> ArtifactType | None:
 
 
 def ensure_collection(
-    db: Connection, project: Project, name: str, type_name: str, client_id: str | None, now: float
+    db: Connection,
+    project: ProjectRow,
+    name: str,
+    type_name: str,
+    client_id: str | None,
+    now: float,
 ) -> Collection:
     """Return a collection, made if there is none; refuse another type with 400."""
     found = find(db, Collection, project_id=project.id, name=check_label(NAME, name))
@@ -252,7 +257,7 @@ def remove_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> Non
     )
 
 
-def record_role(db: Connection, run: Run, row: Artifact, role: Role) -> None:
+def record_role(db: Connection, run: RunRow, row: Artifact, role: ArtifactRole) -> None:
     """Note that a run made or used a version; noting it again changes nothing."""
     db.execute(
         "INSERT OR IGNORE INTO artifact_runs (run_id, artifact_id, role) VALUES (?, ?, ?)",
@@ -260,7 +265,7 @@ def record_role(db: Connection, run: Run, row: Artifact, role: Role) -> None:
     )
 
 
-def list_artifacts_of(db: Connection, run: Run, role: Role) -> list[Artifact]:
+def list_artifacts_of(db: Connection, run: RunRow, role: ArtifactRole) -> list[Artifact]:
     """Return the committed versions that a run made or used, oldest first."""
     tail = (
         "WHERE version IS NOT NULL AND id IN"
@@ -269,10 +274,10 @@ def list_artifacts_of(db: Connection, run: Run, role: Role) -> list[Artifact]:
     return select(db, Artifact, tail, run.id, role)
 
 
-def list_runs_of(db: Connection, row: Artifact, role: Role) -> list[Run]:
+def list_runs_of(db: Connection, row: Artifact, role: ArtifactRole) -> list[RunRow]:
     """Return the runs that made a version's content or used it, oldest first."""
     tail = (
         "WHERE id IN (SELECT run_id FROM artifact_runs"
         " WHERE artifact_id = ? AND role = ?) ORDER BY id"
     )
-    return select(db, Run, tail, row.id, role)
+    return select(db, RunRow, tail, row.id, role)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
-from deployer.backend.db.accounts import Caller, Project
+from deployer.backend.db.accounts import Caller, ProjectRow
 from deployer.backend.db.lines import (
     clear_lines,
     count_before,
@@ -29,14 +29,14 @@ from deployer.backend.db.rows import (
     update,
 )
 from deployer.backend.db.runs import (
-    Agent,
-    Run,
+    AgentRow,
+    RunRow,
     assigned_config,
     free_number,
     insert_assigned,
     insert_run,
 )
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.request import parse_object, read_object
 
 FINISHED = "finished"
@@ -53,7 +53,7 @@ SAID: dict[str, str | None] = {
     "tags": "[]",
 }
 LARGEST = 1e200  # sums of smaller numbers are finite
-Place = tuple[float, int]  # when a run was made, its row
+RunCursor = tuple[float, int]  # when a run was made, its row
 # A document that holds a bare NaN is not JSON to SQLite, and goes as the text that it is.
 _ROWS = f"""
 SELECT created_at, id, json_object(
@@ -74,7 +74,7 @@ FROM runs WHERE sweep_id = ? AND (created_at, id) > (?, ?) ORDER BY created_at, 
 
 
 @dataclass(frozen=True)
-class Attempt(Record):
+class AttemptRow(Record):
     """One time that a run was handed out; `cause` says why it ended, None while it lasts.
 
     `exit_code` came with the run's exit record, `process_exit_code` is what its supervisor saw.
@@ -101,28 +101,30 @@ class Attempt(Record):
         return self.exit_code
 
 
-def list_attempts(db: Connection, run: Run) -> list[Attempt]:
-    return find_all(db, Attempt, "number", run_id=run.id)
+def list_attempts(db: Connection, run: RunRow) -> list[AttemptRow]:
+    return find_all(db, AttemptRow, "number", run_id=run.id)
 
 
-def list_sweep_attempts(db: Connection, sweep: Sweep) -> dict[int, list[Attempt]]:
+def list_sweep_attempts(db: Connection, sweep: SweepRow) -> dict[int, list[AttemptRow]]:
     """Return the attempts of each of a sweep's runs, oldest first, by the run's row id."""
-    found: dict[int, list[Attempt]] = {}
+    found: dict[int, list[AttemptRow]] = {}
     tail = "WHERE run_id IN (SELECT id FROM runs WHERE sweep_id = ?) ORDER BY number"
-    for attempt in select(db, Attempt, tail, sweep.id):
+    for attempt in select(db, AttemptRow, tail, sweep.id):
         found.setdefault(attempt.run_id, []).append(attempt)
     return found
 
 
 def assign_run(
-    db: Connection, sweep: Sweep, agent: Agent, ordinal: int, args: dict[str, Any], now: float
-) -> Run:
+    db: Connection, sweep: SweepRow, agent: AgentRow, ordinal: int, args: dict[str, Any], now: float
+) -> RunRow:
     run = insert_assigned(db, sweep, ordinal, args, None, now, agent_id=agent.id)
     begin_attempt(db, run.id, 1, agent.id, now)
     return run
 
 
-def create_run(db: Connection, caller: Caller, project: Project, name: str, now: float) -> Run:
+def create_run(
+    db: Connection, caller: Caller, project: ProjectRow, name: str, now: float
+) -> RunRow:
     """Create a run that no sweep asked for, at its first attempt."""
     owner = {"project_id": project.id, "user_id": caller.user.id}
     run = insert_run(db, now, **owner, name=name, display_name=name)
@@ -130,7 +132,7 @@ def create_run(db: Connection, caller: Caller, project: Project, name: str, now:
     return run
 
 
-def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
+def reassign_run(db: Connection, run: RunRow, agent: AgentRow, now: float) -> RunRow:
     """Hand a queued run out again, as its next attempt, with its original arguments."""
     number = run.attempt + 1
     begin_attempt(db, run.id, number, agent.id, now)
@@ -153,7 +155,7 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
     )
 
 
-def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
+def repeat_attempt(db: Connection, run: RunRow, cause: str, now: float) -> RunRow:
     """Count a run that was sent to the same agent again as another attempt."""
     settle_attempt(db, run, cause, None, now)
     number = run.attempt + 1
@@ -161,7 +163,9 @@ def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
     return change(db, run, attempt=number)
 
 
-def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
+def settle_attempt(
+    db: Connection, run: RunRow, cause: str, exit_code: int | None, now: float
+) -> None:
     """Record how the run's current attempt ended, unless that is recorded already.
 
     One without `wandb.init` has no last step, whatever those before it have logged.
@@ -175,17 +179,17 @@ def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, 
     _doubt_end(db, run.id, run.attempt)
 
 
-def find_attempt(db: Connection, run: Run, agent_name: str, moment: float) -> Attempt | None:
+def find_attempt(db: Connection, run: RunRow, agent_name: str, moment: float) -> AttemptRow | None:
     tail = (
         "WHERE run_id = ? AND assigned_at <= ?"
         " AND agent_id IN (SELECT id FROM agents WHERE name = ? AND sweep_id = ?)"
         " ORDER BY number DESC"
     )
-    return select_one(db, Attempt, tail, run.id, moment, agent_name, run.sweep_id)
+    return select_one(db, AttemptRow, tail, run.id, moment, agent_name, run.sweep_id)
 
 
 def note_process_end(
-    db: Connection, attempt: Attempt, exit_code: int | None, output: str | None
+    db: Connection, attempt: AttemptRow, exit_code: int | None, output: str | None
 ) -> None:
     """Record how an attempt's process ended, unless a supervisor has reported that already."""
     db.execute(
@@ -196,7 +200,7 @@ def note_process_end(
     _doubt_end(db, attempt.run_id, attempt.number)
 
 
-def has_process_ended(db: Connection, run: Run) -> bool:
+def has_process_ended(db: Connection, run: RunRow) -> bool:
     """Tell whether a supervisor has reported the end of the current attempt's process."""
     last = last_attempt(db, run)
     return last.process_exit_code is not None or last.output is not None
@@ -211,7 +215,7 @@ def _doubt_end(db: Connection, run_id: int, number: int) -> None:
     )
 
 
-def count_stalled_kills(db: Connection, run: Run) -> int:
+def count_stalled_kills(db: Connection, run: RunRow) -> int:
     """Count the kills of a run's own process since an attempt has got further than all before.
 
     Those are meant that a supervisor saw, or the server while the agent went on: what is told of a
@@ -231,7 +235,7 @@ def count_stalled_kills(db: Connection, run: Run) -> int:
     return kills
 
 
-def count_early_kills(db: Connection, run: Run) -> int:
+def count_early_kills(db: Connection, run: RunRow) -> int:
     """Count the attempts whose own process was seen killed before `wandb.init`."""
     found = db.execute(
         "SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ('signal', 'OOM')"
@@ -241,13 +245,13 @@ def count_early_kills(db: Connection, run: Run) -> int:
     return int(found.fetchone()[0])
 
 
-def last_attempt(db: Connection, run: Run) -> Attempt:
+def last_attempt(db: Connection, run: RunRow) -> AttemptRow:
     """Return the run's current attempt; an empty one if it never had any."""
-    found = find(db, Attempt, run_id=run.id, number=run.attempt)
-    return found or Attempt(run.id, run.attempt, None, 0.0, *[None] * 5)
+    found = find(db, AttemptRow, run_id=run.id, number=run.attempt)
+    return found or AttemptRow(run.id, run.attempt, None, 0.0, *[None] * 5)
 
 
-def reopen_attempt(db: Connection, run: Run) -> None:
+def reopen_attempt(db: Connection, run: RunRow) -> None:
     db.execute(
         "UPDATE attempts SET ended_at = NULL, cause = NULL WHERE run_id = ? AND number = ?",
         (run.id, run.attempt),
@@ -271,7 +275,7 @@ def begin_attempt(
 # one stay.
 
 
-def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
+def write_history(db: Connection, run: RunRow, offset: int, texts: Sequence[str]) -> RunRow:
     """Write rows at an offset of the stream, once older rows are kept or cleared."""
     run = _decided(db, run, offset, texts)
     early = max(0, run.first_offset - offset)  # of the process before, whose rows were replaced
@@ -279,7 +283,7 @@ def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -
     return run
 
 
-def keep_former(run: Run, said: Collection[str]) -> str | None:
+def keep_former(run: RunRow, said: Collection[str]) -> str | None:
     """Return what the process before said of itself, for when the one that begins is another run.
 
     `said` are the columns that the new one sends. Of several that log nothing the first counts.
@@ -290,7 +294,7 @@ def keep_former(run: Run, said: Collection[str]) -> str | None:
     return json.dumps({**former, "said": sorted(said)})
 
 
-def settle_former(db: Connection, run: Run) -> Run:
+def settle_former(db: Connection, run: RunRow) -> RunRow:
     """Decide at the end of a process that wrote no row whether it was another run.
 
     It was if it has values of its own; else the run is as the process before it left it.
@@ -305,7 +309,7 @@ def settle_former(db: Connection, run: Run) -> Run:
     return change(db, run, undecided_lines=None, former=None)
 
 
-def complete_summary(db: Connection, run: Run) -> str:
+def complete_summary(db: Connection, run: RunRow) -> str:
     """Return the summary with `define_metric(summary=…)` counted over the rows of all attempts.
 
     A process that resumes a run counts its own alone. Reads the whole history.
@@ -327,7 +331,7 @@ def _aggregate(part: dict[str, Any], prefix: str, rows: Sequence[dict[str, Any]]
             _aggregate(value, f"{prefix}{name}.", rows)
 
 
-def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
+def _decided(db: Connection, run: RunRow, offset: int, texts: Sequence[str]) -> RunRow:
     lines = run.undecided_lines
     if lines is None or not texts or offset not in (0, lines):
         return run
@@ -343,13 +347,13 @@ def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run
     return change(db, run, undecided_lines=None, former=None, first_offset=offset - kept)
 
 
-def _is_sent_again(db: Connection, run: Run, text: str) -> bool:
+def _is_sent_again(db: Connection, run: RunRow, text: str) -> bool:
     """Tell whether a row is the first one that is there, whose keys may stand in another order."""
     ((_, first),) = read_lines(db, run.id, "history", 0, 1)
     return read_object(text) == read_object(first)
 
 
-def set_apart(db: Connection, run: Run, now: float) -> Run:
+def set_apart(db: Connection, run: RunRow, now: float) -> RunRow:
     """Make a run beside a sweep's run, whose agent may write to it; it is not one of the sweep."""
     number = free_number(db, run.project_id, run.name, len(run.apart_names) + 2)
     name = f"{run.name}-{number}"
@@ -370,7 +374,7 @@ def set_apart(db: Connection, run: Run, now: float) -> Run:
     return made
 
 
-def _set_history_apart(db: Connection, run: Run) -> Run:
+def _set_history_apart(db: Connection, run: RunRow) -> RunRow:
     """Keep a process that has ended as a run of its own, since another one begins anew.
 
     Each has what it said of itself; return the one that goes on.
@@ -401,8 +405,8 @@ def _set_history_apart(db: Connection, run: Run) -> Run:
 
 
 def read_run_table(
-    db: Connection, sweep: Sweep, after: Place | None, size: int
-) -> tuple[str, Place | None]:
+    db: Connection, sweep: SweepRow, after: RunCursor | None, size: int
+) -> tuple[str, RunCursor | None]:
     """Return up to `size` runs as a JSON array, oldest first, and the last one's place.
 
     The place is None where no run follows.

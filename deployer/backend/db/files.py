@@ -13,7 +13,7 @@ from typing import ClassVar
 from deployer.backend.db.artifacts import PATCH, Artifact
 from deployer.backend.db.rows import (
     Connection,
-    Row,
+    TableRow,
     change,
     find,
     find_all,
@@ -29,7 +29,7 @@ MANIFEST_NAME = "wandb_manifest.json"
 
 
 @dataclass(frozen=True)
-class Blob(Row):
+class BlobRow(TableRow):
     """Bytes of one user; `md5` is base64, as W&B writes digests.
 
     Look it up with its user always: a digest gives no access to another user's bytes.
@@ -44,7 +44,7 @@ class Blob(Row):
 
 
 @dataclass(frozen=True)
-class File(Row):
+class File(TableRow):
     """A file of a run or of an artifact's version, or with `manifest` the list of its files.
 
     Without a `blob_id` its bytes are missing, or a `reference` tells where they are. `digest` is
@@ -70,7 +70,7 @@ class File(Row):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ManifestEntry:
     """One file of a manifest; `digest` is base64 MD5 unless there is a `reference`."""
 
     name: str
@@ -114,7 +114,7 @@ def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) ->
         if found is None or found.digest != md5:
             raise Refusal(400, "artifact is committed: its files cannot change")
         return found
-    blob = find(db, Blob, user_id=row.user_id, md5=md5)
+    blob = find(db, BlobRow, user_id=row.user_id, md5=md5)
     content = {
         "digest": md5,
         "blob_id": blob.id if blob else None,
@@ -131,7 +131,7 @@ def promise_manifest(db: Connection, row: Artifact, md5: str | None = None) -> F
     return change(db, found, digest=md5) if md5 else found
 
 
-def set_content(db: Connection, file: File, blob: Blob, now: float) -> None:
+def set_content(db: Connection, file: File, blob: BlobRow, now: float) -> None:
     """Attach these bytes to a file; the digest of a manifest stays what its client has said."""
     digest = file.digest if file.manifest else blob.md5
     size = blob.size_bytes
@@ -167,12 +167,14 @@ def find_by_digest(db: Connection, collection_id: int, md5: str) -> File | None:
     return select_one(db, File, tail, md5, collection_id)
 
 
-def write_entries(db: Connection, row: Artifact, entries: Sequence[Entry]) -> None:
+def write_entries(db: Connection, row: Artifact, entries: Sequence[ManifestEntry]) -> None:
     """Replace promises by what the manifest lists; refuse with 400 if any bytes are missing."""
     values = []
     missing = []
     for entry in entries:
-        known = None if entry.reference else find(db, Blob, user_id=row.user_id, md5=entry.digest)
+        known = (
+            None if entry.reference else find(db, BlobRow, user_id=row.user_id, md5=entry.digest)
+        )
         if known is None and entry.reference is None:
             missing.append(entry.name)
         size, blob_id = (known.size_bytes, known.id) if known else (entry.size_bytes, None)

@@ -14,7 +14,7 @@ from deployer.backend.request import parse_object, read_object
 
 BEYOND_STEPS = 2.0**63  # a step is stored as an integer of 64 bits
 Stream = Literal["history", "events", "output"]
-Item = TypeVar("Item")
+LineItem = TypeVar("LineItem")
 
 FILE_STREAMS: dict[str, Stream] = {
     "wandb-history.jsonl": "history",
@@ -144,7 +144,7 @@ def step_in(text: str) -> float:
     return step_of(read_object(text) or {}, -1)
 
 
-def sample(items: Sequence[Item], size: int) -> list[Item]:
+def sample(items: Sequence[LineItem], size: int) -> list[LineItem]:
     """Return at most `size` items, evenly spread, the first and the last among them."""
     if size <= 0 or len(items) <= size:
         return list(items)

@@ -31,7 +31,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Row(Record):
+class TableRow(Record):
     """A row that has a number; a refusal calls it by its `noun`."""
 
     noun: ClassVar[str]
@@ -40,7 +40,7 @@ class Row(Record):
 
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
-AnyRow = TypeVar("AnyRow", bound=Row)
+AnyRow = TypeVar("AnyRow", bound=TableRow)
 
 
 def select(db: Connection, kind: type[AnyRecord], tail: str, *values: Any) -> list[AnyRecord]:
@@ -84,7 +84,7 @@ def insert(db: Connection, kind: type[AnyRow], **columns: Any) -> AnyRow:
     return get(db, kind, db.execute(statement, tuple(columns.values())).lastrowid)
 
 
-def update(db: Connection, row: Row, **columns: Any) -> None:
+def update(db: Connection, row: TableRow, **columns: Any) -> None:
     names = ", ".join(f"{name} = ?" for name in columns)
     db.execute(f"UPDATE {row.table} SET {names} WHERE id = ?", (*columns.values(), row.id))
 
@@ -94,5 +94,5 @@ def change(db: Connection, row: AnyRow, **columns: Any) -> AnyRow:
     return get(db, type(row), row.id)
 
 
-def delete(db: Connection, row: Row) -> None:
+def delete(db: Connection, row: TableRow) -> None:
     db.execute(f"DELETE FROM {row.table} WHERE id = ?", (row.id,))

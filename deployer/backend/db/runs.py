@@ -11,9 +11,9 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from deployer.backend.db.accounts import Caller, Project, check_newest
-from deployer.backend.db.rows import Connection, Row, find, insert, select
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.accounts import Caller, ProjectRow, check_newest
+from deployer.backend.db.rows import Connection, TableRow, find, insert, select
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.request import Refusal, not_found, read_object
 
 ACTIVE = ("pending", "running", "preempting")
@@ -21,7 +21,7 @@ IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as 
 
 
 @dataclass(frozen=True)
-class Agent(Row):
+class AgentRow(TableRow):
     """An agent; `name` is the one its own key was made for, else its host's.
 
     `node` is where its pod is, if its supervisor has told.
@@ -45,12 +45,14 @@ class Agent(Row):
         return self.key_id is not None
 
 
-def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
+def create_agent(
+    db: Connection, caller: Caller, sweep: SweepRow, host: str, now: float
+) -> AgentRow:
     """Add an agent; a repeated request adds another one, which never gets a run."""
     key = db.execute("SELECT node FROM keys WHERE id = ?", (caller.key_id,)).fetchone()
     return insert(
         db,
-        Agent,
+        AgentRow,
         sweep_id=sweep.id,
         key_id=caller.key_id if caller.agent_name else None,
         name=caller.agent_name or host,
@@ -68,14 +70,14 @@ def end_agents(db: Connection, sweep_id: int, name: str, now: float) -> None:
     )
 
 
-def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:
+def list_agents(db: Connection, sweep: SweepRow) -> list[AgentRow]:
     """Return a sweep's agents that have reported at least once, oldest first."""
     tail = "WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"
-    return select(db, Agent, tail, sweep.id)
+    return select(db, AgentRow, tail, sweep.id)
 
 
 @dataclass(frozen=True)
-class Run(Row):
+class RunRow(TableRow):
     """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
 
     `queued` is 1 while the run waits to be handed out again. `announced` is the reason that a
@@ -173,25 +175,25 @@ def wandb_part(config: str) -> dict[str, Any]:
 
 def insert_enqueued(
     db: Connection,
-    sweep: Sweep,
+    sweep: SweepRow,
     ordinal: int | None,
     args: dict[str, Any],
     display_name: str | None,
     now: float,
-) -> Run:
+) -> RunRow:
     """Create a queued run; one without an ordinal is none of the sweep's configurations."""
     return insert_assigned(db, sweep, ordinal, args, display_name, now, queued=1, attempt=0)
 
 
 def insert_assigned(
     db: Connection,
-    sweep: Sweep,
+    sweep: SweepRow,
     ordinal: int | None,
     args: dict[str, Any],
     display_name: str | None,
     now: float,
     **columns: int,
-) -> Run:
+) -> RunRow:
     name = f"{sweep.name}-{_first_number(db, sweep, ordinal)}"
     return insert_run(
         db,
@@ -213,11 +215,11 @@ def assigned_config(args: dict[str, Any]) -> str:
     return json.dumps({name: {"value": value} for name, value in args.items()})
 
 
-def insert_run(db: Connection, now: float, **columns: Any) -> Run:
-    return insert(db, Run, state="pending", created_at=now, **columns)
+def insert_run(db: Connection, now: float, **columns: Any) -> RunRow:
+    return insert(db, RunRow, state="pending", created_at=now, **columns)
 
 
-def _first_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
+def _first_number(db: Connection, sweep: SweepRow, ordinal: int | None) -> int:
     """Return the number in a run's name: its ordinal, unless another run has that name."""
     if ordinal is None:
         of_sweep = db.execute("SELECT COUNT(*) FROM runs WHERE sweep_id = ?", (sweep.id,))
@@ -238,15 +240,15 @@ def is_taken(db: Connection, project_id: int, name: str) -> bool:
     return db.execute(taken, (project_id, name)).fetchone() is not None
 
 
-def get_run(db: Connection, project: Project, name: str) -> Run:
+def get_run(db: Connection, project: ProjectRow, name: str) -> RunRow:
     """Return a project's run by its short id; refuse with 404 if there is none."""
-    run = find(db, Run, project_id=project.id, name=name)
+    run = find(db, RunRow, project_id=project.id, name=name)
     if run is None:
         raise not_found(f"run {name}")
     return run
 
 
-def may_write(db: Connection, caller: Caller, run: Run) -> bool:
+def may_write(db: Connection, caller: Caller, run: RunRow) -> bool:
     try:
         check_writer(db, caller, run)
     except Refusal:
@@ -254,7 +256,7 @@ def may_write(db: Connection, caller: Caller, run: Run) -> bool:
     return True
 
 
-def check_writer(db: Connection, caller: Caller, run: Run) -> None:
+def check_writer(db: Connection, caller: Caller, run: RunRow) -> None:
     """Refuse with 403 an agent's key on a run that this agent does not hold.
 
     A newer key of the same agent may write: a supervisor that was started again cleans up after
@@ -263,7 +265,7 @@ def check_writer(db: Connection, caller: Caller, run: Run) -> None:
     if caller.sweep_id is None:
         return
     check_newest(caller)
-    agent = find(db, Agent, id=run.agent_id)
+    agent = find(db, AgentRow, id=run.agent_id)
     if (
         agent is None
         or (agent.sweep_id, agent.name) != (caller.sweep_id, caller.agent_name)

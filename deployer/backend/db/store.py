@@ -168,7 +168,7 @@ class Change(Generic[Result]):
             self.done.set_result(self.result)  # type: ignore[arg-type]
 
 
-class Store:
+class Database:
     """The backend's SQLite file in WAL mode."""
 
     def __init__(self, path: Path, *, migrating: bool = False) -> None:

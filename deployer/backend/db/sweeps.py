@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import yaml
 
-from deployer.backend.db.accounts import Caller, Project
-from deployer.backend.db.rows import Connection, Row, change, find, insert, select, select_one
+from deployer.backend.db.accounts import Caller, ProjectRow
+from deployer.backend.db.rows import Connection, TableRow, change, find, insert, select, select_one
 from deployer.backend.request import LARGEST_INT, MOST_LEVELS, Refusal, repair
 from deployer.sweeps.parameters import expected_count
 from deployer.sweeps.results import metric_goal, metric_name
@@ -35,7 +35,7 @@ ENDED = ("FINISHED", "CANCELED", DELETED)
 
 
 @dataclass(frozen=True)
-class Sweep(Row):
+class SweepRow(TableRow):
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
     Below `first_free` every configuration has a run; a run that goes sets it back.
@@ -156,13 +156,13 @@ def _expected(settings: dict[str, Any]) -> int | None:
 def create_sweep(
     db: Connection,
     caller: Caller,
-    project: Project,
+    project: ProjectRow,
     config: str,
     now: float,
     *,
     mutation_id: str | None = None,
     **columns: str | None,
-) -> Sweep:
+) -> SweepRow:
     """Create a sweep, or return the one that the same request made before.
 
     The same request is one with the same `mutation_id`; without an id, one with the same text
@@ -177,7 +177,7 @@ def create_sweep(
     name = _short_id(db, project)
     return insert(
         db,
-        Sweep,
+        SweepRow,
         project_id=project.id,
         user_id=caller.user.id,
         name=name,
@@ -192,7 +192,7 @@ def create_sweep(
     )
 
 
-def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Sweep | None:
+def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> SweepRow | None:
     fresh = (
         "1 = 1"
         if exact
@@ -200,18 +200,18 @@ def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Swee
         f" AND created_at > {now - REPEAT_WINDOW_SECONDS}"
     )
     tail = f"WHERE request_key = ? AND state != '{DELETED}' AND {fresh} ORDER BY id DESC"
-    return select_one(db, Sweep, tail, request_key)
+    return select_one(db, SweepRow, tail, request_key)
 
 
-def _short_id(db: Connection, project: Project) -> str:
+def _short_id(db: Connection, project: ProjectRow) -> str:
     alphabet = string.ascii_lowercase + string.digits
     while True:
         name = "".join(secrets.choice(alphabet) for _ in range(8))
-        if not find(db, Sweep, project_id=project.id, name=name):
+        if not find(db, SweepRow, project_id=project.id, name=name):
             return name
 
 
-def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sweep:
+def update_sweep(db: Connection, sweep: SweepRow, now: float, **changes: Any) -> SweepRow:
     """Set columns of a sweep; a new `config` also updates what is derived from it."""
     if "config" in changes:
         changes["expected"] = _expected(parse_config(changes["config"]))
@@ -219,11 +219,11 @@ def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sw
     return change(db, sweep, updated_at=now, **changes)
 
 
-def find_sweep(db: Connection, project: Project, name: str) -> Sweep | None:
-    found = find(db, Sweep, project_id=project.id, name=name)
+def find_sweep(db: Connection, project: ProjectRow, name: str) -> SweepRow | None:
+    found = find(db, SweepRow, project_id=project.id, name=name)
     return None if found and found.state == DELETED else found
 
 
-def list_sweeps(db: Connection, project: Project) -> list[Sweep]:
+def list_sweeps(db: Connection, project: ProjectRow) -> list[SweepRow]:
     tail = f"WHERE project_id = ? AND state != '{DELETED}' ORDER BY id DESC"
-    return select(db, Sweep, tail, project.id)
+    return select(db, SweepRow, tail, project.id)

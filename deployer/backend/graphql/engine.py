@@ -152,7 +152,7 @@ def _by_class(kinds: Iterable[GraphQLNamedType]) -> Callable[..., str]:
     names = [kind.name for kind in kinds]
 
     def resolve_type(row: Any, *_: Any) -> str:
-        name = type(row).__name__
+        name = type(row).__name__.removesuffix("Row")
         return name if name in names else names[0]
 
     return resolve_type

@@ -29,7 +29,7 @@ OPTIONS = {"i": re.I, "m": re.M, "s": re.S, "x": re.X, "u": re.NOFLAG}
 LAST_BREAK = "\n$"  # a line break at the end of the text, before which `$` matches
 
 Ranges = tuple[tuple[int, int], ...]
-Place = Callable[[str, str], bool]
+Predicate = Callable[[str, str], bool]
 # Named classes: POSIX's, as Python writes them within brackets, and Unicode's general categories.
 POSIX = (
     r"alnum=\da-zA-Z alpha=a-zA-Z blank=\x20\t cntrl=\0-\x1f\x7f digit=\d graph=!-~ lower=a-z"
@@ -130,7 +130,7 @@ CATEGORIES = {
     ops.CATEGORY_NOT_SPACE: _outside(SPACES),
 }
 # What must stand before and after; "" is the end of the text.
-PLACES: dict[Any, Place] = {
+PLACES: dict[Any, Predicate] = {
     ops.AT_BEGINNING: lambda before, _: not before,
     ops.AT_BEGINNING_STRING: lambda before, _: not before,
     ops.AT_BEGINNING_LINE: lambda before, after: not before or (before == "\n" and after != ""),
@@ -142,14 +142,14 @@ PLACES: dict[Any, Place] = {
 }
 
 # A state: what it takes (None: nothing, a place: nothing but there), and where it leads.
-State = tuple[_Letter | Place | None, tuple[int, ...]]
+NfaState = tuple[_Letter | Predicate | None, tuple[int, ...]]
 
 
 class _Builder:
     """Makes states from the end of a pattern to its beginning."""
 
     def __init__(self) -> None:
-        self.states: list[State] = [(None, ())]
+        self.states: list[NfaState] = [(None, ())]
         self._steps = 0
 
     def sequence(self, nodes: Sequence[Any], flags: int, then: int) -> int:
@@ -160,7 +160,7 @@ class _Builder:
             then = self._node(op, argument, flags, then)
         return then
 
-    def _add(self, test: _Letter | Place | None, *leads_to: int) -> int:
+    def _add(self, test: _Letter | Predicate | None, *leads_to: int) -> int:
         self.states.append((test, leads_to))
         return len(self.states) - 1
 

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias, TypeVar
 
 from graphql import GraphQLResolveInfo
 
-from deployer.backend.db.accounts import Project, list_users
+from deployer.backend.db.accounts import ProjectRow, list_users
 from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.db.rows import Connection, get, select
-from deployer.backend.db.runs import Run
-from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.db.runs import RunRow
+from deployer.backend.db.sweeps import SweepRow, find_sweep, list_sweeps
 from deployer.backend.graphql.filters import MISSING, Fields, Filter
 from deployer.backend.request import LARGEST_INT, Refusal, not_found, parse_json, read_object
 from deployer.backend.scheduling.context import Request
@@ -30,10 +30,10 @@ DEFAULT_PAGE = 50
 ALL = LARGEST_INT  # rows on a page, where a client that names no number wants them all
 
 # Known or not, number or text, the number, the text, the row.
-Place = tuple[int, int, float, str, int]
+SortKey = tuple[int, int, float, str, int]
 
 ROW_FIELDS: Fields[Any] = Fields(("id", "name"))
-SWEEP_FIELDS: Fields[Sweep] = Fields(
+SWEEP_FIELDS: Fields[SweepRow] = Fields(
     ("name", "state", "method", "description", "created_at", "updated_at"),
     {"display_name": lambda sweep: sweep.title, "heartbeat_at": lambda sweep: sweep.updated_at},
     {"config": lambda sweep: (sweep.settings,)},
@@ -59,22 +59,22 @@ MOST_DIGITS = 18
 Info: TypeAlias = "GraphQLResolveInfo[Request]"
 
 
-def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
+def fields_of_runs(db: Connection, project_id: int) -> Fields[RunRow]:
     def sweep_names() -> dict[int, str]:
-        return {row.id: row.name for row in list_sweeps(db, get(db, Project, project_id))}
+        return {row.id: row.name for row in list_sweeps(db, get(db, ProjectRow, project_id))}
 
     sweeps = cache(sweep_names)
     users = cache(lambda: {user.id: user.name for user in list_users(db)})
     # All terms of a filter look at one run after the other, so each run is parsed once.
     config, summary = lru_cache(1)(_config_forms), lru_cache(1)(read_object)
 
-    def username(run: Run) -> str | None:
+    def username(run: RunRow) -> str | None:
         return users().get(run.user_id)
 
     return Fields(
         ("name", "display_name", "state", "job_type", "host", "program", "notes", "created_at"),
         {
-            "entity": lambda _: get(db, Project, project_id).entity,
+            "entity": lambda _: get(db, ProjectRow, project_id).entity,
             "group": lambda run: run.group_name,
             "commit": lambda run: run.commit_hash,
             "description": lambda run: run.notes or run.description,
@@ -91,7 +91,7 @@ def fields_of_runs(db: Connection, project_id: int) -> Fields[Run]:
     )
 
 
-def _heartbeat_at(run: Run) -> float:
+def _heartbeat_at(run: RunRow) -> float:
     return run.heartbeat_at or run.created_at
 
 
@@ -114,7 +114,7 @@ class Order:
         self.key = key.lstrip("+-")
         self._read = fields.reader(self.key)
 
-    def place(self, row: Any) -> Place:
+    def place(self, row: Any) -> SortKey:
         """Return where a row stands; two rows never stand in the same place."""
         sortable = _sortable(self._read(row))
         known = sortable is not None
@@ -158,7 +158,7 @@ def _size(first: int | None) -> int:
 
 
 def _connection(
-    rest: list[tuple[Place, R]], after: str | None, size: int, total: int
+    rest: list[tuple[SortKey, R]], after: str | None, size: int, total: int
 ) -> dict[str, Any]:
     """Return the first `size` of the rows that remain as a page."""
     page = rest[:size]
@@ -181,21 +181,21 @@ class Runs:
     """
 
     def __init__(
-        self, db: Connection, project_id: int, filters: str | None, sweep: Sweep | None = None
+        self, db: Connection, project_id: int, filters: str | None, sweep: SweepRow | None = None
     ) -> None:
         self._db, self._fields = db, fields_of_runs(db, project_id)
         wanted = Filter(filters, self._fields)
         parts = wanted.condition.get("$and", ())
         condition = parts[0] if len(wanted.condition) == len(parts) == 1 else wanted.condition
         if sweep is None and list(condition) == ["sweep"] and isinstance(condition["sweep"], str):
-            sweep = find_sweep(db, get(db, Project, project_id), condition["sweep"])
+            sweep = find_sweep(db, get(db, ProjectRow, project_id), condition["sweep"])
             condition = {} if sweep else condition
         self._where = "sweep_id = ?" if sweep else "project_id = ?"
         self._value = sweep.id if sweep else project_id
         self._passes = wanted.passes if condition else None
 
-    def read(self) -> list[Run]:
-        found = select(self._db, Run, f"WHERE {self._where} ORDER BY id", self._value)
+    def read(self) -> list[RunRow]:
+        found = select(self._db, RunRow, f"WHERE {self._where} ORDER BY id", self._value)
         return [run for run in found if self._passes(run)] if self._passes else found
 
     def count(self) -> int:
@@ -213,7 +213,7 @@ class Runs:
         rest = f"AND (created_at, id) {beyond} (?, ?)" if after else ""
         found = select(
             self._db,
-            Run,
+            RunRow,
             f"WHERE {self._where} {rest} ORDER BY created_at {way}, id {way} LIMIT ?",
             self._value,
             *(parse_birth(after) if after else ()),
@@ -222,11 +222,11 @@ class Runs:
         return _connection([(wanted.place(run), run) for run in found], after, size, self.count())
 
 
-def _encode(place: Place) -> str:
+def _encode(place: SortKey) -> str:
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
-def _decode(cursor: str) -> Place:
+def _decode(cursor: str) -> SortKey:
     """Return the place that a cursor stands for; refuse with 400 what is none."""
     try:
         place = parse_json(base64.urlsafe_b64decode(cursor).decode(), "the cursor")

@@ -206,7 +206,7 @@ class _Measure:
 
 
 @dataclass(frozen=True)
-class Question:
+class GraphQLRequest:
     """The body of a GraphQL request."""
 
     query: str
@@ -214,7 +214,7 @@ class Question:
     operation: str | None
 
 
-def parse_question(body: Mapping[str, Any]) -> Question:
+def parse_question(body: Mapping[str, Any]) -> GraphQLRequest:
     """Return what a body asks; refuse with 400 one of another form."""
     query, variables = body.get("query"), body.get("variables") or {}
     operation = body.get("operationName") or None
@@ -224,7 +224,7 @@ def parse_question(body: Mapping[str, Any]) -> Question:
         raise Refusal(400, "the variables are not a JSON object")
     if not isinstance(operation, str | None):
         raise Refusal(400, "the operationName is not text")
-    return Question(query, variables, operation)
+    return GraphQLRequest(query, variables, operation)
 
 
 class _WithoutOurFields(Visitor):
@@ -266,7 +266,7 @@ class GraphQL:
             return (GraphQLError(feature.sentence),)
         return tuple(_as_wandb_says(error) for error in errors) or document
 
-    def changes(self, question: Question) -> bool:
+    def changes(self, question: GraphQLRequest) -> bool:
         """Tell whether a request may change something; a new document is parsed for it."""
         document = self._document(question.query)
         return not isinstance(document, tuple) and any(
@@ -274,7 +274,7 @@ class GraphQL:
             for part in document.definitions
         )
 
-    def answer(self, request: Request, question: Question) -> Reply:
+    def answer(self, request: Request, question: GraphQLRequest) -> Reply:
         """Return HTTP status and JSON body; 400 for what the schema does not know.
 
         Raise NotReady or Unread for a request that has to wait and be done again.

@@ -55,7 +55,7 @@ LARGEST_VALUE = 1e100
 
 
 @dataclass(frozen=True)
-class Axis:
+class Dimension:
     """One coordinate of the cube: the number of equally wide `steps`, 0 if it is continuous.
 
     The steps of a `choice` have no order: each is as far from every other one.
@@ -70,7 +70,7 @@ class Axis:
 
 
 def propose(
-    axes: Sequence[Axis], points: Array, values: Array, pending: Array, seed: Sequence[int]
+    axes: Sequence[Dimension], points: Array, values: Array, pending: Array, seed: Sequence[int]
 ) -> Array:
     """Return the point with the highest expected improvement, as coordinates in [0, 1].
 
@@ -123,7 +123,7 @@ def log_improvement(mean: Array, deviation: Array, least: float) -> Array:
 class _Cube:
     """The points of the unit cube, and the columns that the model sees of them."""
 
-    def __init__(self, axes: Sequence[Axis]) -> None:
+    def __init__(self, axes: Sequence[Dimension]) -> None:
         self.axes = axes
         self.choices = np.array([axis.choice for axis in axes])
 
@@ -167,7 +167,7 @@ def _standardise(values: Array) -> Array:
     return standard
 
 
-def _fit(axes: Sequence[Axis], columns: Array, values: Array) -> GaussianProcessRegressor:
+def _fit(axes: Sequence[Dimension], columns: Array, values: Array) -> GaussianProcessRegressor:
     scale = _GroupedMatern([axis.width for axis in axes], [0.5] * len(axes), LENGTHS)
     kernel = ConstantKernel(1.0, VARIANCES) * scale + WhiteKernel(1e-4, NOISES)
     with warnings.catch_warnings():
@@ -296,7 +296,7 @@ def modelled(runs: Sequence[SearchRun], values: Sequence[float]) -> list[tuple[S
 
 
 @dataclass(frozen=True)
-class _Known:
+class _KnownRun:
     """A run, its place in the unit cube, and its value for the model."""
 
     run: SearchRun
@@ -306,23 +306,23 @@ class _Known:
 
 def _place(
     searched: Sequence[Parameter], known: Sequence[tuple[SearchRun, float]]
-) -> Iterator[_Known]:
+) -> Iterator[_KnownRun]:
     """Yield the runs that fit the space; a bad run must never break the search."""
     space = Space(tuple(searched))
     for run, value in known:
         try:
             values = space.values_in(run.arguments)
-            yield _Known(run, [_u(p, v) for p, v in zip(searched, values, strict=True)], value)
+            yield _KnownRun(run, [_u(p, v) for p, v in zip(searched, values, strict=True)], value)
         except (KeyError, ValueError, TypeError) as error:
             log.warning("bayes skips a run that does not fit the sweep: %s", error)
 
 
-def _axis(parameter: Parameter) -> Axis:
+def _axis(parameter: Parameter) -> Dimension:
     if isinstance(parameter, Categorical):
-        return Axis(len(parameter.values), choice=True)
+        return Dimension(len(parameter.values), choice=True)
     if isinstance(parameter, Integer) and parameter.max - parameter.min < MOST_STEPS:
-        return Axis(parameter.max - parameter.min + 1)
-    return Axis()
+        return Dimension(parameter.max - parameter.min + 1)
+    return Dimension()
 
 
 def _u(parameter: Parameter, value: Any) -> float:

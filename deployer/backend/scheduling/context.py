@@ -12,7 +12,7 @@ from typing import Literal
 
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.rows import Connection
-from deployer.backend.db.store import DATABASE, Store
+from deployer.backend.db.store import DATABASE, Database
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.numbering import read_metric
 from deployer.backend.scheduling.search import SearchEngine
@@ -20,7 +20,7 @@ from deployer.backend.scheduling.suggestions import Derived, Suggestions
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder, Signer, load_signer
 
 # A process is heard of by its file stream alone; an agent speaks for its runs, too.
-Kind = Literal["agent", "run", "process"]
+ClientKind = Literal["agent", "run", "process"]
 
 
 # When agents and runs were last heard of, by a monotonic clock. Kept in memory on purpose: after a
@@ -35,9 +35,9 @@ class Presence:
         self._monotonic = monotonic
         self._started = monotonic()
         self._lock = threading.Lock()
-        self._last: dict[tuple[Kind, int], float] = {}
+        self._last: dict[tuple[ClientKind, int], float] = {}
 
-    def seen(self, kind: Kind, row_id: int) -> None:
+    def seen(self, kind: ClientKind, row_id: int) -> None:
         with self._lock:
             self._last[kind, row_id] = self._monotonic()
 
@@ -48,11 +48,11 @@ class Presence:
             for key in [key for key, last in self._last.items() if last < since]:
                 del self._last[key]
 
-    def silence_seconds(self, kind: Kind, row_id: int) -> float:
+    def silence_seconds(self, kind: ClientKind, row_id: int) -> float:
         """Return how long nothing was heard, the server's own start counting as a sign."""
         return self._monotonic() - self._last.get((kind, row_id), self._started)
 
-    def count(self, kind: Kind, seconds: float) -> int:
+    def count(self, kind: ClientKind, seconds: float) -> int:
         """Return how many were heard of in the last seconds."""
         since = self._monotonic() - seconds
         with self._lock:
@@ -75,7 +75,7 @@ class Backend:
     patience: Patience = field(default_factory=Patience)
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
-    store: Store = field(init=False)
+    store: Database = field(init=False)
     presence: Presence = field(init=False)
     search: SearchEngine = field(init=False)
     suggestions: Suggestions = field(init=False)
@@ -88,7 +88,7 @@ class Backend:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (self.files_folder, self.blobs.incoming):
             folder.mkdir(exist_ok=True, mode=0o700)
-        self.store = Store(self.folder / DATABASE, migrating=True)
+        self.store = Database(self.folder / DATABASE, migrating=True)
         self.presence = Presence(self.monotonic)
         self.search = SearchEngine()
         self.suggestions = Suggestions(self.store, self.search)

@@ -16,8 +16,8 @@ from deployer.backend.db.attempts import (
     repeat_attempt,
 )
 from deployer.backend.db.rows import Connection, change, get, select, update
-from deployer.backend.db.runs import IS_ACTIVE, Agent, Run
-from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
+from deployer.backend.db.runs import IS_ACTIVE, AgentRow, RunRow
+from deployer.backend.db.sweeps import DELETED, SweepRow, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     LOST_REPLY_SECONDS,
@@ -36,10 +36,10 @@ from deployer.backend.scheduling.run_endings import (
 )
 from deployer.backend.scheduling.suggestions import NotReady
 
-Command = dict[str, Any]
+AgentCommand = dict[str, Any]
 # How long a request waits for a model; then the agent asks again, 5 s later.
 MODEL_SECONDS = 20.0
-EXIT: Command = {"type": "exit"}
+EXIT: AgentCommand = {"type": "exit"}
 # How a waiting run's attempts ended: what was interrupted goes first; what failed, or was killed
 # again and again, goes last.
 FAILED_ONCE = (
@@ -56,13 +56,13 @@ FIRST = f"NOT {LAST}"
 
 def heartbeat(
     backend: Backend, agent_id: int, alive: set[str], waited_seconds: float = 0.0
-) -> list[Command]:
+) -> list[AgentCommand]:
     """Note which runs an agent has alive (by run name) and return its commands.
 
     Raise NotReady if it has to wait for a model; it is then called again with what it has waited.
     """
     with backend.store.transaction() as db:
-        agent = get(db, Agent, agent_id)
+        agent = get(db, AgentRow, agent_id)
         update(db, agent, heartbeat_at=backend.now(), ended_at=None)
         backend.presence.seen("agent", agent.id)
         now = backend.now()
@@ -78,13 +78,13 @@ def heartbeat(
         return _next_run(backend, db, agent, waited_seconds)
 
 
-def _owned(db: Connection, agent: Agent) -> list[Run]:
+def _owned(db: Connection, agent: AgentRow) -> list[RunRow]:
     """Return an agent's runs, without those that are kept apart, whose names it does not know."""
     tail = f"WHERE agent_id = ? AND sweep_id IS NOT NULL AND {IS_ACTIVE} ORDER BY id"
-    return select(db, Run, tail, agent.id)
+    return select(db, RunRow, tail, agent.id)
 
 
-def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> None:
+def _note_vanished(backend: Backend, db: Connection, run: RunRow, now: float) -> None:
     if run.vanished_at is None:
         run = change(db, run, vanished_at=now)
         backend.presence.seen("run", run.id)
@@ -94,9 +94,9 @@ def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> No
 
 
 def _standing_commands(
-    backend: Backend, db: Connection, agent: Agent, alive: set[str]
-) -> list[Command] | None:
-    sweep = get(db, Sweep, agent.sweep_id)
+    backend: Backend, db: Connection, agent: AgentRow, alive: set[str]
+) -> list[AgentCommand] | None:
+    sweep = get(db, SweepRow, agent.sweep_id)
     if sweep.state in ("CANCELED", DELETED):
         # Let the agent's runs stop by themselves, as they were asked to, and send it home then.
         owned = _owned(db, agent)
@@ -114,25 +114,25 @@ def _standing_commands(
     return None
 
 
-def _stop(run: Run) -> Command:
+def _stop(run: RunRow) -> AgentCommand:
     return {"type": "stop", "run_id": run.name}
 
 
-def _is_stubborn(backend: Backend, run: Run) -> bool:
+def _is_stubborn(backend: Backend, run: RunRow) -> bool:
     asked = run.stop_requested_at
     return asked is not None and backend.now() - asked >= backend.patience.graceful_stop_seconds
 
 
-def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
+def _leave(backend: Backend, db: Connection, agent: AgentRow) -> list[AgentCommand]:
     update(db, agent, ended_at=backend.now())
     return [EXIT]
 
 
 def _next_run(
-    backend: Backend, db: Connection, agent: Agent, waited_seconds: float
-) -> list[Command]:
+    backend: Backend, db: Connection, agent: AgentRow, waited_seconds: float
+) -> list[AgentCommand]:
     """Find work: what the agent never received, what came back, what is new, what fails."""
-    sweep = get(db, Sweep, agent.sweep_id)
+    sweep = get(db, SweepRow, agent.sweep_id)
     ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
     run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
     if run is None and ordinal is None:
@@ -155,7 +155,7 @@ def _next_run(
     return _deliver(backend, db, sweep, run)
 
 
-def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
+def _undelivered(backend: Backend, db: Connection, agent: AgentRow) -> RunRow | None:
     for run in _owned(db, agent):
         if run.reported or run.started_at is not None:
             continue
@@ -168,10 +168,10 @@ def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
     return None
 
 
-def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run | None:
+def _returned(backend: Backend, db: Connection, agent: AgentRow, turn: str) -> RunRow | None:
     """Return the oldest run that waits to be handed out again, now this agent's."""
     tail = f"WHERE sweep_id = ? AND queued = 1 AND {turn} ORDER BY ordinal"
-    for run in select(db, Run, tail, agent.sweep_id):
+    for run in select(db, RunRow, tail, agent.sweep_id):
         silence = backend.presence.silence_seconds("run", run.id)
         rested = silence >= backend.patience.unstarted_wait_seconds
         if rested or last_attempt(db, run).cause not in ("never started", "no server"):
@@ -179,7 +179,7 @@ def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run 
     return None
 
 
-def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None:
+def succeed_predecessors(backend: Backend, db: Connection, agent: AgentRow) -> None:
     """Take over from earlier agents of the same supervisor name, which are certainly gone.
 
     A supervisor clears away what is left of its predecessor before it starts its own agent.
@@ -187,14 +187,14 @@ def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None
     if not agent.supervised:
         return
     earlier = "WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL AND id < ?"
-    for gone in select(db, Agent, earlier, agent.sweep_id, agent.name, agent.id):
+    for gone in select(db, AgentRow, earlier, agent.sweep_id, agent.name, agent.id):
         if gone.ended_at is None:
             update(db, gone, ended_at=backend.now())
         for run in _owned(db, gone):
             end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=False))
 
 
-def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
+def _deliver(backend: Backend, db: Connection, sweep: SweepRow, run: RunRow) -> list[AgentCommand]:
     update(db, run, deliveries=run.deliveries + 1)
     backend.presence.seen("run", run.id)
     if sweep.state == "PENDING":
@@ -206,7 +206,9 @@ def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[C
     return [{"type": kind, "run_id": run.name, "program": program, "args": args}]
 
 
-def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
+def _wait_or_leave(
+    backend: Backend, db: Connection, sweep: SweepRow, agent: AgentRow
+) -> list[AgentCommand]:
     """Send an agent home if its sweep is over, or if busy ones can take what may come back.
 
     One that nobody looks after stays to the end: nobody would replace the busy ones. While a
@@ -221,7 +223,7 @@ def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent)
     return _leave(backend, db, agent)
 
 
-def _has_stand_in(backend: Backend, db: Connection, agent: Agent) -> bool:
+def _has_stand_in(backend: Backend, db: Connection, agent: AgentRow) -> bool:
     """Tell whether another agent of the sweep is at work and there, and none is interrupted."""
     others = f"FROM runs WHERE sweep_id = ? AND {IS_ACTIVE} AND queued = 0 AND agent_id != ?"
     which = (agent.sweep_id, agent.id)

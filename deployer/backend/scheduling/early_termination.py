@@ -12,8 +12,8 @@ from typing import Any
 
 from deployer.backend.db.lines import read_lines
 from deployer.backend.db.rows import Connection, get, select, update
-from deployer.backend.db.runs import Mark, Run, changed_since, mark_of
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.runs import Mark, RunRow, changed_since, mark_of
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.request import read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.sweeps.results import metric_goal, metric_value
@@ -129,17 +129,17 @@ class EarlyTermination:
         """Ask poor runs of all running sweeps to stop; called every few seconds."""
         with self._backend.store.snapshot() as db:
             running = "WHERE state = 'RUNNING' AND config LIKE '%early_terminate%'"
-            sweeps = {sweep.id: sweep for sweep in select(db, Sweep, running)}
+            sweeps = {sweep.id: sweep for sweep in select(db, SweepRow, running)}
             poor = [run for sweep in sweeps.values() for run in self._find(db, sweep)]
         self._watched = {n: one for n, one in self._watched.items() if n in sweeps}
         if not poor:
             return
         with self._backend.store.transaction() as db:
-            for run in (get(db, Run, number) for number in poor):
+            for run in (get(db, RunRow, number) for number in poor):
                 if run.stop_requested_at is None:
                     update(db, run, stop_requested_at=self._backend.now())
 
-    def _find(self, db: Connection, sweep: Sweep) -> Iterable[int]:
+    def _find(self, db: Connection, sweep: SweepRow) -> Iterable[int]:
         if sweep.metric_name is None:
             return []
         mark, watched = mark_of(db, sweep.id), self._watched.get(sweep.id)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Cause = Literal[
+EndCause = Literal[
     "finished",
     "delivered",  # finished by its exit record, but killed after it, or nobody saw its process end
     "stopped",
@@ -31,13 +31,13 @@ Cause = Literal[
     "lost reply",  # sent again, since nothing showed that the agent had received it
 ]
 # What a supervisor can know better than the server, and says before it ends a run.
-ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
-HOPELESS: tuple[Cause, ...] = (
+ANNOUNCED: tuple[EndCause, ...] = ("interrupted", "signal", "OOM", "node")
+HOPELESS: tuple[EndCause, ...] = (
     *("usage error", "no run", "offline", "other project", "own sweep"),
     *("missing program", "authentication error"),
 )
-OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started", *HOPELESS)
-KILLS: tuple[Cause, ...] = ("signal", "OOM")
+OWN_FAILURES: tuple[EndCause, ...] = ("own failure", "never started", *HOPELESS)
+KILLS: tuple[EndCause, ...] = ("signal", "OOM")
 # What argparse, click and Python itself end with.
 USAGE_EXIT_CODE = 2
 # Of the prologue of runs: an attempt before this one was interrupted, and has not ended yet.
@@ -108,7 +108,7 @@ class Marks:
 
     started: bool
     preempting: bool
-    announced: Cause | None
+    announced: EndCause | None
     stopping: bool
 
 
@@ -117,15 +117,15 @@ class Outcome:
     """How an attempt ended: the run's state, why, and whether it is handed out again."""
 
     state: str
-    cause: Cause
+    cause: EndCause
     queued: bool = False
 
 
-def requeue(cause: Cause) -> Outcome:
+def requeue(cause: EndCause) -> Outcome:
     return Outcome("preempted", cause, queued=True)
 
 
-def judge_announcement(mark: object) -> Cause | None:
+def judge_announcement(mark: object) -> EndCause | None:
     """Return the cause that a supervisor gives; a mark that names none means interrupted."""
     known = next((cause for cause in ANNOUNCED if cause == mark), None)
     return known or ("interrupted" if mark else None)
@@ -152,7 +152,7 @@ def judge_exit(exit_code: int, marks: Marks, seen: bool = True) -> Outcome:
     return Outcome("failed", "own failure")
 
 
-def _judge_announced(cause: Cause, marks: Marks) -> Outcome:
+def _judge_announced(cause: EndCause, marks: Marks) -> Outcome:
     """Hand it out again, unless it was killed since it had been told to stop."""
     if marks.stopping and cause != "interrupted":
         return Outcome("killed", "stopped")
@@ -218,7 +218,7 @@ def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Out
     return Outcome("failed", "never started") if killed else outcome
 
 
-def _find_hopeless(exit_code: int, output: str) -> Cause | None:
+def _find_hopeless(exit_code: int, output: str) -> EndCause | None:
     if exit_code == 0:
         return "offline" if OFFLINE.search(output) else "no run"
     if exit_code == USAGE_EXIT_CODE:

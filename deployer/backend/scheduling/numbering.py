@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deployer.backend.db.rows import Connection, select, update
-from deployer.backend.db.runs import Run
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.runs import RunRow
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.request import read_object
 from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import metric_value, rank_key
@@ -26,20 +26,20 @@ BEST_FIRST = (
 )
 
 
-def renumber(db: Connection, sweep: Sweep) -> None:
+def renumber(db: Connection, sweep: SweepRow) -> None:
     """Give the runs of a grid that was changed their places in the new one.
 
     What is not in it any more stays a run of the sweep and counts for nothing.
     """
     if sweep.method != "grid" or sweep.local_scheduler:
         return
-    runs = select(db, Run, f"WHERE sweep_id = ? ORDER BY {BEST_FIRST}", sweep.id)
+    runs = select(db, RunRow, f"WHERE sweep_id = ? ORDER BY {BEST_FIRST}", sweep.id)
     db.execute("UPDATE runs SET ordinal = NULL WHERE sweep_id = ?", (sweep.id,))
     for run in runs:
         update(db, run, ordinal=grid_place(db, sweep, run.arguments))
 
 
-def place_of(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
+def place_of(db: Connection, sweep: SweepRow, args: Mapping[str, Any]) -> int | None:
     """Return the number that a configuration gets in a sweep; None if it stands beside it.
 
     In a grid that is its own place unless another run has it, elsewhere the next free one.
@@ -49,19 +49,19 @@ def place_of(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | Non
     return free_ordinal(db, sweep)
 
 
-def free_ordinal(db: Connection, sweep: Sweep) -> int | None:
+def free_ordinal(db: Connection, sweep: SweepRow) -> int | None:
     ordinal = sweep.first_free
     while _is_taken(db, sweep, ordinal):
         ordinal += 1
     return None if sweep.expected is not None and ordinal >= sweep.expected else ordinal
 
 
-def note_taken(db: Connection, sweep: Sweep, ordinal: int) -> None:
+def note_taken(db: Connection, sweep: SweepRow, ordinal: int) -> None:
     """Note that a run has got the lowest free number, so that nobody counts up to it again."""
     update(db, sweep, first_free=ordinal + 1)
 
 
-def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
+def grid_place(db: Connection, sweep: SweepRow, args: Mapping[str, Any]) -> int | None:
     place = _space(sweep).grid_index(args)
     beyond = place is not None and sweep.expected is not None and place >= sweep.expected
     if place is None or beyond:
@@ -69,23 +69,23 @@ def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | N
     return None if _is_taken(db, sweep, place) else place
 
 
-def _is_taken(db: Connection, sweep: Sweep, ordinal: int) -> bool:
+def _is_taken(db: Connection, sweep: SweepRow, ordinal: int) -> bool:
     found = "SELECT 1 FROM runs WHERE sweep_id = ? AND ordinal = ?"
     return db.execute(found, (sweep.id, ordinal)).fetchone() is not None
 
 
-def _space(sweep: Sweep) -> Space:
+def _space(sweep: SweepRow) -> Space:
     space, _ = parse_parameters(sweep.settings.get("parameters", {}))
     return space
 
 
-def read_metric(sweep: Sweep, row: sqlite3.Row) -> float | None:
+def read_metric(sweep: SweepRow, row: sqlite3.Row) -> float | None:
     name = sweep.metric_name
     return (
         metric_value(read_object(row["summary"]) or {}, name, sweep.metric_goal) if name else None
     )
 
 
-def best_metric(sweep: Sweep, values: Iterable[float | None]) -> float | None:
+def best_metric(sweep: SweepRow, values: Iterable[float | None]) -> float | None:
     best = min(values, key=lambda value: rank_key(value, sweep.metric_goal), default=None)
     return best if best is not None and math.isfinite(best) else None

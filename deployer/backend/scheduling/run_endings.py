@@ -18,14 +18,14 @@ from deployer.backend.db.attempts import (
 )
 from deployer.backend.db.lines import clear_lines, write_lines
 from deployer.backend.db.rows import Connection, change, get, select, update
-from deployer.backend.db.runs import IS_ACTIVE, Run, end_agents
-from deployer.backend.db.sweeps import DELETED, Sweep, update_sweep
+from deployer.backend.db.runs import IS_ACTIVE, RunRow, end_agents
+from deployer.backend.db.sweeps import DELETED, SweepRow, update_sweep
 from deployer.backend.request import read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     BREAKER_FAILURES,
     OWN_FAILURES,
-    Cause,
+    EndCause,
     Marks,
     Outcome,
     judge_announcement,
@@ -43,7 +43,7 @@ FORGET_SECONDS = 24 * 3600.0  # longer than any silence that is judged
 MAX_OUTPUT_CHARACTERS = 16384  # twice what a supervisor sends
 
 
-def marks_of(run: Run) -> Marks:
+def marks_of(run: RunRow) -> Marks:
     """Return what lifecycle's rules need to know about a run."""
     return Marks(
         started=run.started_at is not None,
@@ -54,8 +54,8 @@ def marks_of(run: Run) -> Marks:
 
 
 def end_run(
-    backend: Backend, db: Connection, run: Run, outcome: Outcome, exit_code: int | None = None
-) -> Run:
+    backend: Backend, db: Connection, run: RunRow, outcome: Outcome, exit_code: int | None = None
+) -> RunRow:
     """Write down how a run's attempt ended, and end the sweep if this was its last."""
     now = backend.now()
     if run.started_at is None:
@@ -66,7 +66,7 @@ def end_run(
         outcome = judge_unassigned(outcome, exit_code)
     queued = False
     if run.sweep_id is not None:
-        sweep = get(db, Sweep, run.sweep_id)
+        sweep = get(db, SweepRow, run.sweep_id)
         if not sweep.ended and run.args is not None:
             outcome = judge_failure(outcome, count_failures(db, run), sweep.retries)
             kills = count_causes(db, run, (outcome.cause,))
@@ -90,17 +90,17 @@ def end_run(
         if sweep.state == DELETED:
             return change(db, ended, sweep_id=None, ordinal=None)
         break_if_broken(backend, db, sweep)
-        backend.suggestions.prepare(finish_if_complete(backend, db, get(db, Sweep, sweep.id)))
+        backend.suggestions.prepare(finish_if_complete(backend, db, get(db, SweepRow, sweep.id)))
     return ended
 
 
-def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
+def abandon_run(backend: Backend, db: Connection, run: RunRow) -> RunRow:
     silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
     agent_is_there = run.agent_id is not None and silence < backend.patience.silence_seconds
     return end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there))
 
 
-def count_failures(db: Connection, run: Run) -> int:
+def count_failures(db: Connection, run: RunRow) -> int:
     """Count the attempts of a run that use up its retries since its sweep was healed last.
 
     They failed by themselves, or were killed before `wandb.init`.
@@ -108,7 +108,7 @@ def count_failures(db: Connection, run: Run) -> int:
     return count_causes(db, run, OWN_FAILURES) + count_early_kills(db, run) - run.forgiven
 
 
-def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
+def count_causes(db: Connection, run: RunRow, causes: Sequence[EndCause]) -> int:
     marks = ", ".join("?" * len(causes))
     found = db.execute(
         f"SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ({marks})",
@@ -117,12 +117,12 @@ def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
     return int(found.fetchone()[0])
 
 
-def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
+def break_if_broken(backend: Backend, db: Connection, sweep: SweepRow) -> None:
     """Stop a sweep of which several configurations failed before any has finished."""
     one = "SELECT 1 FROM runs WHERE sweep_id = ? AND state = 'finished' LIMIT 1"
     if sweep.ended or db.execute(one, (sweep.id,)).fetchone():
         return
-    runs = select(db, Run, "WHERE sweep_id = ? AND args IS NOT NULL", sweep.id)
+    runs = select(db, RunRow, "WHERE sweep_id = ? AND args IS NOT NULL", sweep.id)
     failed = [run for run in runs if count_causes(db, run, OWN_FAILURES) > run.forgiven]
     if len(failed) >= BREAKER_FAILURES:
         reason = f"{len(failed)} configurations failed before any finished"
@@ -132,7 +132,7 @@ def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
                 update(db, run, state="failed", queued=0)
 
 
-def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
+def finish_if_complete(backend: Backend, db: Connection, sweep: SweepRow) -> SweepRow:
     """Set a sweep to FINISHED once every expected configuration has come to its end.
 
     So must have what somebody enqueued besides.
@@ -144,7 +144,7 @@ def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
     return update_sweep(db, sweep, backend.now(), state="FINISHED")
 
 
-def _has_open_runs(db: Connection, sweep: Sweep) -> bool:
+def _has_open_runs(db: Connection, sweep: SweepRow) -> bool:
     return any(
         db.execute(
             f"SELECT 1 FROM runs WHERE sweep_id = ? AND {state} AND args IS NOT NULL LIMIT 1",
@@ -154,16 +154,18 @@ def _has_open_runs(db: Connection, sweep: Sweep) -> bool:
     )
 
 
-def end_waiting(backend: Backend, db: Connection, sweep: Sweep) -> None:
-    for run in select(db, Run, "WHERE sweep_id = ? AND state = 'pending' AND queued = 1", sweep.id):
+def end_waiting(backend: Backend, db: Connection, sweep: SweepRow) -> None:
+    for run in select(
+        db, RunRow, "WHERE sweep_id = ? AND state = 'pending' AND queued = 1", sweep.id
+    ):
         end_run(backend, db, run, Outcome("killed", "stopped"))
 
 
-def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None:
+def finish_if_target_reached(backend: Backend, db: Connection, run: RunRow) -> None:
     """End a sweep early once a run's summary has reached `metric.target`."""
     if run.sweep_id is None:
         return
-    sweep = get(db, Sweep, run.sweep_id)
+    sweep = get(db, SweepRow, run.sweep_id)
     metric = sweep.settings.get("metric")
     if sweep.ended or not isinstance(metric, dict) or metric.get("target") is None:
         return
@@ -184,12 +186,12 @@ def end_silent_runs(backend: Backend) -> None:
             backend.rivals.pop(rival, None)
     with backend.store.snapshot() as db:
         silent = [
-            run.id for run in select(db, Run, f"WHERE {IS_ACTIVE}") if _is_silent(backend, run)
+            run.id for run in select(db, RunRow, f"WHERE {IS_ACTIVE}") if _is_silent(backend, run)
         ]
     if not silent:
         return
     with backend.store.transaction() as db:
-        for run in (get(db, Run, number) for number in silent):
+        for run in (get(db, RunRow, number) for number in silent):
             if not _is_silent(backend, run):
                 continue
             if run.state == "pending":
@@ -198,7 +200,7 @@ def end_silent_runs(backend: Backend) -> None:
                 abandon_run(backend, db, run)
 
 
-def _is_silent(backend: Backend, run: Run) -> bool:
+def _is_silent(backend: Backend, run: RunRow) -> bool:
     """Tell whether nothing is heard of a run, or of the agent that was sent it and never began."""
     presence, patience = backend.presence, backend.patience.silence_seconds
     if run.state != "pending":
@@ -207,16 +209,16 @@ def _is_silent(backend: Backend, run: Run) -> bool:
     return handed_out and presence.silence_seconds("agent", run.agent_id or 0) >= patience
 
 
-def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
+def requeue_failed(backend: Backend, db: Connection, sweep: SweepRow) -> int:
     """Reopen a sweep for what is failed, killed, interrupted or never handed out; return how many.
 
     A sweep to which nothing is missing stays as it is.
     """
     early = "" if "early_terminate" in sweep.settings else ", 'killed'"
-    runs = select(db, Run, "WHERE sweep_id = ?", sweep.id)
+    runs = select(db, RunRow, "WHERE sweep_id = ?", sweep.id)
     failed = select(
         db,
-        Run,
+        RunRow,
         "WHERE sweep_id = ? AND args IS NOT NULL AND queued = 0"
         f" AND state IN ('failed', 'crashed'{early})",
         sweep.id,
@@ -240,7 +242,7 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
 def note_exit(
     backend: Backend,
     db: Connection,
-    run: Run,
+    run: RunRow,
     agent_name: str,
     seconds_ago: float,
     exit_code: int | None,

@@ -19,8 +19,8 @@ from typing import Any, Generic, TypeVar
 
 from deployer.backend.db.rows import Connection, get
 from deployer.backend.db.runs import Mark, changed_since, mark_of
-from deployer.backend.db.store import Store
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.store import Database
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.request import read_object
 from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.backend.scheduling.search import ENDED, SearchEngine, SearchRun, needs_model
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Known(Generic[T]):
+class _KnownSuggestions(Generic[T]):
     config: str
     mark: Mark
     values: Mapping[int, T] = field(default_factory=dict)
@@ -53,13 +53,13 @@ class Derived(Generic[T]):
     """
 
     def __init__(
-        self, store: Store, columns: str, derive: Callable[[Sweep, sqlite3.Row], T]
+        self, store: Database, columns: str, derive: Callable[[SweepRow, sqlite3.Row], T]
     ) -> None:
         self._store, self._columns, self._derive = store, f"id, {columns}", derive
-        self._known: OrderedDict[int, _Known[T]] = OrderedDict()
+        self._known: OrderedDict[int, _KnownSuggestions[T]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def read(self, db: Connection, sweep: Sweep) -> Mapping[int, T]:
+    def read(self, db: Connection, sweep: SweepRow) -> Mapping[int, T]:
         """Return the values of a sweep's runs, oldest first."""
         mark = mark_of(db, sweep.id)
         known = self._find(sweep, mark)
@@ -70,17 +70,17 @@ class Derived(Generic[T]):
         values = dict(sorted({**known.values, **changed}.items())) if changed else known.values
         # What is not committed yet may be undone.
         if mark.revision >= known.mark.revision and not self._store.is_writing(db):
-            self._keep(sweep.id, _Known(sweep.config, mark, values))
+            self._keep(sweep.id, _KnownSuggestions(sweep.config, mark, values))
         return values
 
-    def _find(self, sweep: Sweep, mark: Mark) -> _Known[T]:
+    def _find(self, sweep: SweepRow, mark: Mark) -> _KnownSuggestions[T]:
         with self._lock:
             known = self._known.get(sweep.id)
         if known and (known.config, known.mark.removals) == (sweep.config, mark.removals):
             return known
-        return _Known(sweep.config, Mark(-1, mark.removals))
+        return _KnownSuggestions(sweep.config, Mark(-1, mark.removals))
 
-    def _keep(self, sweep_id: int, known: _Known[T]) -> None:
+    def _keep(self, sweep_id: int, known: _KnownSuggestions[T]) -> None:
         with self._lock:
             self._known[sweep_id] = known
             self._known.move_to_end(sweep_id)
@@ -122,7 +122,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedSuggestion:
     """A suggestion to make: for a question, or for whoever asks next; `ready` once it is made."""
 
     sweep_id: int
@@ -138,12 +138,12 @@ class NotReady(Exception):
         self.ready = ready
 
 
-def _counts_running(sweep: Sweep) -> bool:
+def _counts_running(sweep: SweepRow) -> bool:
     metric = sweep.settings.get("metric")
     return isinstance(metric, dict) and metric.get("impute_while_running") in IMPUTED_WHILE_RUNNING
 
 
-def _search_run(sweep: Sweep, row: sqlite3.Row) -> SearchRun:
+def _search_run(sweep: SweepRow, row: sqlite3.Row) -> SearchRun:
     """Read a run as the search sees it.
 
     With W&B's `impute_while_running`, a run at work counts as if it had ended with what its summary
@@ -165,17 +165,17 @@ def _search_run(sweep: Sweep, row: sqlite3.Row) -> SearchRun:
 class Suggestions:
     """Answers questions, those for a model with what was prepared."""
 
-    def __init__(self, store: Store, engine: SearchEngine) -> None:
+    def __init__(self, store: Database, engine: SearchEngine) -> None:
         self._store, self._engine = store, engine
         columns = "args, CASE WHEN args IS NULL THEN config END AS config, state, summary"
         self._runs = Derived(store, columns, _search_run)
         self._changed = threading.Condition()
-        self._wanted: list[Wanted] = []
+        self._wanted: list[WantedSuggestion] = []
         self._prepared: dict[int, tuple[Question, dict[str, Any] | None]] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def prepare(self, sweep: Sweep) -> None:
+    def prepare(self, sweep: SweepRow) -> None:
         """Make the sweep's next suggestion soon; only a model needs that. Forget an ended one's."""
         if sweep.method != "bayes" or sweep.local_scheduler:
             return
@@ -183,10 +183,10 @@ class Suggestions:
             if sweep.ended:
                 self._prepared.pop(sweep.id, None)
             elif all(one.sweep_id != sweep.id for one in self._wanted[1:]):
-                self._want(Wanted(sweep.id))
+                self._want(WantedSuggestion(sweep.id))
 
     def find(
-        self, db: Connection, sweep: Sweep, ordinal: int, again: bool = False
+        self, db: Connection, sweep: SweepRow, ordinal: int, again: bool = False
     ) -> dict[str, Any] | None:
         """Return a sweep's configuration of a number, None when a grid is done.
 
@@ -206,11 +206,11 @@ class Suggestions:
             for one in self._wanted:
                 if one.question and question.is_about(one.question):
                     raise NotReady(one.ready)
-            wanted = Wanted(sweep.id, question)
+            wanted = WantedSuggestion(sweep.id, question)
             self._want(wanted)
         raise NotReady(wanted.ready)
 
-    def ask_question(self, db: Connection, sweep: Sweep, ordinal: int) -> Question:
+    def ask_question(self, db: Connection, sweep: SweepRow, ordinal: int) -> Question:
         runs = tuple(self._runs.read(db, sweep).values())
         if runs and sum(run.ended for run in runs) > MANY_OUTCOMES:
             runs = (*runs[:-1], replace(runs[-1], state="running", value=None))
@@ -225,7 +225,7 @@ class Suggestions:
         if self._thread:
             self._thread.join()
 
-    def _want(self, wanted: Wanted) -> None:
+    def _want(self, wanted: WantedSuggestion) -> None:
         self._wanted.append(wanted)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="suggestions", daemon=True)
@@ -252,7 +252,7 @@ class Suggestions:
             else:
                 wanted.ready.set_result(None)
 
-    def _try(self, wanted: Wanted) -> Exception | None:
+    def _try(self, wanted: WantedSuggestion) -> Exception | None:
         try:
             self._make(wanted)
         except Exception as failure:
@@ -261,7 +261,7 @@ class Suggestions:
             return failure
         return None
 
-    def _make(self, wanted: Wanted) -> None:
+    def _make(self, wanted: WantedSuggestion) -> None:
         question = wanted.question or self._read_question(wanted.sweep_id)
         known = self._prepared.get(wanted.sweep_id)
         if question is None:
@@ -280,6 +280,6 @@ class Suggestions:
         with self._store.transaction():
             pass
         with self._store.snapshot() as db:
-            sweep = get(db, Sweep, sweep_id)
+            sweep = get(db, SweepRow, sweep_id)
             ordinal = None if sweep.ended else free_ordinal(db, sweep)
             return None if ordinal is None else self.ask_question(db, sweep, ordinal)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployer.backend.db.rows import Connection, get, select, update
-from deployer.backend.db.runs import Run, insert_enqueued
-from deployer.backend.db.sweeps import DELETED, KNOWN_CONFIGS, Sweep, parse_config, update_sweep
+from deployer.backend.db.runs import RunRow, insert_enqueued
+from deployer.backend.db.sweeps import DELETED, KNOWN_CONFIGS, SweepRow, parse_config, update_sweep
 from deployer.backend.request import Refusal, parse_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
@@ -33,7 +33,7 @@ LOCAL_CONTROLLER = (
 _warnings: dict[str, list[str]] = {}  # of the configurations that were read last
 
 
-def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any) -> Sweep:
+def change_sweep(backend: Backend, db: Connection, sweep: SweepRow, **changes: Any) -> SweepRow:
     now = backend.now()
     changed = update_sweep(db, sweep, now, **changes)
     if changes.get("state") == "CANCELED":
@@ -42,30 +42,30 @@ def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any)
         end_waiting(backend, db, changed)
     if "config" in changes:
         renumber(db, changed)
-    return get(db, Sweep, sweep.id)
+    return get(db, SweepRow, sweep.id)
 
 
-def stop_runs(backend: Backend, db: Connection, sweep: Sweep) -> None:
+def stop_runs(backend: Backend, db: Connection, sweep: SweepRow) -> None:
     active = "sweep_id = ? AND state IN ('pending', 'running', 'preempting')"
-    for run in select(db, Run, f"WHERE {active} AND stop_requested_at IS NULL", sweep.id):
+    for run in select(db, RunRow, f"WHERE {active} AND stop_requested_at IS NULL", sweep.id):
         update(db, run, stop_requested_at=backend.now())
 
 
-def delete_sweep(backend: Backend, db: Connection, sweep: Sweep) -> None:
+def delete_sweep(backend: Backend, db: Connection, sweep: SweepRow) -> None:
     """Hide a sweep for good; its runs stay in the project and those at work are asked to stop.
 
     The row stays, since the keys of its agents are good until their runs have ended.
     """
     stop_runs(backend, db, sweep)
     end_waiting(backend, db, update_sweep(db, sweep, backend.now(), state=DELETED))
-    for run in select(db, Run, "WHERE sweep_id = ?", sweep.id):
+    for run in select(db, RunRow, "WHERE sweep_id = ?", sweep.id):
         if not run.active:
             update(db, run, sweep_id=None, ordinal=None, queued=0)
 
 
 def enqueue_run(
-    backend: Backend, db: Connection, sweep: Sweep, config: str, display_name: str | None
-) -> Run:
+    backend: Backend, db: Connection, sweep: SweepRow, config: str, display_name: str | None
+) -> RunRow:
     """Add a run with a given configuration, which the next free agent gets.
 
     `config` is JSON, {name: {"value": value}} as a run's or {name: value}.
@@ -77,7 +77,7 @@ def enqueue_run(
     return insert_enqueued(db, sweep, ordinal, args, display_name, backend.now())
 
 
-def adopt_prior_runs(db: Connection, sweep: Sweep, runs: Sequence[Run]) -> None:
+def adopt_prior_runs(db: Connection, sweep: SweepRow, runs: Sequence[RunRow]) -> None:
     """Make runs of no sweep part of one that they tell something about.
 
     Those of another sweep stay there. A finished one takes its place in a grid.

@@ -29,10 +29,10 @@ from starlette.routing import Route
 from deployer.backend.data_folder import read_key
 from deployer.backend.db.accounts import Caller, find_caller, get_project
 from deployer.backend.db.rows import Connection
-from deployer.backend.db.runs import Run, check_writer, get_run
+from deployer.backend.db.runs import RunRow, check_writer, get_run
 from deployer.backend.graphql.schema import (
     GraphQL,
-    Question,
+    GraphQLRequest,
     Reply,
     describe_failure,
     parse_question,
@@ -172,17 +172,21 @@ class Surface:
             return await self._change(http, work)
         return await answer_in_thread(http, self._query, http, question)
 
-    def _read_question(self, http: HttpRequest, body: Body) -> tuple[Question, bool]:
+    def _read_question(self, http: HttpRequest, body: Body) -> tuple[GraphQLRequest, bool]:
         self.caller(http)  # before anything of a stranger is parsed
         question = parse_question(body.parse())
         return question, self.schema.changes(question)
 
-    def _query(self, http: HttpRequest, question: Question) -> Response:
+    def _query(self, http: HttpRequest, question: GraphQLRequest) -> Response:
         with self.backend.store.snapshot():
             return self._graphql(http, question)
 
     def _graphql(
-        self, http: HttpRequest, question: Question, waited: float = 0.0, in_writer: bool = False
+        self,
+        http: HttpRequest,
+        question: GraphQLRequest,
+        waited: float = 0.0,
+        in_writer: bool = False,
     ) -> Response:
         shared, caller = SHARED_HEADER in http.headers, self.caller(http)
         request = Request(self.backend, caller, _base_url(http), shared, waited, in_writer)
@@ -245,7 +249,7 @@ class Surface:
             raise Refusal(401, "the API key is not valid for this server")
         return caller
 
-    def _run(self, db: Connection, caller: Caller, http: HttpRequest) -> Run:
+    def _run(self, db: Connection, caller: Caller, http: HttpRequest) -> RunRow:
         place = http.path_params
         project = get_project(db, caller, place["entity"], place["project"])
         return get_run(db, project, place["run"])

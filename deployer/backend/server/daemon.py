@@ -70,7 +70,7 @@ def disk_is_full(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Backend:
+class LocalBackend:
     """A data folder and its server; `process_id` is None if no server runs."""
 
     url: str
@@ -103,7 +103,7 @@ def _build_disk_full(data: Path) -> BackendError:
     return BackendError(f"the disk of {data} is full", f"make room: df -h {data}")
 
 
-def start_backend(data: Path) -> Backend:
+def start_backend(data: Path) -> LocalBackend:
     """Serve the folder in the background, unless it is served already, and wait until it is ready.
 
     Two concurrent calls end with one server: the second finds the folder locked. Raises
@@ -121,7 +121,7 @@ def start_backend(data: Path) -> Backend:
                 health = probe(url) if url else Health.AWAY
             if health in (Health.READY, Health.DISK_FULL):
                 _check_version(data)
-                return Backend(url, _own_entity(data), data, read_server_id(data), health)
+                return LocalBackend(url, _own_entity(data), data, read_server_id(data), health)
             silent = silent + 1 if health is Health.HUNG else 0
             if silent == SILENT_PROBES:
                 raise _build_hung(url, read_server_id(data))
@@ -183,14 +183,14 @@ def _spawn(data: Path) -> subprocess.Popen[bytes]:
         raise BackendError(f"{data}: {(error.strerror or str(error)).lower()}", hint) from error
 
 
-def backend_status(data: Path) -> Backend | None:
+def backend_status(data: Path) -> LocalBackend | None:
     """Return the folder's backend, or None if the folder was never served."""
     url = read_url(data)
     if url is None:
         return None
     process_id = read_server_id(data)
     health = Health.AWAY if process_id is None else probe(url)
-    return Backend(url, _own_entity(data), data, process_id, health)
+    return LocalBackend(url, _own_entity(data), data, process_id, health)
 
 
 def revive_backend(data: Path) -> bool:

@@ -18,10 +18,10 @@ from deployer.backend.db.attempts import (
 )
 from deployer.backend.db.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.rows import Connection, change
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import RunRow
 from deployer.backend.request import LARGEST_INT, Refusal, parse_object
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.scheduling.lifecycle import Cause, judge_announcement, judge_exit
+from deployer.backend.scheduling.lifecycle import EndCause, judge_announcement, judge_exit
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of
 
 SUMMARY_FILE = "wandb-summary.json"
@@ -83,7 +83,7 @@ def _parse_int(value: Any, what: str, least: int) -> int:
     return value
 
 
-def apply_chunk(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> dict[str, Any]:
+def apply_chunk(backend: Backend, db: Connection, run: RunRow, chunk: Chunk) -> dict[str, Any]:
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
     backend.presence.seen("process", run.id)
@@ -96,12 +96,12 @@ def apply_chunk(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> dic
     return {"stopped": True} if run.stop_requested_at and not run.ended_at else {}
 
 
-def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
+def _revived(db: Connection, run: RunRow, ended: bool, announced: bool) -> RunRow:
     """Reopen a run that was only silent, or whose exit record is late, unless it was reassigned.
 
     A supervisor may report late that a run was killed which seemed to have failed before it began.
     """
-    believed: tuple[Cause, ...] = ("node", "signal") if ended else ("node",)
+    believed: tuple[EndCause, ...] = ("node", "signal") if ended else ("node",)
     if ended and announced:
         believed = (*believed, "never started")
     nobody_has_it = run.queued or (run.args is None and run.state == "crashed")
@@ -112,8 +112,8 @@ def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
 
 
 def _apply_file(
-    backend: Backend, db: Connection, run: Run, name: str, offset: int, lines: list[str]
-) -> Run:
+    backend: Backend, db: Connection, run: RunRow, name: str, offset: int, lines: list[str]
+) -> RunRow:
     stream = FILE_STREAMS.get(name)
     if stream == "history":
         run = write_history(db, run, offset, lines)
@@ -127,7 +127,7 @@ def _apply_file(
     return run
 
 
-def _apply_state(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> Run:
+def _apply_state(backend: Backend, db: Connection, run: RunRow, chunk: Chunk) -> RunRow:
     if chunk.preempting:
         announced = run.announced or judge_announcement(chunk.interrupted)
         run = change(db, run, preempting=1, announced=announced, state="preempting")

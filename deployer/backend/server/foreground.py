@@ -50,7 +50,7 @@ from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from deployer.backend.server.app import build_app
-from deployer.backend.server.gate import PORTS, Gate, Pace, Rules, build_protocol, is_local
+from deployer.backend.server.gate import PORTS, ClientPace, Gate, Rules, build_protocol, is_local
 from deployer.backend.storage.backup import forget_cut_off
 from deployer.backend.storage.blob_folder import delete_unreferenced
 from deployer.errors import BackendError
@@ -69,7 +69,7 @@ FAILED = 70  # EX_SOFTWARE; 1 is the exit code of a Python that cannot run this 
 YOUNG_OBJECTS = 100_000  # as on the command line: 700 are few for a page of thousands of runs
 CLOCK_FILE_VARIABLE = "DEPLOYER_BACKEND_CLOCK_FILE"
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
-Settings = TypeVar("Settings", Patience, Rules, Pace)
+Settings = TypeVar("Settings", Patience, Rules, ClientPace)
 
 
 class JsonLines(logging.Formatter):
@@ -244,7 +244,7 @@ def _build_server(backend: Backend, rules: Rules) -> uvicorn.Server:
     """
     config = uvicorn.Config(
         Gate(build_app(backend), rules),
-        http=build_protocol(_chosen(Pace())),
+        http=build_protocol(_chosen(ClientPace())),
         loop="asyncio",  # also in an image that has uvloop
         ws="none",
         server_header=False,

@@ -172,7 +172,7 @@ def _is_foreign(origin: str | None, host: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Pace:
+class ClientPace:
     """How slow a client may be; a machine under load is slower than any network.
 
     All of a request's header comes within `header_seconds`; of its body at least `least_bytes`
@@ -193,7 +193,7 @@ class Pace:
 class PacedProtocol(H11Protocol):
     """uvicorn's connection, looked at now and then."""
 
-    pace = Pace()
+    pace = ClientPace()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -263,7 +263,7 @@ class PacedProtocol(H11Protocol):
         return slow
 
 
-def build_protocol(pace: Pace) -> type[PacedProtocol]:
+def build_protocol(pace: ClientPace) -> type[PacedProtocol]:
     class Paced(PacedProtocol):
         pass
 

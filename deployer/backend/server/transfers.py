@@ -20,7 +20,7 @@ from deployer.backend.db.accounts import Caller, get_project
 from deployer.backend.db.artifacts import Artifact, Collection
 from deployer.backend.db.files import File, find_by_digest, guess_mimetype, set_content
 from deployer.backend.db.rows import find, get, update
-from deployer.backend.db.runs import Run, get_run
+from deployer.backend.db.runs import RunRow, get_run
 from deployer.backend.request import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.storage.blob_folder import Action, Received, keep
@@ -83,7 +83,7 @@ class Transfers:
         with self.backend.store.transaction() as db:
             file = get(db, File, file_id)
             if file.run_id is not None:
-                owner = get(db, Run, file.run_id).user_id
+                owner = get(db, RunRow, file.run_id).user_id
             else:
                 row = get(db, Artifact, file.artifact_id)
                 if file.manifest and row.committed:  # by another run that logged the same

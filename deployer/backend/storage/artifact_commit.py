@@ -13,8 +13,8 @@ from typing import Any
 
 from deployer.backend.db.artifacts import LATEST, Artifact, set_aliases, take_version
 from deployer.backend.db.files import (
-    Entry,
     File,
+    ManifestEntry,
     check_name,
     list_patches,
     promise_manifest,
@@ -25,7 +25,7 @@ from deployer.backend.db.rows import Connection, change, delete, find, get
 from deployer.backend.request import Refusal, parse_object
 from deployer.backend.storage.blob_folder import BlobFolder, keep
 
-Document = dict[str, Any]
+ManifestDocument = dict[str, Any]
 
 
 def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: float) -> Artifact:
@@ -63,7 +63,7 @@ def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: floa
     return row
 
 
-def read_manifest(db: Connection, folder: BlobFolder, row: Artifact) -> Document:
+def read_manifest(db: Connection, folder: BlobFolder, row: Artifact) -> ManifestDocument:
     """Return a version's manifest; refuse with 400 if it has not come."""
     file = find(db, File, artifact_id=row.id, manifest=1)
     if file is None or file.blob_id is None:
@@ -90,15 +90,15 @@ def _is_entry(value: Any) -> bool:
     )
 
 
-def _list_entries(document: Document) -> list[Entry]:
+def _list_entries(document: ManifestDocument) -> list[ManifestEntry]:
     """Return a manifest's files; refuse with 400 a name that leads out of a folder."""
     return [
-        Entry(check_name(name), part["digest"], part.get("size"), part.get("ref"))
+        ManifestEntry(check_name(name), part["digest"], part.get("size"), part.get("ref"))
         for name, part in document["contents"].items()
     ]
 
 
-def _merge(base: Document, changes: Document) -> Document:
+def _merge(base: ManifestDocument, changes: ManifestDocument) -> ManifestDocument:
     return {**base, **changes, "contents": {**base["contents"], **changes["contents"]}}
 
 

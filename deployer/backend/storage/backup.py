@@ -33,7 +33,7 @@ from deployer.backend.data_folder import (
 )
 from deployer.backend.db.accounts import find_caller, new_key, replace_keys
 from deployer.backend.db.rows import Connection
-from deployer.backend.db.store import DATABASE, Store, read_only
+from deployer.backend.db.store import DATABASE, Database, read_only
 from deployer.backend.request import is_full
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER, SIGNING_KEY_FILE, BlobFolder
 from deployer.errors import BackendError
@@ -261,7 +261,7 @@ def _list_work(data: Path) -> set[str]:
 
 @contextmanager
 def _opened(data: Path) -> Iterator[Connection]:
-    store = Store(data / DATABASE, migrating=True)  # nobody serves a copy yet
+    store = Database(data / DATABASE, migrating=True)  # nobody serves a copy yet
     try:
         with store.transaction() as db:
             yield db

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 from urllib.parse import quote
 
 from deployer.backend.data_folder import write_private
-from deployer.backend.db.files import Blob
+from deployer.backend.db.files import BlobRow
 from deployer.backend.db.rows import Connection, find, insert
-from deployer.backend.db.store import Store
+from deployer.backend.db.store import Database
 from deployer.backend.request import NoSpace, Refusal
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class BlobFolder:
         digest = hashlib.md5(content, usedforsecurity=False).digest()
         return Received(path, base64.b64encode(digest).decode(), len(content))
 
-    def clear_leftovers(self, store: Store) -> None:
+    def clear_leftovers(self, store: Database) -> None:
         """Delete what a killed server left: half-received files, and bytes without a row."""
         for path in self.incoming.iterdir():
             path.unlink(missing_ok=True)
@@ -136,15 +136,17 @@ class BlobFolder:
                 path.unlink(missing_ok=True)
 
 
-def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float) -> Blob:
+def keep(
+    db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float
+) -> BlobRow:
     """Take received bytes into the store; the same content is kept once."""
-    found = find(db, Blob, user_id=user_id, md5=received.md5)
+    found = find(db, BlobRow, user_id=user_id, md5=received.md5)
     if found and folder.path(found.id).exists():
         received.path.unlink()
         return found
     if found is None:
         columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
-        found = insert(db, Blob, user_id=user_id, **columns)
+        found = insert(db, BlobRow, user_id=user_id, **columns)
     # A file under a new row's id is of a transaction that was undone: SQLite reuses its ids.
     os.replace(received.path, folder.path(found.id))
     names = os.open(folder.content, os.O_RDONLY)
@@ -161,7 +163,7 @@ def _sync(stream: BinaryIO) -> None:
     os.fsync(stream.fileno())
 
 
-def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
+def delete_unreferenced(store: Database, folder: BlobFolder) -> None:
     """Delete the blobs to which nothing refers any more; the rows first, then the bytes.
 
     While a copy of the backend is made, they stay until the next call.

@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from deployer.backend.db.accounts import Project
-from deployer.backend.db.attempts import Attempt, list_attempts, list_sweep_attempts
+from deployer.backend.db.accounts import ProjectRow
+from deployer.backend.db.attempts import AttemptRow, list_attempts, list_sweep_attempts
 from deployer.backend.db.lines import last_lines
 from deployer.backend.db.rows import Connection, find_all, select
-from deployer.backend.db.runs import ACTIVE, Agent, Run, list_agents, mark_of
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.runs import ACTIVE, AgentRow, RunRow, list_agents, mark_of
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.scheduling.context import Backend
-from deployer.model import Attempt as AttemptInfo
-from deployer.model import Run as RunInfo
-from deployer.model import Sweep as SweepInfo
-from deployer.model import SweepPath
+from deployer.model import Attempt, Run, Sweep, SweepPath
 from deployer.page.run_document import describe_gpus
 from deployer.page.strict_json import Encoded, encode_values
 from deployer.page.sweep_document import (
@@ -57,7 +54,7 @@ ACTIONS = {
 }
 
 
-def fingerprint(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
+def fingerprint(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
     """Return values of which some change with whatever the page of a sweep shows."""
     mark = mark_of(db, sweep.id)
     row = db.execute(FINGERPRINT, (sweep.id,)).fetchone()
@@ -65,18 +62,18 @@ def fingerprint(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
     return (*head, mark, *row)
 
 
-def look_at_sweep(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
+def look_at_sweep(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
     """Return values of which some change with the page of a sweep, its agents among them."""
     agents = "SELECT COUNT(*), COUNT(ended_at) FROM agents WHERE sweep_id = ?"
     return (*fingerprint(db, sweep), *db.execute(agents, (sweep.id,)).fetchone())
 
 
-def look_at_run(db: Connection, run: Run) -> tuple[Any, ...]:
+def look_at_run(db: Connection, run: RunRow) -> tuple[Any, ...]:
     files = "SELECT COUNT(*), TOTAL(uploaded_at) FROM files WHERE run_id = ?"
     return (*vars(run).values(), *db.execute(files, (run.id,)).fetchone())
 
 
-def look_at_project(db: Connection, project: Project) -> tuple[Any, ...]:
+def look_at_project(db: Connection, project: ProjectRow) -> tuple[Any, ...]:
     runs = (
         "SELECT COUNT(*), MAX(id), TOTAL(attempt), TOTAL(ended_at), MAX(heartbeat_at),"
         " SUM(state = 'running') FROM runs WHERE project_id = ?"
@@ -94,8 +91,8 @@ class RunState:
     """A run as it was read: its row, what the ranking reads, the GPUs that it saw."""
 
     key: tuple[Any, ...]
-    run: Run
-    info: RunInfo
+    run: RunRow
+    info: Run
     gpus: str
 
 
@@ -104,9 +101,9 @@ class SweepState:
     """A sweep's runs at one moment."""
 
     fingerprint: tuple[Any, ...]
-    sweep: SweepInfo
+    sweep: Sweep
     runs: Mapping[int, RunState]
-    infos: Sequence[RunInfo]
+    infos: Sequence[Run]
     results: Results
     stopped_early: frozenset[str]
     cells: Cells
@@ -126,7 +123,7 @@ class SweepReader:
         self._known: OrderedDict[int, SweepState] = OrderedDict()
         self._heads: OrderedDict[int, tuple[tuple[Any, ...], dict[str, Any]]] = OrderedDict()
 
-    def head(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
+    def head(self, db: Connection, project: ProjectRow, sweep: SweepRow) -> dict[str, Any]:
         """Return a sweep's line in a list; that of one that has ended is kept."""
         seen = fingerprint(db, sweep)
         with self._lock:
@@ -140,17 +137,17 @@ class SweepReader:
                     self._heads.popitem(last=False)
         return head
 
-    def read(self, db: Connection, project: Project, sweep: Sweep) -> SweepSource:
+    def read(self, db: Connection, project: ProjectRow, sweep: SweepRow) -> SweepSource:
         return self._source(db, project, sweep, self._state(db, project, sweep))
 
-    def document(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
+    def document(self, db: Connection, project: ProjectRow, sweep: SweepRow) -> dict[str, Any]:
         state = self._state(db, project, sweep)
         with self._lock:  # states of a sweep share their cells
             table = state.table
         return {**build_sweep_now(self._source(db, project, sweep, state)), **table}
 
     def _source(
-        self, db: Connection, project: Project, sweep: Sweep, state: SweepState
+        self, db: Connection, project: ProjectRow, sweep: SweepRow, state: SweepState
     ) -> SweepSource:
         held = {one.run.agent_id: one for one in state.runs.values() if one.run.started_at}
         at_work = {
@@ -180,7 +177,7 @@ class SweepReader:
             actions=ACTIONS.get(sweep.state, ()),
         )
 
-    def _state(self, db: Connection, project: Project, sweep: Sweep) -> SweepState:
+    def _state(self, db: Connection, project: ProjectRow, sweep: SweepRow) -> SweepState:
         seen = fingerprint(db, sweep)
         with self._lock:
             known = self._known.pop(sweep.id, None)
@@ -205,7 +202,7 @@ class SweepReader:
         return known
 
     def _agent(
-        self, sweep: Sweep, agent: Agent, run_id: str | None, finished: int, gpus: str
+        self, sweep: SweepRow, agent: AgentRow, run_id: str | None, finished: int, gpus: str
     ) -> AgentNow:
         silent = self._backend.presence.silence_seconds("agent", agent.id)
         quiet = silent > self._backend.patience.silence_seconds
@@ -226,20 +223,22 @@ class SweepReader:
         )
 
 
-def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> dict[int, RunState]:
+def _read_runs(
+    db: Connection, sweep: SweepRow, known: Mapping[int, RunState]
+) -> dict[int, RunState]:
     """Return the runs of a sweep, oldest first, the known ones as they were unless changed."""
     columns = f"SELECT id, revision, {BESIDES} FROM runs WHERE sweep_id = ? ORDER BY id"
     keys = {row[0]: tuple(row) for row in db.execute(columns, (sweep.id,))}
     changed = [name for name, key in keys.items() if name not in known or known[name].key != key]
     many = len(changed) > MOST_NAMED
     chosen = "" if many else f"AND id IN ({','.join(map(str, changed))})"
-    fresh = {run.id: run for run in select(db, Run, f"WHERE sweep_id = ? {chosen}", sweep.id)}
+    fresh = {run.id: run for run in select(db, RunRow, f"WHERE sweep_id = ? {chosen}", sweep.id)}
     attempts = (
         list_sweep_attempts(db, sweep)
         if many
         else {run.id: list_attempts(db, run) for run in fresh.values()}
     )
-    agents = {one.id: one.name for one in find_all(db, Agent, sweep_id=sweep.id)}
+    agents = {one.id: one.name for one in find_all(db, AgentRow, sweep_id=sweep.id)}
     read = {
         name: RunState(
             keys[name],
@@ -252,12 +251,12 @@ def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> d
     return {name: read.get(name) or known[name] for name in keys}
 
 
-def _gpus_of(run: Run) -> str:
+def _gpus_of(run: RunRow) -> str:
     return describe_gpus(parse_environment(run.config)) if '"gpu"' in run.config else ""
 
 
-def sweep_info(project: Project, sweep: Sweep) -> SweepInfo:
-    return SweepInfo(
+def sweep_info(project: ProjectRow, sweep: SweepRow) -> Sweep:
+    return Sweep(
         path=SweepPath(project.entity, project.name, sweep.name),
         node_id="",
         title=sweep_title(sweep),
@@ -270,9 +269,9 @@ def sweep_info(project: Project, sweep: Sweep) -> SweepInfo:
     )
 
 
-def run_info(run: Run, attempts: Sequence[Attempt], agents: Mapping[int, str]) -> RunInfo:
+def run_info(run: RunRow, attempts: Sequence[AttemptRow], agents: Mapping[int, str]) -> Run:
     """Return a run as the ranking reads it, with its attempts, oldest first."""
-    return RunInfo(
+    return Run(
         run_id=run.name,
         title=run.display_name or run.name,
         state=run.state,
@@ -286,9 +285,9 @@ def run_info(run: Run, attempts: Sequence[Attempt], agents: Mapping[int, str]) -
     )
 
 
-def attempt_info(attempt: Attempt, agents: Mapping[int, str]) -> AttemptInfo:
+def attempt_info(attempt: AttemptRow, agents: Mapping[int, str]) -> Attempt:
     """Return an attempt in the words of W&B's client."""
-    return AttemptInfo(
+    return Attempt(
         number=attempt.number,
         agent=agents.get(attempt.agent_id or 0, ""),
         assigned_at=attempt.assigned_at,
@@ -298,12 +297,12 @@ def attempt_info(attempt: Attempt, agents: Mapping[int, str]) -> AttemptInfo:
     )
 
 
-def sweep_title(sweep: Sweep) -> str:
+def sweep_title(sweep: SweepRow) -> str:
     """Return the name people gave to a sweep, else its id."""
     return sweep.title or sweep.name
 
 
-def stopped_early(run: Run, sweep: Sweep) -> bool:
+def stopped_early(run: RunRow, sweep: SweepRow) -> bool:
     """Tell whether early termination ended a run, which was poor beside others, before itself."""
     asked = run.stop_requested_at is not None and "early_terminate" in sweep.settings
     return asked and run.state == "killed"

@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from deployer.backend.db.files import File
 from deployer.backend.db.lines import read_rows
 from deployer.backend.db.rows import Connection, find
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import RunRow
 from deployer.backend.request import Refusal, answer_in_thread, not_found, parse_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.sweep_control import change_sweep
@@ -31,7 +31,7 @@ from deployer.backend.web.views import (
     RUN_PATH,
     SWEEP_PATH,
     VIEWS,
-    View,
+    PageView,
     find_artifact_of,
     find_place,
     find_run_of,
@@ -148,7 +148,7 @@ class Pages:
         self.assets = load_assets()
         self.sign_in = SignIn(backend, self.assets)
 
-    def page(self, view: View, http: HttpRequest) -> Response:
+    def page(self, view: PageView, http: HttpRequest) -> Response:
         """Send the shell of a page, after a look that there is something to show."""
         caller = self.sign_in.visitor(http)
         if caller is None:
@@ -161,11 +161,11 @@ class Pages:
             return self.sign_in.html(MISSING, refusal.status, message=refusal.message)
         return self.sign_in.html(SHELL)
 
-    def data(self, view: View, http: HttpRequest) -> Response:
+    def data(self, view: PageView, http: HttpRequest) -> Response:
         """Send a page's data; 304 if the browser has it already."""
         return _json(http, view.describe(self.site, self.sign_in.caller(http), _place(http)))
 
-    async def changes(self, view: View, http: HttpRequest) -> Response:
+    async def changes(self, view: PageView, http: HttpRequest) -> Response:
         """Tell as server-sent events when a page's data is another one."""
         look = partial(answer_in_thread, http, self._look, view, http)
         await look()
@@ -173,7 +173,7 @@ class Pages:
         stream = list_changes(self.backend, look)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
-    def _look(self, view: View, http: HttpRequest) -> object:
+    def _look(self, view: PageView, http: HttpRequest) -> object:
         caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             return view.look(db, view.find(db, caller, http.path_params))
@@ -184,7 +184,7 @@ class Pages:
         with self.backend.store.snapshot() as db:
             project = find_place(db, caller, http.path_params)
             runs = [
-                run for name in names if (run := find(db, Run, project_id=project.id, name=name))
+                run for name in names if (run := find(db, RunRow, project_id=project.id, name=name))
             ]
             curves = [self.site.curves.curve(run, metric) for run in runs]
         return _json(http, {"metric": metric, "curves": [c for c in curves if c["steps"]]})

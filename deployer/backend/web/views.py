@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.accounts import Caller, Project, get_project, list_projects
+from deployer.backend.db.accounts import Caller, ProjectRow, get_project, list_projects
 from deployer.backend.db.artifacts import (
     LATEST,
     Alias,
     Artifact,
+    ArtifactRole,
     Collection,
-    Role,
     find_version,
     latest_version,
     list_artifacts_of,
@@ -25,9 +25,9 @@ from deployer.backend.db.attempts import list_attempts
 from deployer.backend.db.files import File, list_artifact_files, list_run_files
 from deployer.backend.db.lines import last_lines, read_rows
 from deployer.backend.db.rows import Connection, find, find_all, get, select
-from deployer.backend.db.runs import Agent, Run
-from deployer.backend.db.store import Store
-from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.db.runs import AgentRow, RunRow
+from deployer.backend.db.store import Database
+from deployer.backend.db.sweeps import SweepRow, find_sweep, list_sweeps
 from deployer.backend.request import not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.storage.blob_folder import BlobFolder
@@ -55,7 +55,7 @@ from deployer.sweeps.results import Results
 from deployer.wandb_api.model import parse_environment, parse_json
 
 # What a run did with a version, in the words of the pages.
-ROLES: dict[Role, str] = {"output": "logged", "input": "used"}
+ROLES: dict[ArtifactRole, str] = {"output": "logged", "input": "used"}
 CONSOLE_LINES = 400
 METADATA_FILE = "wandb-metadata.json"
 PATCH_FILES = ("diff.patch", "code/diff.patch")
@@ -63,7 +63,7 @@ MOST_BYTES = 256 * 1024  # of a text file that is shown
 MOST_EVENTS = 5000
 REMEMBERED_CURVES = 1000  # about 30 kB each
 REMEMBERED = 50
-Place = Mapping[str, str]
+Params = Mapping[str, str]
 MOST_COMPARED = 30
 RECENT_RUNS = 30
 RECENT_ARTIFACTS = 30
@@ -75,7 +75,7 @@ RUN_PATH = "/{entity:page}/{project}/runs/{run}"
 
 def find_artifact_of(
     db: Connection, caller: Caller, place: Mapping[str, str]
-) -> tuple[Project, Collection, Artifact]:
+) -> tuple[ProjectRow, Collection, Artifact]:
     """Return the version of an address, by number or alias; without one, the newest."""
     project = get_project(db, caller, place["entity"], place["project"])
     name, version = place["collection"], place.get("version", LATEST)
@@ -117,7 +117,7 @@ def describe_artifact(db: Connection, collection: Collection, row: Artifact) -> 
     }
 
 
-def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
+def list_run_artifacts(db: Connection, run: RunRow) -> list[dict[str, Any]]:
     return [
         {
             **_describe_collection(db, get(db, Collection, row.collection_id)),
@@ -131,7 +131,7 @@ def list_run_artifacts(db: Connection, run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def list_project_artifacts(db: Connection, project: Project, limit: int) -> list[dict[str, Any]]:
+def list_project_artifacts(db: Connection, project: ProjectRow, limit: int) -> list[dict[str, Any]]:
     newest_ones = find_all(db, Collection, "id DESC", project_id=project.id)[:limit]
     found = [(collection, latest_version(db, collection.id)) for collection in newest_ones]
     return [
@@ -142,7 +142,7 @@ def list_project_artifacts(db: Connection, project: Project, limit: int) -> list
 
 
 def _describe_collection(db: Connection, collection: Collection) -> dict[str, Any]:
-    project = get(db, Project, collection.project_id)
+    project = get(db, ProjectRow, collection.project_id)
     return {"project": project.name, "name": collection.name, "type": collection.type}
 
 
@@ -156,14 +156,14 @@ def _describe_version(row: Artifact, aliases: list[str]) -> dict[str, Any]:
     }
 
 
-def _describe_run(db: Connection, run: Run, role: Role) -> dict[str, Any]:
-    project = get(db, Project, run.project_id).name
+def _describe_run(db: Connection, run: RunRow, role: ArtifactRole) -> dict[str, Any]:
+    project = get(db, ProjectRow, run.project_id).name
     title = run.display_name or run.name
     return {"project": project, "id": run.name, "title": title, "role": ROLES[role]}
 
 
-def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> RunSource:
-    sweep = get(db, Sweep, run.sweep_id) if run.sweep_id else None
+def read_run(db: Connection, blobs: BlobFolder, project: ProjectRow, run: RunRow) -> RunSource:
+    sweep = get(db, SweepRow, run.sweep_id) if run.sweep_id else None
     agents = _agent_names(db, sweep)
     attempts = list_attempts(db, run)
     files = list_run_files(db, run.id)
@@ -189,10 +189,10 @@ def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> R
     )
 
 
-def _agent_names(db: Connection, sweep: Sweep | None) -> dict[int, str]:
+def _agent_names(db: Connection, sweep: SweepRow | None) -> dict[int, str]:
     if sweep is None:
         return {}
-    return {agent.id: agent.name for agent in find_all(db, Agent, sweep_id=sweep.id)}
+    return {agent.id: agent.name for agent in find_all(db, AgentRow, sweep_id=sweep.id)}
 
 
 def _read(blobs: BlobFolder, files: list[File], *names: str) -> str:
@@ -206,11 +206,11 @@ def _read(blobs: BlobFolder, files: list[File], *names: str) -> str:
 class CurveCache:
     """Curves of one metric by run, as documents."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
         self._known: OrderedDict[tuple[int, str], tuple[object, dict[str, Any]]] = OrderedDict()
 
-    def curve(self, run: Run, metric: str) -> dict[str, Any]:
+    def curve(self, run: RunRow, metric: str) -> dict[str, Any]:
         key, version = (run.id, metric), (run.attempt, run.heartbeat_at)
         known = self._known.pop(key, None)
         if known is None or known[0] != version:
@@ -261,27 +261,27 @@ def open_site(backend: Backend) -> Site:
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """A page. `find` refuses with 404 what is not the caller's; `describe` returns its data.
 
     `look` returns, of what `find` found, something that is another one once the data may be.
     """
 
     path: str
-    find: Callable[[Connection, Caller, Place], Any]
-    describe: Callable[[Site, Caller, Place], dict[str, Any]]
+    find: Callable[[Connection, Caller, Params], Any]
+    describe: Callable[[Site, Caller, Params], dict[str, Any]]
     look: Callable[[Connection, Any], object]
 
 
-def find_home(_: Connection, caller: Caller, __: Place) -> Caller:
+def find_home(_: Connection, caller: Caller, __: Params) -> Caller:
     return caller
 
 
-def find_place(db: Connection, caller: Caller, place: Place) -> Project:
+def find_place(db: Connection, caller: Caller, place: Params) -> ProjectRow:
     return get_project(db, caller, place["entity"], place["project"])
 
 
-def find_sweep_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, Sweep]:
+def find_sweep_of(db: Connection, caller: Caller, place: Params) -> tuple[ProjectRow, SweepRow]:
     project = find_place(db, caller, place)
     sweep = find_sweep(db, project, place["sweep"])
     if sweep is None:
@@ -289,15 +289,15 @@ def find_sweep_of(db: Connection, caller: Caller, place: Place) -> tuple[Project
     return project, sweep
 
 
-def find_run_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, Run]:
+def find_run_of(db: Connection, caller: Caller, place: Params) -> tuple[ProjectRow, RunRow]:
     project = find_place(db, caller, place)
-    run = find(db, Run, project_id=project.id, name=place["run"])
+    run = find(db, RunRow, project_id=project.id, name=place["run"])
     if run is None:
         raise not_found(f"run {project.entity}/{project.name}/{place['run']}")
     return project, run
 
 
-def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
+def show_home(site: Site, caller: Caller, _: Params) -> dict[str, Any]:
     with site.backend.store.snapshot() as db:
         projects = []
         for project in list_projects(db, caller, None):
@@ -308,40 +308,40 @@ def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
     return build_home_document(caller.user.name, projects)
 
 
-def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+def show_project(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
     """Return a project's sweeps, and its newest runs and artifacts."""
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         sweeps = list_sweeps(db, project)
         heads = [site.sweeps.head(db, project, sweep) for sweep in sweeps]
         tail = "project_id = ? ORDER BY id DESC LIMIT ?"
-        recent = select(db, Run, f"WHERE {tail}", project.id, RECENT_RUNS)
+        recent = select(db, RunRow, f"WHERE {tail}", project.id, RECENT_RUNS)
         artifacts = list_project_artifacts(db, project, RECENT_ARTIFACTS)
     ids = {sweep.id: sweep.name for sweep in sweeps}
     runs = [_recent_run(run, ids) for run in recent]
     return build_project_document(project.entity, project.name, heads, runs, artifacts)
 
 
-def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+def show_sweep(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
     """Return a sweep's head, its table, its best run, axes and agents."""
     with site.backend.store.snapshot() as db:
         project, sweep = find_sweep_of(db, caller, place)
         return site.sweeps.document(db, project, sweep)
 
 
-def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+def show_run(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
     """Return a run's configuration, summary, curves, console tail, files and artifacts."""
     with site.backend.store.snapshot() as db:
         project, run = find_run_of(db, caller, place)
         return build_run_document(read_run(db, site.backend.blobs, project, run))
 
 
-def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+def show_comparison(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
     """Return the runs that the address names, side by side."""
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
-        found = {name: find(db, Run, project_id=project.id, name=name) for name in names}
+        found = {name: find(db, RunRow, project_id=project.id, name=name) for name in names}
     runs = [run for run in found.values() if run]
     missing = [name for name, run in found.items() if run is None]
     infos = [run_info(run, (), {}) for run in runs]
@@ -349,7 +349,7 @@ def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     return build_comparison(project.entity, project.name, infos, sorted(metrics), missing)
 
 
-def show_importance(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+def show_importance(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
     """Return what each parameter of a sweep explains of its metric, or why that is not known."""
     with site.backend.store.snapshot() as db:
         project, sweep = find_sweep_of(db, caller, place)
@@ -357,7 +357,7 @@ def show_importance(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     return site.importances.read(sweep.id, source.results)
 
 
-def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+def show_artifact(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
     """Return a version of an artifact with its files, and the versions beside it."""
     with site.backend.store.snapshot() as db:
         project, collection, row = find_artifact_of(db, caller, place)
@@ -371,7 +371,7 @@ def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     }
 
 
-def _recent_run(run: Run, sweep_ids: dict[int, str]) -> dict[str, Any]:
+def _recent_run(run: RunRow, sweep_ids: dict[int, str]) -> dict[str, Any]:
     return {
         "id": run.name,
         "title": run.display_name or run.name,
@@ -385,17 +385,17 @@ def _look_at_home(db: Connection, caller: Caller) -> object:
     return [look_at_project(db, project) for project in list_projects(db, caller, None)]
 
 
-def _look_at_artifact(db: Connection, found: tuple[Project, Collection, Artifact]) -> object:
+def _look_at_artifact(db: Connection, found: tuple[ProjectRow, Collection, Artifact]) -> object:
     versions = "SELECT COUNT(*) FROM artifacts WHERE collection_id = ?"
     return db.execute(versions, (found[1].id,)).fetchone()[0], found[2]
 
 
 VIEWS = (
-    View("/", find_home, show_home, _look_at_home),
-    View("/{entity:page}/{project}", find_place, show_project, look_at_project),
-    View("/{entity:page}/{project}/compare", find_place, show_comparison, look_at_project),
-    View(SWEEP_PATH, find_sweep_of, show_sweep, lambda db, found: look_at_sweep(db, found[1])),
-    View(RUN_PATH, find_run_of, show_run, lambda db, found: look_at_run(db, found[1])),
-    View(ARTIFACT_PATH, find_artifact_of, show_artifact, _look_at_artifact),
-    View(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact, _look_at_artifact),
+    PageView("/", find_home, show_home, _look_at_home),
+    PageView("/{entity:page}/{project}", find_place, show_project, look_at_project),
+    PageView("/{entity:page}/{project}/compare", find_place, show_comparison, look_at_project),
+    PageView(SWEEP_PATH, find_sweep_of, show_sweep, lambda db, found: look_at_sweep(db, found[1])),
+    PageView(RUN_PATH, find_run_of, show_run, lambda db, found: look_at_run(db, found[1])),
+    PageView(ARTIFACT_PATH, find_artifact_of, show_artifact, _look_at_artifact),
+    PageView(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact, _look_at_artifact),
 )

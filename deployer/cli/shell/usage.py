@@ -11,9 +11,9 @@ from typer.exceptions import TyperException
 
 from deployer.errors import DeployerError, ExitCode
 
-Words = tuple[str, ...]
+CommandWords = tuple[str, ...]
 # Commands as they are typed; a test reads each of them as the command line would.
-EXAMPLES: dict[Words, tuple[str, ...]] = {
+EXAMPLES: dict[CommandWords, tuple[str, ...]] = {
     ("init",): ("init train.py", "init --from me/digits/ab12cd34 --yes"),
     ("up",): (
         "up sweep.yaml --replicas 2",
@@ -97,7 +97,7 @@ PREFIX = "Value error, "  # pydantic's, before a sentence of Typer's
 MOST_COMMANDS = 3  # in one hint
 
 
-def add_examples(command: Any, words: Words) -> None:
+def add_examples(command: Any, words: CommandWords) -> None:
     if shown := EXAMPLES.get(words):
         lines = "\n".join(f"  deployer {example}" for example in shown)
         command.epilog = f"\b\nExamples:\n{lines}"

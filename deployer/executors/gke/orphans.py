@@ -15,7 +15,13 @@ from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import NAME_LABEL, CloudDisk, ForwardingRule
 from deployer.gke.api.model import CloudCluster, describe_expiry, is_ours
 from deployer.gke.api.operations import Waiter
-from deployer.gke.cluster.rule import Facts, gather_facts, has_results, list_reasons, open_kube_soon
+from deployer.gke.cluster.rule import (
+    ClusterFacts,
+    gather_facts,
+    has_results,
+    list_reasons,
+    open_kube_soon,
+)
 from deployer.gke.inventory import (
     Inventory,
     drop_hidden,
@@ -218,7 +224,7 @@ def _find_one(
 
 
 def _judge(
-    found: Inventory, facts: Sequence[Facts], agents: int | None, held: bool, young: bool
+    found: Inventory, facts: Sequence[ClusterFacts], agents: int | None, held: bool, young: bool
 ) -> str:
     if agents:
         return IN_USE

@@ -31,7 +31,7 @@ from deployer.kube.objects import (
 
 # Volumes hold results and checkpoints, so they stay.
 KEPT_KINDS = (CONFIG_MAP, SECRET)
-Owner = tuple[str, str]  # namespace and sweep
+SweepKey = tuple[str, str]  # namespace and sweep
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _list(kube: Kube, kind: Kind) -> list[Manifest]:
     return kube.list_objects(kind, build_selector(component=component))
 
 
-def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now: float) -> int:
+def _count(owner: SweepKey, jobs: Iterable[Manifest], pods: Iterable[Manifest], now: float) -> int:
     agent_objects = group_objects(
         [job for job in jobs if _owner(job) == owner],
         [pod for pod in pods if _owner(pod) == owner],
@@ -131,7 +131,7 @@ def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now
     return living + sum(_owner(job) == owner and identify(job) is None for job in jobs)
 
 
-def _owner(item: Manifest) -> Owner:
+def _owner(item: Manifest) -> SweepKey:
     return str(item["metadata"].get("namespace")), path_of(item)
 
 

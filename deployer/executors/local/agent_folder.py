@@ -23,10 +23,10 @@ from deployer.agent.host.processes import (
     Process,
     list_marked,
 )
-from deployer.agent.host.status import Status, is_locked, load_status
+from deployer.agent.host.status import SupervisorStatus, is_locked, load_status
 from deployer.agent.runs.delivery import SERVER_SECONDS
 from deployer.agent.server import GOODBYE_SECONDS
-from deployer.agent.settings import Settings
+from deployer.agent.settings import AgentSettings
 from deployer.backend.server.daemon import disk_is_full
 from deployer.model import Agent, AgentState, Ending
 
@@ -42,7 +42,7 @@ LOST_REASONS = {
 
 
 @dataclass(frozen=True)
-class Spec:
+class AgentSpec:
     """What an agent was started with; `created_at` is seconds since the epoch.
 
     It was one of `agents`, of which `on_gpu` have its GPU.
@@ -65,12 +65,12 @@ class AgentFolder:
     """The folder of one agent on this machine."""
 
     path: Path
-    spec: Spec
+    spec: AgentSpec
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> AgentSettings:
         """The supervisor's task, which knows the names of the files."""
-        return Settings(
+        return AgentSettings(
             sweep_path=self.spec.sweep_path,
             base_url=self.spec.base_url,
             name=self.spec.name,
@@ -86,7 +86,7 @@ class AgentFolder:
     def is_alive(self) -> bool:
         return is_locked(self.settings.lock_path)
 
-    def status(self) -> Status | None:
+    def status(self) -> SupervisorStatus | None:
         """Return what the supervisor said last; None if it never came to say anything."""
         return load_status(self.settings.status_path)
 
@@ -147,8 +147,10 @@ def load_folder(path: Path) -> AgentFolder | None:
     """Read one agent's folder; None if it holds no spec, or a broken one."""
     try:
         content = json.loads((path / "spec.json").read_text())
-        known = {field.name: content[field.name] for field in fields(Spec) if field.name in content}
-        return AgentFolder(path, Spec(**{**known, "gpus": tuple(content["gpus"])}))
+        known = {
+            field.name: content[field.name] for field in fields(AgentSpec) if field.name in content
+        }
+        return AgentFolder(path, AgentSpec(**{**known, "gpus": tuple(content["gpus"])}))
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

@@ -36,7 +36,7 @@ from deployer.executors.base import (
     examine_all,
     run_checks,
 )
-from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
+from deployer.executors.local.agent_folder import AgentFolder, AgentSpec, load_folder, load_folders
 from deployer.executors.local.examination import list_python_checks
 from deployer.executors.local.run_environment import (
     build_run_environment,
@@ -389,8 +389,8 @@ class LocalExecutor(Executor):
             raise AgentError(f"no agent {name} on this machine", "deployer agents list")
         return folder
 
-    def _build_spec(self, plan: Plan, planned: AgentPlan) -> Spec:
-        return Spec(
+    def _build_spec(self, plan: Plan, planned: AgentPlan) -> AgentSpec:
+        return AgentSpec(
             name=planned.name,
             sweep_path=plan.sweep_path,
             base_url=plan.base_url,

@@ -26,7 +26,7 @@ from deployer.agent.settings import (
 )
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.executors.local.agent_folder import AgentFolder, Spec
+from deployer.executors.local.agent_folder import AgentFolder, AgentSpec
 from deployer.executors.local.run_environment import PROBE_SECONDS
 
 START_SECONDS = 60.0  # a cold disk reads Python slowly
@@ -95,7 +95,7 @@ def build_environment(
     }
 
 
-def _find_share(spec: Spec) -> Mapping[str, str]:
+def _find_share(spec: AgentSpec) -> Mapping[str, str]:
     if not spec.gpus:
         return ONE_THREAD
     return divide(count_cpus(), spec.agents, spec.on_gpu) if spec.on_gpu > 1 else {}

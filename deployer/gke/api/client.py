@@ -27,13 +27,13 @@ from deployer.gke.api.credentials import (
     PATIENCE,
     READ_SECONDS,
     TOKEN_INFO,
-    Patience,
+    ApiPatience,
     call_within,
     find_account,
     find_credentials,
     refresh,
 )
-from deployer.gke.api.failures import CATCHABLE, REACH, Attempt, translate_error
+from deployer.gke.api.failures import CATCHABLE, REACH, CloudCall, translate_error
 from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
 from deployer.gke.specification import region_of
 from deployer.waiting import TIMEOUTS_SECONDS, retry, waiting_for
@@ -59,7 +59,7 @@ def open_gke(project: str | None, environment: Mapping[str, str], owner: str | N
     server. Raises CloudError.
     """
     named = project or next((environment[v] for v in PROJECT_VARIABLES if environment.get(v)), "")
-    attempt = Attempt("cannot log in to Google's cloud", named)
+    attempt = CloudCall("cannot log in to Google's cloud", named)
     try:
         with waiting_for("Google Cloud (log in)"):
             credentials, found = call_within(
@@ -73,7 +73,7 @@ def open_gke(project: str | None, environment: Mapping[str, str], owner: str | N
     return Gke(chosen, credentials, environment, owner=owner)
 
 
-class Listing(NamedTuple):
+class ClusterListing(NamedTuple):
     """Clusters, and the zones that do not answer, which may hide others."""
 
     clusters: tuple[CloudCluster, ...]
@@ -106,7 +106,7 @@ class Gke:
         timeouts_seconds: tuple[float, float] = (READ_SECONDS, READ_SECONDS),
         sleep: Callable[[float], None] = time.sleep,
         owner: str | None = None,
-        patience: Patience = PATIENCE,
+        patience: ApiPatience = PATIENCE,
     ) -> None:
         self.project = project
         self.owner_name = owner
@@ -127,7 +127,7 @@ class Gke:
         """
         if self.owner_name:
             return build_owner(self.owner_name)
-        attempt = Attempt("cannot find out your Google account", self.project)
+        attempt = CloudCall("cannot find out your Google account", self.project)
         account = self.read(lambda: find_account(self.credentials, self._token_info), attempt)
         return build_owner(account) if account else load_random_owner()
 
@@ -139,7 +139,7 @@ class Gke:
             answer = requests.head(address, timeout=TIMEOUTS_SECONDS)
             return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
-        attempt = Attempt("cannot read Google's clock", self.project, api=COMPUTE_API)
+        attempt = CloudCall("cannot read Google's clock", self.project, api=COMPUTE_API)
         try:
             return self.read(send, attempt)
         except (KeyError, ValueError) as error:
@@ -152,22 +152,22 @@ class Gke:
             if not self.credentials.valid:
                 refresh(self.credentials)
 
-        self.read(renew, Attempt("cannot get a token", self.project))
+        self.read(renew, CloudCall("cannot get a token", self.project))
         return str(self.credentials.token)
 
-    def list_clusters(self) -> Listing:
+    def list_clusters(self) -> ClusterListing:
         """Return the project's clusters, ours and others', in all locations that answer."""
         request = {"parent": self._parent("-")}
         for last in (False, True):
-            answer = self._read("list_clusters", request, Attempt(LIST_CLUSTERS, self.project))
+            answer = self._read("list_clusters", request, CloudCall(LIST_CLUSTERS, self.project))
             if last or not answer.missing_zones:
                 break
             self._sleep(MISSING_PAUSE_SECONDS)
         found = tuple(read_cluster(cluster) for cluster in answer.clusters)
-        return Listing(found, tuple(answer.missing_zones))
+        return ClusterListing(found, tuple(answer.missing_zones))
 
     def get_cluster(self, location: str, name: str) -> CloudCluster | None:
-        attempt = Attempt(f"cannot get cluster {name}", self.project, location, name)
+        attempt = CloudCall(f"cannot get cluster {name}", self.project, location, name)
         try:
             found = self._read("get_cluster", {"name": self._name(location, name)}, attempt)
         except CloudError as error:
@@ -180,18 +180,18 @@ class Gke:
         """Request a cluster; ALREADY_EXISTS if the location has one of that name."""
         words = f"cannot create cluster {cluster.name} in {location}"
         request = {"parent": self._parent(location), "cluster": cluster}
-        attempt = Attempt(words, self.project, location, cluster.name)
+        attempt = CloudCall(words, self.project, location, cluster.name)
         return self._change("create_cluster", request, attempt)
 
     def delete_cluster(self, location: str, name: str) -> CloudOperation | None:
         """Request the deletion of a cluster; None if there is none."""
         words = f"cannot delete cluster {name} in {location}"
-        attempt = Attempt(words, self.project, location, name)
+        attempt = CloudCall(words, self.project, location, name)
         return self._delete("delete_cluster", self._name(location, name), attempt)
 
     def set_labels(self, cluster: CloudCluster, labels: Mapping[str, str]) -> CloudOperation:
         """Request other labels for a cluster, unless somebody else changed them since."""
-        attempt = Attempt(
+        attempt = CloudCall(
             f"cannot label {cluster.words}", self.project, cluster.location, cluster.name
         )
         request = {
@@ -204,27 +204,27 @@ class Gke:
     def create_pool(self, cluster: CloudCluster, pool: container_v1.NodePool) -> CloudOperation:
         """Request a node pool; ALREADY_EXISTS if the cluster has one of that name."""
         words = f"cannot create pool {pool.name} in {cluster.words}"
-        attempt = Attempt(words, self.project, cluster.location, cluster.name)
+        attempt = CloudCall(words, self.project, cluster.location, cluster.name)
         parent = self._name(cluster.location, cluster.name)
         return self._change("create_node_pool", {"parent": parent, "node_pool": pool}, attempt)
 
     def delete_pool(self, cluster: CloudCluster, name: str) -> CloudOperation | None:
         """Request the deletion of a node pool; None if there is none."""
         words = f"cannot delete pool {name} in {cluster.words}"
-        attempt = Attempt(words, self.project, cluster.location, cluster.name)
+        attempt = CloudCall(words, self.project, cluster.location, cluster.name)
         full = f"{self._name(cluster.location, cluster.name)}/nodePools/{name}"
         return self._delete("delete_node_pool", full, attempt)
 
     def list_operations(self, location: str) -> tuple[CloudOperation, ...]:
         """Return a location's operations: those that run, and those that ended not long ago."""
-        attempt = Attempt(f"cannot list operations in {location}", self.project, location)
+        attempt = CloudCall(f"cannot list operations in {location}", self.project, location)
         answer = self._read("list_operations", {"parent": self._parent(location)}, attempt)
         return tuple(read_operation(operation) for operation in answer.operations)
 
     def get_operation(self, operation: CloudOperation) -> CloudOperation | None:
         """Return an operation as it is now; None if Google has forgotten it."""
         words = f"cannot get operation {operation.name}"
-        attempt = Attempt(words, self.project, operation.location, operation.cluster)
+        attempt = CloudCall(words, self.project, operation.location, operation.cluster)
         name = f"{self._parent(operation.location)}/operations/{operation.name}"
         try:
             return read_operation(self._read("get_operation", {"name": name}, attempt))
@@ -233,7 +233,7 @@ class Gke:
                 raise
             return None
 
-    def read(self, send: Callable[[], T], attempt: Attempt) -> T:
+    def read(self, send: Callable[[], T], attempt: CloudCall) -> T:
         """Send what changes nothing, again after a while where trouble passes."""
         with waiting_for(attempt.waiting):
             return retry(
@@ -243,7 +243,7 @@ class Gke:
                 self._sleep,
             )
 
-    def change(self, send: Callable[[], T], attempt: Attempt) -> T:
+    def change(self, send: Callable[[], T], attempt: CloudCall) -> T:
         """Send what changes something, once; it may have happened although no answer came."""
         with waiting_for(attempt.waiting):
             return self._try(send, attempt, lambda _, send: send())
@@ -251,7 +251,7 @@ class Gke:
     def _try(
         self,
         send: Callable[[], T],
-        attempt: Attempt,
+        attempt: CloudCall,
         call: Callable[[float, Callable[[], T]], T],
     ) -> T:
         seconds, started = self._get_left(attempt), time.monotonic()
@@ -276,22 +276,24 @@ class Gke:
         self._patience.note_answer(attempt.api)
         return answer
 
-    def _get_left(self, attempt: Attempt) -> float:
+    def _get_left(self, attempt: CloudCall) -> float:
         return self._patience.get_left(attempt.api)
 
-    def _read(self, method: str, request: Mapping[str, Any], attempt: Attempt) -> Any:
+    def _read(self, method: str, request: Mapping[str, Any], attempt: CloudCall) -> Any:
         timeout = self._timeouts_seconds[0]
         call = getattr(self._client, method)
         return self.read(lambda: call(request=request, retry=None, timeout=timeout), attempt)
 
-    def _change(self, method: str, request: Mapping[str, Any], attempt: Attempt) -> CloudOperation:
+    def _change(
+        self, method: str, request: Mapping[str, Any], attempt: CloudCall
+    ) -> CloudOperation:
         timeout = self._timeouts_seconds[1]
         call = getattr(self._client, method)
         return read_operation(
             self.change(lambda: call(request=request, retry=None, timeout=timeout), attempt)
         )
 
-    def _delete(self, method: str, name: str, attempt: Attempt) -> CloudOperation | None:
+    def _delete(self, method: str, name: str, attempt: CloudCall) -> CloudOperation | None:
         try:
             return self._change(method, {"name": name}, attempt)
         except CloudError as error:

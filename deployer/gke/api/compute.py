@@ -15,7 +15,7 @@ from google.cloud import compute_v1
 from deployer.errors import CloudError
 from deployer.gke.api.client import COMPUTE_API, Gke
 from deployer.gke.api.credentials import READ_SECONDS, bound_session
-from deployer.gke.api.failures import Attempt
+from deployer.gke.api.failures import CloudCall
 from deployer.gke.specification import CLUSTER_LABEL, MANAGED_BY, MANAGER
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ class Compute:
         self, words: str, location: str, send: Callable[..., Any], request: Mapping[str, Any]
     ) -> None:
         """Request a change of a thing, which may be gone already."""
-        attempt = Attempt(words, self._gke.project, location, api=COMPUTE_API)
+        attempt = CloudCall(words, self._gke.project, location, api=COMPUTE_API)
         try:
             self._gke.change(
                 lambda: send(request=request, retry=None, timeout=READ_SECONDS), attempt
@@ -256,7 +256,7 @@ def list_everywhere(
         pages = client.aggregated_list(request=request, retry=None, timeout=READ_SECONDS)
         return list(_flatten(pages))
 
-    return gke.read(send, Attempt(f"cannot list {what}", gke.project, api=COMPUTE_API))
+    return gke.read(send, CloudCall(f"cannot list {what}", gke.project, api=COMPUTE_API))
 
 
 def last_part(address: str) -> str:
@@ -311,11 +311,11 @@ def list_quotas(gke: Gke, regions: Iterable[str]) -> tuple[Quota, ...]:
     client, whole = open_compute(gke, compute_v1.RegionsClient), {"project": gke.project}
     found: list[Quota] = []
     for region in regions:
-        attempt = Attempt(
+        attempt = CloudCall(
             f"cannot read the quotas of {region}", gke.project, region, api=COMPUTE_API
         )
         found += _read_quotas(gke, client, {**whole, "region": region}, attempt)
-    attempt = Attempt("cannot read the project's quotas", gke.project, api=COMPUTE_API)
+    attempt = CloudCall("cannot read the project's quotas", gke.project, api=COMPUTE_API)
     found += _read_quotas(gke, open_compute(gke, compute_v1.ProjectsClient), whole, attempt)
     return tuple(found)
 
@@ -331,7 +331,7 @@ def find_accelerators(gke: Gke, names: Iterable[str]) -> Mapping[str, Offered]:
 
 
 def _read_quotas(
-    gke: Gke, client: Any, request: Mapping[str, str], attempt: Attempt
+    gke: Gke, client: Any, request: Mapping[str, str], attempt: CloudCall
 ) -> Iterator[Quota]:
     def send() -> Any:
         return client.get(request=request, retry=None, timeout=READ_SECONDS)
@@ -392,4 +392,4 @@ def _ask(
             raise build(answer.status_code, said)
         return content
 
-    return gke.read(send, Attempt(f"cannot read {path}", gke.project, api=api))
+    return gke.read(send, CloudCall(f"cannot read {path}", gke.project, api=api))

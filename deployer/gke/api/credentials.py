@@ -34,7 +34,7 @@ TOKEN_INFO = "https://oauth2.googleapis.com/tokeninfo"
 UNRESOLVED = "default"
 
 
-class Patience:
+class ApiPatience:
     """The time that is left for APIs that do not answer.
 
     Once it is used up, nothing is sent to a silent API for a minute.
@@ -66,7 +66,7 @@ class Patience:
 
 
 # A command opens several clients, and a minute is for all of them.
-PATIENCE = Patience()
+PATIENCE = ApiPatience()
 
 
 class BoundedAdapter(HTTPAdapter):

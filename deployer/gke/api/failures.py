@@ -158,7 +158,7 @@ _SECRETS = re.compile(
 
 
 @dataclass(frozen=True)
-class Refusal:
+class CloudRefusal:
     """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy.
 
     Or one that is known before: NOT_OFFERED, TOO_LITTLE_QUOTA.
@@ -187,7 +187,7 @@ def is_refusal(reason: str) -> bool:
 
 
 def next_try(
-    locations: Sequence[str], choices: int, refusals: Sequence[Refusal]
+    locations: Sequence[str], choices: int, refusals: Sequence[CloudRefusal]
 ) -> tuple[str, int] | None:
     """Return the location and the choice of GPUs to ask for next; None once all have refused.
 
@@ -203,7 +203,7 @@ def next_try(
     return next((one for one in places if not _is_hopeless(*one, refusals)), None)
 
 
-def _is_hopeless(location: str, choice: int, refusals: Sequence[Refusal]) -> bool:
+def _is_hopeless(location: str, choice: int, refusals: Sequence[CloudRefusal]) -> bool:
     """Tell whether a refusal covers this too: a quota counts its region, not only a zone."""
     return any(
         (refusal.choice == choice or not refusal.of_gpus)
@@ -215,7 +215,7 @@ def _is_hopeless(location: str, choice: int, refusals: Sequence[Refusal]) -> boo
     )
 
 
-def _order(locations: Sequence[str], refusals: Sequence[Refusal]) -> Iterator[str]:
+def _order(locations: Sequence[str], refusals: Sequence[CloudRefusal]) -> Iterator[str]:
     regions = {region_of(one) for one in locations}
     named = {one.location: read_zones(one.sentence) for one in refusals}
     for location in locations:
@@ -247,7 +247,7 @@ def read_quotas(sentence: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for form in _QUOTAS for name in form.findall(sentence)))
 
 
-class Row(NamedTuple):
+class FailureRow(NamedTuple):
     """Google's word for a failure, what is said if Google says nothing, and what to do."""
 
     reason: str
@@ -256,78 +256,86 @@ class Row(NamedTuple):
 
 
 # Every class of the client's exceptions; the nearest one counts.
-CALLS: dict[type[BaseException], Row] = {
-    api.GoogleAPICallError: Row("UNKNOWN", "the call failed", REPORT),
-    api.Redirection: Row("REDIRECTED", "the address has moved", REPORT),
-    api.MovedPermanently: Row("REDIRECTED", "the address has moved", REPORT),
-    api.NotModified: Row("REDIRECTED", "nothing has changed", REPORT),
-    api.TemporaryRedirect: Row("REDIRECTED", "the address has moved for now", AGAIN),
-    api.ResumeIncomplete: Row("REDIRECTED", "the upload is not complete", AGAIN),
-    api.ClientError: Row("INVALID_ARGUMENT", "Google refuses the request", REPORT),
-    api.BadRequest: Row("INVALID_ARGUMENT", "Google cannot read what was sent", EDIT),
-    api.InvalidArgument: Row("INVALID_ARGUMENT", "a value is wrong", EDIT),
-    api.FailedPrecondition: Row("FAILED_PRECONDITION", "it cannot be done now", LOOK),
-    api.OutOfRange: Row("OUT_OF_RANGE", "a value is out of its range", EDIT),
-    api.Unauthorized: Row("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
-    api.Unauthenticated: Row("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
-    api.Forbidden: Row("PERMISSION_DENIED", "you may not", RIGHTS),
-    api.PermissionDenied: Row("PERMISSION_DENIED", "you may not", RIGHTS),
-    api.NotFound: Row("NOT_FOUND", "there is no such thing", LOOK),
-    api.MethodNotAllowed: Row("METHOD_NOT_ALLOWED", "Google does not allow this", REPORT),
-    api.Conflict: Row("ABORTED", "somebody else changes the same thing", AGAIN),
-    api.AlreadyExists: Row("ALREADY_EXISTS", "it is there already", LOOK),
-    api.Aborted: Row("ABORTED", "somebody else changes the same thing", AGAIN),
-    api.LengthRequired: Row("INVALID_ARGUMENT", "the request's length is missing", REPORT),
-    api.PreconditionFailed: Row("FAILED_PRECONDITION", "it has changed in between", AGAIN),
-    api.RequestRangeNotSatisfiable: Row("OUT_OF_RANGE", "there is no such part", REPORT),
-    api.TooManyRequests: Row("RESOURCE_EXHAUSTED", "too many requests", LATER),
-    api.ResourceExhausted: Row("RESOURCE_EXHAUSTED", "too many requests", LATER),
-    api.Cancelled: Row("CANCELLED", "the call was cancelled", AGAIN),
-    api.ServerError: Row("INTERNAL", "Google failed", LATER),
-    api.InternalServerError: Row("INTERNAL", "Google failed", LATER),
-    api.Unknown: Row("UNKNOWN", "Google failed and does not say why", LATER),
-    api.DataLoss: Row("DATA_LOSS", "Google has lost data", REPORT),
-    api.MethodNotImplemented: Row("UNIMPLEMENTED", "this server cannot do it", REPORT),
-    api.BadGateway: Row("UNAVAILABLE", "something between here and Google failed", LATER),
-    api.ServiceUnavailable: Row("UNAVAILABLE", "Google does not answer", REACH),
-    api.GatewayTimeout: Row("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
-    api.DeadlineExceeded: Row("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
-    api.ResumableTransferError: Row("UNAVAILABLE", "the transfer stopped", AGAIN),
-    api.TransferStalledError: Row("UNAVAILABLE", "the transfer stopped", AGAIN),
-    api.UnseekableStreamError: Row("UNKNOWN", "the transfer cannot be repeated", AGAIN),
-    api.UploadCancelledError: Row("CANCELLED", "the transfer was cancelled", AGAIN),
-    api.MissingStatusHeaderError: Row("UNKNOWN", "the answer is not complete", AGAIN),
-    api.RetryError: Row("DEADLINE_EXCEEDED", "no answer, although asked several times", REACH),
-    api.DuplicateCredentialArgs: Row("UNAUTHENTICATED", "credentials are named twice", REPORT),
-    api.GoogleAPIError: Row("UNKNOWN", "the client failed", REPORT),
-    auth.DefaultCredentialsError: Row("UNAUTHENTICATED", "there are no credentials", LOGIN),
-    auth.MalformedError: Row("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
-    auth.InvalidResource: Row("UNAUTHENTICATED", "the credentials name a wrong resource", LOGIN),
-    auth.InvalidOperation: Row("UNAUTHENTICATED", "the credentials cannot do this", LOGIN),
-    auth.InvalidValue: Row("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
-    auth.InvalidType: Row("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
-    auth.OSError: Row("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
-    auth.RefreshError: Row("UNAUTHENTICATED", "the credentials are no longer good", LOGIN),
-    auth.ReauthFailError: Row("UNAUTHENTICATED", "Google wants you to log in again", LOGIN),
-    auth.ReauthSamlChallengeFailError: Row(
+CALLS: dict[type[BaseException], FailureRow] = {
+    api.GoogleAPICallError: FailureRow("UNKNOWN", "the call failed", REPORT),
+    api.Redirection: FailureRow("REDIRECTED", "the address has moved", REPORT),
+    api.MovedPermanently: FailureRow("REDIRECTED", "the address has moved", REPORT),
+    api.NotModified: FailureRow("REDIRECTED", "nothing has changed", REPORT),
+    api.TemporaryRedirect: FailureRow("REDIRECTED", "the address has moved for now", AGAIN),
+    api.ResumeIncomplete: FailureRow("REDIRECTED", "the upload is not complete", AGAIN),
+    api.ClientError: FailureRow("INVALID_ARGUMENT", "Google refuses the request", REPORT),
+    api.BadRequest: FailureRow("INVALID_ARGUMENT", "Google cannot read what was sent", EDIT),
+    api.InvalidArgument: FailureRow("INVALID_ARGUMENT", "a value is wrong", EDIT),
+    api.FailedPrecondition: FailureRow("FAILED_PRECONDITION", "it cannot be done now", LOOK),
+    api.OutOfRange: FailureRow("OUT_OF_RANGE", "a value is out of its range", EDIT),
+    api.Unauthorized: FailureRow("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
+    api.Unauthenticated: FailureRow("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
+    api.Forbidden: FailureRow("PERMISSION_DENIED", "you may not", RIGHTS),
+    api.PermissionDenied: FailureRow("PERMISSION_DENIED", "you may not", RIGHTS),
+    api.NotFound: FailureRow("NOT_FOUND", "there is no such thing", LOOK),
+    api.MethodNotAllowed: FailureRow("METHOD_NOT_ALLOWED", "Google does not allow this", REPORT),
+    api.Conflict: FailureRow("ABORTED", "somebody else changes the same thing", AGAIN),
+    api.AlreadyExists: FailureRow("ALREADY_EXISTS", "it is there already", LOOK),
+    api.Aborted: FailureRow("ABORTED", "somebody else changes the same thing", AGAIN),
+    api.LengthRequired: FailureRow("INVALID_ARGUMENT", "the request's length is missing", REPORT),
+    api.PreconditionFailed: FailureRow("FAILED_PRECONDITION", "it has changed in between", AGAIN),
+    api.RequestRangeNotSatisfiable: FailureRow("OUT_OF_RANGE", "there is no such part", REPORT),
+    api.TooManyRequests: FailureRow("RESOURCE_EXHAUSTED", "too many requests", LATER),
+    api.ResourceExhausted: FailureRow("RESOURCE_EXHAUSTED", "too many requests", LATER),
+    api.Cancelled: FailureRow("CANCELLED", "the call was cancelled", AGAIN),
+    api.ServerError: FailureRow("INTERNAL", "Google failed", LATER),
+    api.InternalServerError: FailureRow("INTERNAL", "Google failed", LATER),
+    api.Unknown: FailureRow("UNKNOWN", "Google failed and does not say why", LATER),
+    api.DataLoss: FailureRow("DATA_LOSS", "Google has lost data", REPORT),
+    api.MethodNotImplemented: FailureRow("UNIMPLEMENTED", "this server cannot do it", REPORT),
+    api.BadGateway: FailureRow("UNAVAILABLE", "something between here and Google failed", LATER),
+    api.ServiceUnavailable: FailureRow("UNAVAILABLE", "Google does not answer", REACH),
+    api.GatewayTimeout: FailureRow("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
+    api.DeadlineExceeded: FailureRow("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
+    api.ResumableTransferError: FailureRow("UNAVAILABLE", "the transfer stopped", AGAIN),
+    api.TransferStalledError: FailureRow("UNAVAILABLE", "the transfer stopped", AGAIN),
+    api.UnseekableStreamError: FailureRow("UNKNOWN", "the transfer cannot be repeated", AGAIN),
+    api.UploadCancelledError: FailureRow("CANCELLED", "the transfer was cancelled", AGAIN),
+    api.MissingStatusHeaderError: FailureRow("UNKNOWN", "the answer is not complete", AGAIN),
+    api.RetryError: FailureRow(
+        "DEADLINE_EXCEEDED", "no answer, although asked several times", REACH
+    ),
+    api.DuplicateCredentialArgs: FailureRow(
+        "UNAUTHENTICATED", "credentials are named twice", REPORT
+    ),
+    api.GoogleAPIError: FailureRow("UNKNOWN", "the client failed", REPORT),
+    auth.DefaultCredentialsError: FailureRow("UNAUTHENTICATED", "there are no credentials", LOGIN),
+    auth.MalformedError: FailureRow("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
+    auth.InvalidResource: FailureRow(
+        "UNAUTHENTICATED", "the credentials name a wrong resource", LOGIN
+    ),
+    auth.InvalidOperation: FailureRow("UNAUTHENTICATED", "the credentials cannot do this", LOGIN),
+    auth.InvalidValue: FailureRow("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
+    auth.InvalidType: FailureRow("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
+    auth.OSError: FailureRow("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
+    auth.RefreshError: FailureRow("UNAUTHENTICATED", "the credentials are no longer good", LOGIN),
+    auth.ReauthFailError: FailureRow("UNAUTHENTICATED", "Google wants you to log in again", LOGIN),
+    auth.ReauthSamlChallengeFailError: FailureRow(
         "UNAUTHENTICATED", "Google wants you to log in again", LOGIN
     ),
-    auth.UserAccessTokenError: Row("UNAUTHENTICATED", "gcloud gives no token", LOGIN),
-    auth.OAuthError: Row("UNAUTHENTICATED", "the credentials were refused", LOGIN),
-    auth.MutualTLSChannelError: Row("UNAUTHENTICATED", "the client's certificate is wrong", LOGIN),
-    auth.ClientCertError: Row("UNAUTHENTICATED", "the client's certificate is wrong", LOGIN),
-    auth.ResponseError: Row("UNAVAILABLE", "the answer is not Google's", REACH),
-    auth.TimeoutError: Row("UNAVAILABLE", "no answer in time", REACH),
-    auth.TransportError: Row("UNAVAILABLE", "Google cannot be reached", REACH),
-    auth.GoogleAuthError: Row("UNAUTHENTICATED", "the credentials cannot be used", LOGIN),
+    auth.UserAccessTokenError: FailureRow("UNAUTHENTICATED", "gcloud gives no token", LOGIN),
+    auth.OAuthError: FailureRow("UNAUTHENTICATED", "the credentials were refused", LOGIN),
+    auth.MutualTLSChannelError: FailureRow(
+        "UNAUTHENTICATED", "the client's certificate is wrong", LOGIN
+    ),
+    auth.ClientCertError: FailureRow("UNAUTHENTICATED", "the client's certificate is wrong", LOGIN),
+    auth.ResponseError: FailureRow("UNAVAILABLE", "the answer is not Google's", REACH),
+    auth.TimeoutError: FailureRow("UNAVAILABLE", "no answer in time", REACH),
+    auth.TransportError: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
+    auth.GoogleAuthError: FailureRow("UNAUTHENTICATED", "the credentials cannot be used", LOGIN),
     # What the compute client lets through: it speaks HTTP.
-    requests.RequestException: Row("UNAVAILABLE", "Google cannot be reached", REACH),
-    OSError: Row("UNAVAILABLE", "Google cannot be reached", REACH),
+    requests.RequestException: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
+    OSError: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
 }
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CloudCall:
     """What was tried on what: for an error's first line and the words of its hint."""
 
     words: str
@@ -355,7 +363,7 @@ class Attempt:
         )
 
 
-def translate_error(error: BaseException, attempt: Attempt) -> CloudError:
+def translate_error(error: BaseException, attempt: CloudCall) -> CloudError:
     """Return what the user is told of a failed call; Google's own sentence stays as it is."""
     kinds = type(error).__mro__
     if getattr(error, "retryable", False):  # the token endpoint is away, the credentials are good
@@ -367,7 +375,7 @@ def translate_error(error: BaseException, attempt: Attempt) -> CloudError:
 
 
 def build_failure(
-    attempt: Attempt,
+    attempt: CloudCall,
     code: int,
     sentence: str,
     conditions: Iterable[tuple[str, str]] = (),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import DOWN, UP, Attempt, build_failure
+from deployer.gke.api.failures import DOWN, UP, CloudCall, build_failure
 from deployer.gke.api.model import CloudOperation
 from deployer.text import format_seconds
 
@@ -115,7 +115,7 @@ def settle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> CloudOperat
 
 def explain_operation(gke: Gke, operation: CloudOperation) -> CloudError:
     """Return why an operation has failed, in Google's words."""
-    attempt = Attempt(
+    attempt = CloudCall(
         f"{describe_operation(operation)} failed",
         gke.project,
         operation.location,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from deployer.errors import CloudError, KubeError
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import DOWN, Attempt, build_failure
+from deployer.gke.api.failures import DOWN, CloudCall, build_failure
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.kube.access import build_access
@@ -118,5 +118,5 @@ def _wait_while_stopping(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> Non
         if found is None or found.status != "STOPPING":
             return
         if elapsed > STOPPING_SECONDS:
-            attempt = Attempt(f"{cluster.words} stays STOPPING", gke.project, cluster.location)
+            attempt = CloudCall(f"{cluster.words} stays STOPPING", gke.project, cluster.location)
             raise build_failure(attempt, 0, "", found.conditions, otherwise=DOWN)

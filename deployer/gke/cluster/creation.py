@@ -16,8 +16,8 @@ from deployer.gke.api import failures
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import (
     EMPTY_POOL,
-    Attempt,
-    Refusal,
+    CloudCall,
+    CloudRefusal,
     build_failure,
     is_refusal,
     next_try,
@@ -27,7 +27,7 @@ from deployer.gke.api.model import EXPIRES_LABEL, USABLE, CloudCluster, CloudOpe
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.cluster.access import begin_removal, remove_whole
 from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
-from deployer.gke.cluster.rule import Facts, describe_owner, gather_facts, list_reasons
+from deployer.gke.cluster.rule import ClusterFacts, describe_owner, gather_facts, list_reasons
 from deployer.gke.specification import ClusterSpec
 from deployer.text import format_seconds
 
@@ -285,8 +285,8 @@ def _rank(cluster: CloudCluster) -> int:
 class _Maker:
     def __init__(self, gke: Gke, spec: ClusterSpec, waiter: Waiter, expires: str) -> None:
         self.gke, self.spec, self.waiter, self.expires = gke, spec, waiter, expires
-        self.refusals: list[Refusal] = []
-        self.obstacles: tuple[Refusal, ...] | None = None
+        self.refusals: list[CloudRefusal] = []
+        self.obstacles: tuple[CloudRefusal, ...] | None = None
         self.kept = self.left = ""
         self.choice = 0
         self.bare = False  # the cluster is made without a GPU pool, which follows
@@ -331,7 +331,7 @@ class _Maker:
             self._clear(own, location)
             self._create(location)
 
-    def _find_obstacles(self) -> tuple[Refusal, ...]:
+    def _find_obstacles(self) -> tuple[CloudRefusal, ...]:
         """Return what is known to be refused; raises CloudError if that is everything."""
         try:
             found = find_obstacles(self.gke, self.spec)
@@ -459,7 +459,7 @@ class _Maker:
         if (
             cluster is not None
             and cluster.ours
-            and not list_reasons(Facts(cluster.owner), self.gke.owner)
+            and not list_reasons(ClusterFacts(cluster.owner), self.gke.owner)
         ):
             LOG.info(f"{cluster.words} is deleted: its creation failed")
             begin_removal(self.gke, cluster)
@@ -475,14 +475,16 @@ class _Maker:
         except CloudError as error:
             if not is_refusal(error.reason):
                 raise
-            self.refusals = [Refusal(cluster.location, error.reason, error.message, error.hint)]
+            self.refusals = [
+                CloudRefusal(cluster.location, error.reason, error.message, error.hint)
+            ]
             self.kept = f"{cluster.words} runs without GPUs and is kept"
             return None
 
     def _refuse(self, location: str, error: CloudError) -> None:
         """Note a refusal. Its sentence is Google's and long: it is said once, if all refuse."""
         self.refusals.append(
-            Refusal(location, error.reason, error.message, error.hint, self.choice)
+            CloudRefusal(location, error.reason, error.message, error.hint, self.choice)
         )
         pool, gpu = self.spec.pool_names[self.choice], self.spec.gpus[self.choice].accelerator
         line = f"no room in {location} for {pool}, {gpu} ({error.reason})"
@@ -494,7 +496,7 @@ class _Maker:
         """Return what is wrong with a cluster that was whole once: there may be work in it."""
         conditions = [one for pool in cluster.pools for one in pool.conditions]
         words = f"{cluster.words} is {cluster.status}, but its system pool is not"
-        attempt = Attempt(words, self.gke.project, cluster.location, cluster.name)
+        attempt = CloudCall(words, self.gke.project, cluster.location, cluster.name)
         error = build_failure(attempt, 0, "", (*cluster.conditions, *conditions))
         return CloudError(error.message, "deployer gke down, then deployer gke up", error.reason)
 

@@ -16,7 +16,7 @@ from deployer.gke.api.compute import (
     find_machine_types,
     list_quotas,
 )
-from deployer.gke.api.failures import NOT_OFFERED, QUOTAS_PAGE, TOO_LITTLE_QUOTA, Refusal
+from deployer.gke.api.failures import NOT_OFFERED, QUOTAS_PAGE, TOO_LITTLE_QUOTA, CloudRefusal
 from deployer.gke.specification import (
     DISK_TYPE,
     ClusterSpec,
@@ -56,7 +56,7 @@ class Offer:
     accelerators: Mapping[str, Offered] = field(default_factory=dict)
 
 
-def find_obstacles(gke: Gke, spec: ClusterSpec) -> tuple[Refusal, ...]:
+def find_obstacles(gke: Gke, spec: ClusterSpec) -> tuple[CloudRefusal, ...]:
     """Ask Compute Engine, and return what Google would refuse.
 
     Raises CloudError if one may not ask, or gets no answer.
@@ -75,7 +75,7 @@ def _ask(gke: Gke, spec: ClusterSpec) -> Offer:
     )
 
 
-def list_obstacles(spec: ClusterSpec, offer: Offer, project: str) -> tuple[Refusal, ...]:
+def list_obstacles(spec: ClusterSpec, offer: Offer, project: str) -> tuple[CloudRefusal, ...]:
     """Return why the specification's choices cannot be had, each in each location at most once.
 
     What is counted is the system pool and one node with GPUs: with less, no agent works.
@@ -87,7 +87,7 @@ def list_obstacles(spec: ClusterSpec, offer: Offer, project: str) -> tuple[Refus
 
 def _find_obstacle(
     spec: ClusterSpec, offer: Offer, project: str, location: str, number: int
-) -> Refusal | None:
+) -> CloudRefusal | None:
     choice, pool = spec.gpus[number], _name_pool(spec, number)
     zones, system = choice.zones_in(location) or (location,), spec.system_pool.machine_type
     wanted = (
@@ -99,13 +99,15 @@ def _find_obstacle(
         missing = [one for one in places if offered and not _has(offered, one)]
         if offered and missing:
             said = f"no {name} in {' and '.join(missing)}, for {whose}"
-            return Refusal(location, NOT_OFFERED, said, _tell_zones(spec, offered, name), number)
+            return CloudRefusal(
+                location, NOT_OFFERED, said, _tell_zones(spec, offered, name), number
+            )
     return _find_small_quota(spec, offer, project, location, number)
 
 
 def _find_small_quota(
     spec: ClusterSpec, offer: Offer, project: str, location: str, number: int
-) -> Refusal | None:
+) -> CloudRefusal | None:
     region = region_of(location)
     needs = dict(_list_needs(spec, offer, location, spec.gpus[number]))
     for quota in offer.quotas:
@@ -119,7 +121,7 @@ def _find_small_quota(
             f"{_name_pool(spec, number)}, {max(available, 0):g} of {quota.limit:g} available"
         )
         hint = QUOTA_HINT.format(name=quota.name, where=where, project=project)
-        return Refusal(location, TOO_LITTLE_QUOTA, said, hint, number)
+        return CloudRefusal(location, TOO_LITTLE_QUOTA, said, hint, number)
     return None
 
 

@@ -42,7 +42,7 @@ KUBE_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClusterFacts:
     """What was found of a cluster.
 
     `kube_owner` is the caller's name in its Kubernetes, if that is another one than in the cloud.
@@ -58,7 +58,7 @@ class Facts:
     unanswered: tuple[str, ...] = ()
 
 
-def list_reasons(facts: Facts, caller: Owner, *, copied: bool = False) -> tuple[str, ...]:
+def list_reasons(facts: ClusterFacts, caller: Owner, *, copied: bool = False) -> tuple[str, ...]:
     """Return what forbids to delete a cluster that was not named, as sentences; empty: it may go.
 
     With `copied`, the results of the caller's own backend are kept elsewhere.
@@ -66,7 +66,7 @@ def list_reasons(facts: Facts, caller: Owner, *, copied: bool = False) -> tuple[
     return tuple(_find_reasons(facts, caller, copied))
 
 
-def has_results(facts: Facts) -> bool:
+def has_results(facts: ClusterFacts) -> bool:
     """Return True if an embedded backend keeps, or may keep, sweeps' results in the cluster."""
     claims = facts.objects.get(CLAIM, ())
     return any(map(_is_backend, claims)) or any(disk.holds_results for disk in facts.disks)
@@ -78,7 +78,7 @@ def describe_owner(owner: Owner | None) -> str:
     return f"owner {owner.id}" if owner.name == owner.id else f"owner {owner.name} ({owner.id})"
 
 
-def _find_reasons(facts: Facts, caller: Owner, copied: bool) -> Iterator[str]:
+def _find_reasons(facts: ClusterFacts, caller: Owner, copied: bool) -> Iterator[str]:
     if facts.owner != caller:
         yield f"it has {describe_owner(facts.owner)}; you are {caller.name} ({caller.id})"
     in_kubernetes = facts.kube_owner or caller
@@ -105,7 +105,7 @@ def _find_reasons(facts: Facts, caller: Owner, copied: bool) -> Iterator[str]:
     yield from (f"not checked: {one}" for one in facts.unanswered)
 
 
-def _list(facts: Facts, kind: Kind) -> Sequence[Manifest]:
+def _list(facts: ClusterFacts, kind: Kind) -> Sequence[Manifest]:
     return facts.objects.get(kind, ())
 
 
@@ -135,7 +135,7 @@ def _join(names: Sequence[str], kind: str, what: str) -> Iterator[str]:
 
 def gather_facts(
     gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
-) -> Facts:
+) -> ClusterFacts:
     """Return what is in a cluster and whose it is; what does not answer is named in the facts.
 
     A cluster without an address has never had a Kubernetes.
@@ -160,7 +160,7 @@ def gather_facts(
         except DeployerError as error:
             unanswered.append(error.message)
     doing = describe_operation(operation) if operation else ""
-    return Facts(cluster.owner, kube_owner, doing, objects, tuple(disks), tuple(unanswered))
+    return ClusterFacts(cluster.owner, kube_owner, doing, objects, tuple(disks), tuple(unanswered))
 
 
 def open_kube_soon(

@@ -43,7 +43,7 @@ class Verdict(NamedTuple):
     not_checked: str
 
 
-class Case(NamedTuple):
+class Rehearsal(NamedTuple):
     """What was rehearsed: `script` as it is shown, `drawn` are parameters that are ranges.
 
     `elsewhere` is True where runs have other packages or files than the rehearsal.
@@ -56,7 +56,7 @@ class Case(NamedTuple):
     elsewhere: bool
 
 
-def judge(answer: Mapping[str, Any], case: Case) -> Verdict:
+def judge(answer: Mapping[str, Any], case: Rehearsal) -> Verdict:
     """Return what is wrong or doubtful, and why nothing can be said."""
     if "complaints" not in answer:
         return _judge_end(answer["end"], case)
@@ -80,7 +80,7 @@ def judge(answer: Mapping[str, Any], case: Case) -> Verdict:
     return Verdict(found, verdict.not_checked)
 
 
-def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
+def _judge_end(end: Mapping[str, Any], case: Rehearsal) -> Verdict:
     """Judge a script that ended before a parser had accepted its command line."""
     status, text = end["status"], end["text"]
     error, place = read_error(text, case.folder)
@@ -108,7 +108,7 @@ def _judge_end(end: Mapping[str, Any], case: Case) -> Verdict:
     return Verdict([], place + error if error else said)
 
 
-def _is_of_here(error: str, case: Case) -> bool:
+def _is_of_here(error: str, case: Rehearsal) -> bool:
     """Return True for an error that a run may not meet: here is no GPU, no key, another Python."""
     lacks = GPU.search(error.lower()) or KEY.search(error)
     return bool(lacks) or (case.elsewhere and error.startswith(OF_PACKAGES))
@@ -139,7 +139,7 @@ def _list_places(text: str, folder: str) -> List[Tuple[str, str]]:
     ]
 
 
-def _word(one: Mapping[str, Any], answer: Mapping[str, Any], case: Case) -> Complaint:
+def _word(one: Mapping[str, Any], answer: Mapping[str, Any], case: Rehearsal) -> Complaint:
     name, said, end = one["name"], one["said"].strip(), one["end"]
     value = case.configs[one["index"]].get(name)
     flag = find_flag(name, answer["flags"])
@@ -163,7 +163,7 @@ def _is_sure(
     said: str,
     flag: Optional[Mapping[str, Any]],
     answer: Mapping[str, Any],
-    case: Case,
+    case: Rehearsal,
 ) -> bool:
     """Return True if the script would refuse this where it runs, too.
 
@@ -181,7 +181,7 @@ def _is_sure(
     return not case.elsewhere or (flag["type"] in BUILT_IN and not answer["foreign"])
 
 
-def _word_ignored(name: str, answer: Mapping[str, Any], case: Case) -> Complaint:
+def _word_ignored(name: str, answer: Mapping[str, Any], case: Rehearsal) -> Complaint:
     message = "--%s is ignored by %s: its parser does not know it" % (name, case.script)
     return Complaint(name, message, _suggest(name, answer, case), False)
 
@@ -221,7 +221,7 @@ def _find_hint(
     said: str,
     flag: Optional[Mapping[str, Any]],
     answer: Mapping[str, Any],
-    case: Case,
+    case: Rehearsal,
 ) -> str:
     flags = answer["flags"]
     if not name:
@@ -242,7 +242,7 @@ def _find_hint(
     return "python %s --help lists its flags" % case.script
 
 
-def _suggest(name: str, answer: Mapping[str, Any], case: Case) -> str:
+def _suggest(name: str, answer: Mapping[str, Any], case: Rehearsal) -> str:
     flags = answer["flags"]
     known = [one for flag in flags for one in flag["names"]]
     plain = {one.strip("-").replace("_", "-"): one for one in reversed(known)}

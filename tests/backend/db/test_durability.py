@@ -15,7 +15,7 @@ import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.backend.db.lines import count_lines, read_lines
-from deployer.backend.db.store import DATABASE, Store
+from deployer.backend.db.store import DATABASE, Database
 from tests.backend.client import Client
 from tests.conftest import ServedBackend, serve_backend
 
@@ -83,7 +83,7 @@ def test_no_line_is_lost_or_doubled_whenever_the_server_is_killed(
 
 def read_steps(data: Path, name: str) -> list[int]:
     """Return the steps of a run's history as they lie in a data folder that nobody serves."""
-    store = Store(data / DATABASE)
+    store = Database(data / DATABASE)
     with store.snapshot() as db:
         (run,) = db.execute("SELECT id FROM runs WHERE name = ?", (name,)).fetchone()
         lines = read_lines(db, run, "history")

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.backend.db.lines import count_before, read_lines, step_in, write_lines
 from deployer.backend.db.rows import Connection
-from deployer.backend.db.store import DATABASE, Store
+from deployer.backend.db.store import DATABASE, Database
 
 LARGE = 20_000_000
 ODD_LINES = [
@@ -24,9 +24,9 @@ ODD_LINES = [
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[Database]:
     """Make a database with the runs 1, 2 and 3."""
-    made = Store(tmp_path / DATABASE)
+    made = Database(tmp_path / DATABASE)
     with made.transaction() as db:
         db.execute("INSERT INTO users VALUES (1, 'u', 0)")
         db.execute("INSERT INTO projects VALUES (1, 'u', 'p', 1, 0)")
@@ -48,7 +48,7 @@ def log(db: Connection, run_id: int, number: int, text: str = "{}") -> None:
     write_lines(db, run_id, "history", number, [text])
 
 
-def test_large_lines_of_a_run_are_not_read_to_write_those_of_others(store: Store) -> None:
+def test_large_lines_of_a_run_are_not_read_to_write_those_of_others(store: Database) -> None:
     for run_id in (1, 2, 3):
         store.submit(lambda db, run_id=run_id: log(db, run_id, 0)).result()
     for number in (1, 2):
@@ -61,7 +61,7 @@ def test_large_lines_of_a_run_are_not_read_to_write_those_of_others(store: Store
 
 @pytest.mark.parametrize("step", [-3.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.5])
 def test_a_later_process_goes_on_at_the_first_row_that_is_not_before_its_own(
-    store: Store, step: float
+    store: Database, step: float
 ) -> None:
     """A row without a step counts as one at -1 here, and at 0 in a page."""
     with store.transaction() as db:

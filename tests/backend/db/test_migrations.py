@@ -13,7 +13,7 @@ import pytest
 from deployer.backend.db.files import File
 from deployer.backend.db.lines import Stream, write_lines
 from deployer.backend.db.rows import find_all
-from deployer.backend.db.store import OLDEST, SCHEMA, Store, migrate
+from deployer.backend.db.store import OLDEST, SCHEMA, Database, migrate
 from deployer.errors import BackendError
 
 OLDEST_FILE = Path(__file__).with_name(f"version_{OLDEST}.sql")
@@ -64,7 +64,7 @@ def test_what_the_oldest_version_wrote_is_all_there(tmp_path: Path) -> None:
     with sqlite3.connect(path) as db:
         before = read_tables(db)
     db.close()
-    store = Store(path, migrating=True)
+    store = Database(path, migrating=True)
     with store.snapshot() as db:
         after = read_tables(db)
         files = find_all(db, File)
@@ -95,7 +95,7 @@ def test_rows_of_an_old_database_have_the_steps_that_new_ones_get(tmp_path: Path
         for stream in STREAMS:
             old.executemany(insert, [(stream, *line) for line in enumerate(LINES)])
     old.close()
-    store = Store(tmp_path / "old.sqlite", migrating=True)
+    store = Database(tmp_path / "old.sqlite", migrating=True)
     with store.transaction() as db:
         migrated = read_steps(db)
         for stream in STREAMS:
@@ -114,7 +114,7 @@ def test_an_old_database_gets_the_tables_of_a_new_one(tmp_path: Path) -> None:
     write_oldest(tmp_path / "old.sqlite")
     found = []
     for name in ("old.sqlite", "new.sqlite"):
-        store = Store(tmp_path / name, migrating=True)
+        store = Database(tmp_path / name, migrating=True)
         with store.snapshot() as db:
             found.append(describe(db))
         store.close()
@@ -140,7 +140,7 @@ def test_a_version_that_nobody_migrates_is_refused_in_a_sentence(
         db.execute(f"PRAGMA user_version={version}")
     db.close()
     with pytest.raises(BackendError) as refused:
-        Store(path, migrating=migrating)
+        Database(path, migrating=migrating)
     assert refused.value.message == (
         f"{tmp_path} was written by {said} (schema {version}, this one's is {SCHEMA})"
     )

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from deployer.backend.db.rows import Connection
-from deployer.backend.db.store import DATABASE, Store, read_only
+from deployer.backend.db.store import DATABASE, Database, read_only
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(tmp_path / DATABASE)
+def store(tmp_path: Path) -> Iterator[Database]:
+    made = Database(tmp_path / DATABASE)
     yield made
     made.close()
 
 
-def add(store: Store, name: str) -> Future[None]:
+def add(store: Database, name: str) -> Future[None]:
     return store.submit(lambda db: insert(db, name))
 
 
@@ -33,7 +33,7 @@ def names(db: Connection) -> list[str]:
     return [row[0] for row in db.execute("SELECT name FROM users ORDER BY id")]
 
 
-def hold(store: Store) -> threading.Event:
+def hold(store: Database) -> threading.Event:
     """Keep the writer busy until the event is set, so that what is submitted waits together."""
     started, over = threading.Event(), threading.Event()
 
@@ -46,7 +46,7 @@ def hold(store: Store) -> threading.Event:
     return over
 
 
-def test_what_fails_undoes_itself_alone(store: Store) -> None:
+def test_what_fails_undoes_itself_alone(store: Database) -> None:
     over = hold(store)
     good, twice, late = (add(store, name) for name in ("a", "a", "b"))
     over.set()
@@ -57,7 +57,7 @@ def test_what_fails_undoes_itself_alone(store: Store) -> None:
         assert names(db) == ["a", "b"]
 
 
-def test_what_waits_together_is_committed_together(store: Store) -> None:
+def test_what_waits_together_is_committed_together(store: Database) -> None:
     with store.snapshot() as db:
         (before,) = db.execute("PRAGMA data_version").fetchone()
     over = hold(store)
@@ -78,13 +78,13 @@ def read_names(path: Path) -> list[str]:
         return names(db)
 
 
-def test_an_answer_means_that_others_see_it(store: Store) -> None:
+def test_an_answer_means_that_others_see_it(store: Database) -> None:
     for number in range(20):
         add(store, f"u{number}").result()
         assert len(read_names(store.path)) == number + 1
 
 
-def test_a_commit_that_finds_no_room_fails_whatever_was_in_it(store: Store) -> None:
+def test_a_commit_that_finds_no_room_fails_whatever_was_in_it(store: Database) -> None:
     add(store, "first").result()
     with store.transaction() as db:
         (pages,) = db.execute("PRAGMA page_count").fetchone()
@@ -103,7 +103,7 @@ def test_a_commit_that_finds_no_room_fails_whatever_was_in_it(store: Store) -> N
     assert read_names(store.path)[-1] == "later"
 
 
-def test_a_snapshot_does_not_change_while_others_write(store: Store) -> None:
+def test_a_snapshot_does_not_change_while_others_write(store: Database) -> None:
     with store.snapshot() as db:
         assert names(db) == []
         add(store, "a").result()
@@ -112,12 +112,12 @@ def test_a_snapshot_does_not_change_while_others_write(store: Store) -> None:
         assert names(db) == ["a"]
 
 
-def test_a_snapshot_changes_nothing(store: Store) -> None:
+def test_a_snapshot_changes_nothing(store: Database) -> None:
     with store.snapshot() as db, pytest.raises(sqlite3.OperationalError, match="readonly"):
         insert(db, "a")
 
 
-def test_inside_a_change_everything_joins_it(store: Store) -> None:
+def test_inside_a_change_everything_joins_it(store: Database) -> None:
     def change(db: Connection) -> list[str]:
         insert(db, "a")
         with store.transaction() as same, store.snapshot() as seen:
@@ -127,7 +127,7 @@ def test_inside_a_change_everything_joins_it(store: Store) -> None:
     assert store.submit(change).result() == ["a", "b"]
 
 
-def test_what_nobody_waits_for_any_more_is_not_done(store: Store) -> None:
+def test_what_nobody_waits_for_any_more_is_not_done(store: Database) -> None:
     over = hold(store)
     given_up, wanted = add(store, "a"), add(store, "b")
     assert given_up.cancel()
@@ -137,7 +137,7 @@ def test_what_nobody_waits_for_any_more_is_not_done(store: Store) -> None:
 
 
 def test_what_was_submitted_is_written_before_it_closes(tmp_path: Path) -> None:
-    store = Store(tmp_path / DATABASE)
+    store = Database(tmp_path / DATABASE)
     over = hold(store)
     added = add(store, "a")
     over.set()

@@ -14,7 +14,7 @@ from deployer.backend.db.accounts import ensure_project
 from deployer.backend.db.lines import write_lines
 from deployer.backend.db.rows import Connection
 from deployer.backend.db.runs import insert_run
-from deployer.backend.graphql.schema import GraphQL, Question
+from deployer.backend.graphql.schema import GraphQL, GraphQLRequest
 from deployer.backend.scheduling.context import Request
 from tests.backend.bench import Bench
 
@@ -72,7 +72,7 @@ class Logged:
     def ask(self, asked: str | dict[str, Any]) -> Any:
         if isinstance(asked, dict):
             asked = f"sampledHistory(specs: [{json.dumps(json.dumps(asked))}])"
-        question = Question(
+        question = GraphQLRequest(
             f'{{ project(name: "p") {{ run(name: "r") {{ it: {asked} }} }} }}', {}, None
         )
         request = Request(self.bench.backend, self.bench.me, "http://here")

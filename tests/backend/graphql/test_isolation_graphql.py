@@ -17,7 +17,7 @@ from graphql import GraphQLObjectType
 
 from deployer.backend.db.accounts import find_caller
 from deployer.backend.db.rows import Connection
-from deployer.backend.graphql.schema import GraphQL, Question, Reply, build_schema
+from deployer.backend.graphql.schema import GraphQL, GraphQLRequest, Reply, build_schema
 from deployer.backend.scheduling.context import Backend, Request
 from tests.backend.client import Client
 from tests.backend.two_users import World, find_harm, make_world, read_rows
@@ -166,7 +166,7 @@ class Asker:
             caller = find_caller(db, client.key)
             assert caller is not None
             reply = SCHEMA.answer(
-                Request(self.backend, caller, client.url), Question(asked, {}, None)
+                Request(self.backend, caller, client.url), GraphQLRequest(asked, {}, None)
             )
             mine = db.execute("SELECT id FROM projects WHERE user_id = ?", (caller.user.id,))
             projects = {row[0] for row in mine}
@@ -280,7 +280,7 @@ def test_an_agent_s_key_changes_nothing_outside_its_sweep(asker: Asker, text: st
 
 def test_what_a_client_chose_for_an_id_finds_its_own_user_s(asker: Asker) -> None:
     world = asker.world
-    asked = Question(world.fill(READS["Query.clientIDMapping"]), {}, None)
+    asked = GraphQLRequest(world.fill(READS["Query.clientIDMapping"]), {}, None)
     with asker.undone() as db:
         copy = (
             "INSERT INTO artifact_collections (project_id, name, type, next_version, client_id,"

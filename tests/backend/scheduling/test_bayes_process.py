@@ -9,7 +9,7 @@ from scipy import integrate, optimize, stats
 from deployer.backend.scheduling.bayes import (
     LONGEST_TAIL,
     Array,
-    Axis,
+    Dimension,
     _fit,
     _standardise,
     log_improvement,
@@ -36,7 +36,7 @@ def test_the_improvement_goes_on_falling_where_it_is_nothing() -> None:
 
 
 def test_the_gradient_of_the_fit_is_that_of_differences() -> None:
-    axes = (Axis(), Axis(3, choice=True), Axis(5))
+    axes = (Dimension(), Dimension(3, choice=True), Dimension(5))
     generator = np.random.default_rng(0)
     columns, values = generator.random((12, 5)), generator.normal(size=12)
     model = _fit(axes, columns, values)
@@ -64,12 +64,12 @@ def test_a_diverged_run_does_not_make_the_others_alike() -> None:
 def test_the_bottom_of_a_valley_is_found_to_a_thousandth() -> None:
     points = np.linspace(0, 1, 12)[:, None]
     for bottom in (0.0, 0.2345, 1.0):
-        found = propose([Axis()], points, (points[:, 0] - bottom) ** 2, NONE, [0])
+        found = propose([Dimension()], points, (points[:, 0] - bottom) ** 2, NONE, [0])
         assert abs(found[0] - bottom) < 0.01
 
 
 def test_steps_are_proposed_in_their_middle_and_pending_ones_left_to_others() -> None:
-    axes = [Axis(4), Axis(3, choice=True)]
+    axes = [Dimension(4), Dimension(3, choice=True)]
     points = np.array([[0.125, 1 / 6], [0.375, 0.5], [0.625, 5 / 6], [0.875, 1 / 6]])
     values = np.array([3.0, 2.0, 1.0, 0.5])
     first = propose(axes, points, values, np.zeros((0, 2)), [1])

@@ -8,7 +8,7 @@ import pytest
 
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.rows import get
-from deployer.backend.db.sweeps import Sweep, update_sweep
+from deployer.backend.db.sweeps import SweepRow, update_sweep
 from deployer.backend.scheduling.lifecycle import (
     MEMORY_KILLS,
     SERVER_TRIES,
@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_at_the_same_step_each_time_is_given_up(bench: Benc
     assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
     assert bench.state(sweep)[0] == "FINISHED"
     with bench.backend.store.transaction() as db:
-        assert requeue_failed(bench.backend, db, get(db, Sweep, sweep.id)) == 1
+        assert requeue_failed(bench.backend, db, get(db, SweepRow, sweep.id)) == 1
     kill_at(bench, bench.agent(sweep, "a"), step=3)
     assert bench.run(name).queued  # healed, it may be killed as often again
 
@@ -171,7 +171,7 @@ def test_a_healed_run_may_fail_as_often_again(bench: Bench, retries: int) -> Non
         bench.send(bench.take(agent), complete=True, exitcode=code)
     with bench.backend.store.transaction() as db:
         update_sweep(db, sweep, bench.seconds, healed_retries=retries)
-        requeue_failed(bench.backend, db, get(db, Sweep, sweep.id))
+        requeue_failed(bench.backend, db, get(db, SweepRow, sweep.id))
     for _ in range(retries + 1):
         assert bench.state(sweep)[0] == "RUNNING"
         bench.send(bench.take(bench.agent(sweep)), complete=True, exitcode=1)
@@ -277,7 +277,7 @@ def test_a_run_that_is_seen_killed_before_its_start_uses_up_its_retries(bench: B
         assert bench.run(name).queued == queued
     assert bench.causes(name) == ["signal", "OOM", "OOM"]
     with bench.backend.store.transaction() as db:
-        assert requeue_failed(bench.backend, db, get(db, Sweep, sweep.id)) == 1
+        assert requeue_failed(bench.backend, db, get(db, SweepRow, sweep.id)) == 1
     assert bench.run(kill_unstarted(bench, bench.agent(sweep, "a"))).queued
 
 
@@ -317,5 +317,5 @@ def test_heal_reopens_a_cancelled_sweep_only_for_what_is_missing(bench: Bench) -
     for _ in range(2):
         bench.send(bench.take(agent), complete=True, exitcode=0)
     with bench.backend.store.transaction() as db:
-        assert requeue_failed(bench.backend, db, get(db, Sweep, sweep.id)) == 0
+        assert requeue_failed(bench.backend, db, get(db, SweepRow, sweep.id)) == 0
     assert bench.state(sweep)[0] == "FINISHED"

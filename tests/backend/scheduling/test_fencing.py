@@ -8,7 +8,7 @@ import secrets
 import pytest
 
 from deployer.backend.db.lines import read_lines
-from deployer.backend.graphql.schema import GraphQL, Question
+from deployer.backend.graphql.schema import GraphQL, GraphQLRequest
 from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS
 from tests.backend.bench import Bench
@@ -208,7 +208,7 @@ def test_a_process_in_the_place_of_a_killed_one_begins_its_run_anew(bench: Bench
     backend = bench.backend
 
     def begin(config: str) -> int:
-        question = Question(
+        question = GraphQLRequest(
             UPSERT_BUCKET, {"name": run, "project": "p", "host": "h", "config": config}, None
         )
         with backend.store.transaction():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from deployer.backend.db.accounts import Caller
-from deployer.backend.db.attempts import Attempt, list_attempts
+from deployer.backend.db.attempts import AttemptRow, list_attempts
 from deployer.backend.db.lines import last_lines
 from deployer.backend.db.rows import get
-from deployer.backend.db.runs import Agent
+from deployer.backend.db.runs import AgentRow
 from deployer.backend.scheduling.run_endings import note_exit, note_leave
 from tests.backend.bench import Bench
 
@@ -18,7 +18,7 @@ def report(
         note_exit(bench.backend, db, bench.run(name), "a", ago, code, output)
 
 
-def attempts(bench: Bench, name: str) -> list[Attempt]:
+def attempts(bench: Bench, name: str) -> list[AttemptRow]:
     with bench.backend.store.transaction() as db:
         return list_attempts(db, bench.run(name))
 
@@ -117,8 +117,8 @@ def test_an_agent_that_leaves_is_gone_at_once(bench: Bench) -> None:
         bench.beat(agent, "nothing")
     with bench.backend.store.transaction() as db:
         note_leave(bench.backend, db, mine[1])
-        ended = [get(db, Agent, agent).ended_at for agent, _ in (mine, other)]
+        ended = [get(db, AgentRow, agent).ended_at for agent, _ in (mine, other)]
     assert ended == [bench.seconds, None]
     bench.beat(mine, "nothing")  # its supervisor was wrong, or late
     with bench.backend.store.transaction() as db:
-        assert get(db, Agent, mine[0]).ended_at is None
+        assert get(db, AgentRow, mine[0]).ended_at is None

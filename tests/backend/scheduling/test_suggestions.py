@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.db.accounts import Project
+from deployer.backend.db.accounts import ProjectRow
 from deployer.backend.db.rows import Connection, change, delete, find, get
-from deployer.backend.db.runs import Run
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.runs import RunRow
+from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.scheduling.dispatch import heartbeat
 from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.suggestions import Derived
@@ -33,13 +33,13 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.backend.close()
 
 
-def finish_runs(bench: Bench, sweep: Sweep, count: int) -> str:
+def finish_runs(bench: Bench, sweep: SweepRow, count: int) -> str:
     """Have so many runs log two lines and end; return the last one's name."""
     agent, name = bench.agent(sweep)[0], ""
     with bench.backend.store.transaction() as db:
         for number in range(count):
             name = heartbeat(bench.backend, agent, set())[0]["run_id"]
-            run = find(db, Run, project_id=get(db, Project, 1).id, name=name)
+            run = find(db, RunRow, project_id=get(db, ProjectRow, 1).id, name=name)
             assert run
             run = change(db, run, state="running", started_at=1.0)
             rows = [json.dumps({"_step": step, "loss": number + step}) for step in range(2)]
@@ -58,7 +58,7 @@ class Derivations:
         self.made: list[str] = []
         self.of = Derived(bench.backend.store, "name, state", self._derive)
 
-    def _derive(self, _: Sweep, row: sqlite3.Row) -> str:
+    def _derive(self, _: SweepRow, row: sqlite3.Row) -> str:
         self.made.append(row["name"])
         return str(row["state"])
 
@@ -105,7 +105,7 @@ def test_a_run_that_is_deleted_is_not_there_any_more(bench: Bench) -> None:
         assert list(known.of.read(db, sweep).values()) == ["finished"] * 2
 
 
-def count_steps(db: Connection, sweep: Sweep, bench: Bench) -> int:
+def count_steps(db: Connection, sweep: SweepRow, bench: Bench) -> int:
     """Return how many instructions SQLite takes for a search's question and the best value."""
     steps: list[None] = []
     db.set_progress_handler(lambda: steps.append(None), 1)

@@ -17,7 +17,7 @@ import pytest
 from starlette.requests import Request
 
 from deployer.backend.data_folder import FolderLock, is_served, read_server_id
-from deployer.backend.db.store import DATABASE, OLDEST, SCHEMA, Store
+from deployer.backend.db.store import DATABASE, OLDEST, SCHEMA, Database
 from deployer.backend.server.app import build_app
 from deployer.backend.server.daemon import (
     Health,
@@ -62,7 +62,7 @@ def test_a_client_changes_nothing_under_a_server_of_another_version(
 ) -> None:
     set_schema(served.data, version)
     with pytest.raises(BackendError, match=f"by an? {word} deployer"):
-        Store(served.data / DATABASE)
+        Database(served.data / DATABASE)
     with pytest.raises(BackendError, match=f"by an? {word} deployer"):
         start_backend(served.data)
     status = backend_status(served.data)
@@ -76,15 +76,15 @@ def test_only_a_server_brings_an_older_folder_up_to_date(tmp_path: Path) -> None
     connection.executescript(OLDEST_FILE.read_text())
     connection.close()
     with pytest.raises(BackendError, match="older") as refused:
-        Store(tmp_path / DATABASE)
+        Database(tmp_path / DATABASE)
     assert "deployer backend up" in refused.value.hint
     assert read_schema(tmp_path) == OLDEST
-    Store(tmp_path / DATABASE, migrating=True).close()
+    Database(tmp_path / DATABASE, migrating=True).close()
     assert read_schema(tmp_path) == SCHEMA
 
 
 def test_a_newer_folder_is_not_served(tmp_path: Path) -> None:
-    Store(tmp_path / DATABASE, migrating=True).close()
+    Database(tmp_path / DATABASE, migrating=True).close()
     set_schema(tmp_path, SCHEMA + 1)
     with pytest.raises(BackendError, match="newer") as refused:
         serve("127.0.0.1", 0, tmp_path)

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.agent.server import Server, bring_own_key
+from deployer.agent.server import ServerAddress, bring_own_key
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import read
 
@@ -40,7 +40,7 @@ def join(client: Client, sweep: str, name: str, node: str) -> None:
     path = f"{client.entity}/{client.project}/{sweep}"
     given = client.ask(GIVEN_KEY, path=path, name=name)["deployerCreateAgentKey"]["key"]
     own = secrets.token_hex(20)
-    assert not bring_own_key(Server(client.url, given), path, name, own, node).error
+    assert not bring_own_key(ServerAddress(client.url, given), path, name, own, node).error
     agent = dataclasses.replace(client, key=own)
     agent.heartbeat(agent.create_agent(sweep, f"{name}-abcde"))
 
@@ -65,7 +65,7 @@ def test_an_older_backend_takes_the_key_without_the_node() -> None:
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
-        reply = bring_own_key(Server(url, "k"), "me/p/s", "one", "new", "gpu-node-7")
+        reply = bring_own_key(ServerAddress(url, "k"), "me/p/s", "one", "new", "gpu-node-7")
     finally:
         server.shutdown()
         server.server_close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from deployer.backend.db.accounts import Project
+from deployer.backend.db.accounts import ProjectRow
 from deployer.backend.db.rows import change, get
-from deployer.backend.db.sweeps import Sweep, update_sweep
+from deployer.backend.db.sweeps import SweepRow, update_sweep
 from deployer.backend.scheduling.run_endings import note_exit
 from deployer.backend.web.results import SweepReader
 from deployer.backend.web.views import open_site, show_run, show_sweep
@@ -16,7 +16,7 @@ from tests.backend.bench import Bench
 from tests.backend.pages_browser import list_rows
 
 
-def sweep_page(bench: Bench, sweep: Sweep) -> dict[str, Any]:
+def sweep_page(bench: Bench, sweep: SweepRow) -> dict[str, Any]:
     place = {"entity": "me", "project": "p", "sweep": sweep.name}
     return show_sweep(open_site(bench.backend), bench.me, place)
 
@@ -124,9 +124,9 @@ def test_a_run_has_one_name_and_tells_that_it_was_stopped_early(bench: Bench) ->
 def test_lines_of_ended_sweeps_are_remembered_up_to_a_number(bench: Bench) -> None:
     reader = SweepReader(bench.backend, most_heads=2)
 
-    def head(sweep: Sweep) -> dict[str, Any]:
+    def head(sweep: SweepRow) -> dict[str, Any]:
         with bench.backend.store.snapshot() as db:
-            return reader.head(db, get(db, Project, sweep.project_id), sweep)
+            return reader.head(db, get(db, ProjectRow, sweep.project_id), sweep)
 
     sweeps = []
     for number in range(3):

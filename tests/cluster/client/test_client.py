@@ -17,7 +17,7 @@ from deployer.errors import ConfigError, KubeError
 from deployer.executors.kubernetes.agents.logs import follow_log, read_log
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube, identify_cluster
-from deployer.kube.failures import CATCHABLE, HINTS, TROUBLES, Attempt, translate_error
+from deployer.kube.failures import CATCHABLE, HINTS, TROUBLES, ApiCall, translate_error
 from deployer.kube.objects import CONFIG_MAP, JOB, POD
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
@@ -25,7 +25,7 @@ from tests.cluster.pods import build_job, build_pod, python
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.tenants import make_tenant
 
-ATTEMPT = Attempt("create", JOB, "demo-1", "sweeps", "home", "https://k8s.example")
+ATTEMPT = ApiCall("create", JOB, "demo-1", "sweeps", "home", "https://k8s.example")
 CONFIG_MAPS = "/configmaps"
 
 

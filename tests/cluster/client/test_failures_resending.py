@@ -9,15 +9,15 @@ import pytest
 from kubernetes.client.exceptions import ApiException
 
 from deployer.errors import KubeError
-from deployer.kube.failures import FORBIDDEN_SECONDS, Attempt, Resender
+from deployer.kube.failures import FORBIDDEN_SECONDS, ApiCall, Resender
 from deployer.kube.objects import JOB, POD, Kind
 
 RULES = 'pods is forbidden: User "t" cannot list resource "pods" in API group ""'
 QUOTA = 'pods "a" is forbidden: exceeded quota: tenant'
 
 
-def attempt(verb: str, kind: Kind = JOB) -> Attempt:
-    return Attempt(verb, kind, "one", "sweeps", "home", "https://k8s.example")
+def attempt(verb: str, kind: Kind = JOB) -> ApiCall:
+    return ApiCall(verb, kind, "one", "sweeps", "home", "https://k8s.example")
 
 
 def answering(*statuses: int, said: str = RULES) -> Callable[[], str]:

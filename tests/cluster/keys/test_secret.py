@@ -16,7 +16,7 @@ import pytest
 
 from deployer.backend.data_folder import write_key
 from deployer.backend.db.accounts import add_key, replace_keys
-from deployer.backend.db.store import DATABASE, Store
+from deployer.backend.db.store import DATABASE, Database
 from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.key_rotation import rotate_secret
 from deployer.executors.kubernetes.keys import name_secret
@@ -205,7 +205,7 @@ def test_a_new_key_counts_for_new_agents(cluster: Cluster, namespace: str, tmp_p
 
         def give(change: Callable[..., None], key: str) -> None:
             """Give the server's user a key, beside the server: a plain one manages no users."""
-            store = Store(data / DATABASE)
+            store = Database(data / DATABASE)
             with store.transaction() as db:
                 change(db, "tester", key, time.time())
             store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.errors import Finding
-from deployer.executors.kubernetes.diagnose.facts import Event, Facts, Reference
+from deployer.executors.kubernetes.diagnose.facts import Event, PodFacts, Reference
 from deployer.executors.kubernetes.diagnose.pending import explain
 from deployer.kube.objects import SECRET
 from tests.executors.test_objects import NAME, PENDING, build_object, condition, container
@@ -57,4 +57,4 @@ def find(
         node = {} if "conditions" in status else {"nodeName": "n1"}
         pod["spec"] = {"containers": [CONTAINER], **node, **(spec or {})}
     facts = {"age_seconds": 100.0, "events": events, **known}
-    return explain(Facts(build_object("Job", job or {}), pod, "ns", **facts))
+    return explain(PodFacts(build_object("Job", job or {}), pod, "ns", **facts))

@@ -10,7 +10,7 @@ from deployer.config.causes import Cause
 from deployer.errors import PERMANENT, Finding
 from deployer.executors.kubernetes.agents.objects import build_agent, explain_pod_end, group_objects
 from deployer.executors.kubernetes.diagnose.containers import explain_missing_program
-from deployer.executors.kubernetes.diagnose.facts import Facts
+from deployer.executors.kubernetes.diagnose.facts import PodFacts
 from deployer.executors.kubernetes.diagnose.pending import explain
 from tests.docs.pending_table import is_listed
 from tests.executors.diagnose.bench import CONTAINER
@@ -96,7 +96,7 @@ def build_pod(
 
 
 def find(pod: dict[str, Any]) -> Finding | None:
-    return explain(Facts(build_object("Job", {}), pod, "ns", age_seconds=100.0))
+    return explain(PodFacts(build_object("Job", {}), pod, "ns", age_seconds=100.0))
 
 
 LACKS = pending(

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.config.causes import Cause
 from deployer.errors import TRANSIENT, Finding
-from deployer.executors.kubernetes.diagnose.facts import Nodes
+from deployer.executors.kubernetes.diagnose.facts import ClusterNodes
 from deployer.executors.kubernetes.diagnose.placement import (
     explain_nodes,
     explain_sentence,
@@ -70,7 +70,7 @@ def explain(
     nodes: list[dict[str, Any]], pods: list[dict[str, Any]], pod: dict[str, Any], **known: Any
 ) -> Finding | None:
     """Return what nodes on which these pods run say to one more."""
-    return explain_nodes(Nodes(tuple(nodes), summarise_nodes(nodes, pods), **known), pod)
+    return explain_nodes(ClusterNodes(tuple(nodes), summarise_nodes(nodes, pods), **known), pod)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_what_nodes_say(
     assert found
     assert (found.code, found.transient, found.line) == (cause, None, line)
     assert is_listed(found)
-    known = Nodes(tuple(nodes), summarise_nodes(nodes, pods))
+    known = ClusterNodes(tuple(nodes), summarise_nodes(nodes, pods))
     said = explain_sentence(shorten(SENTENCE), pod, known)
     assert said
     assert said.line == f"{shorten(SENTENCE)}; {line}"
@@ -273,7 +273,7 @@ def test_what_pods_bring_is_not_judged_where_not_all_may_be_listed() -> None:
 
 
 def test_gpus_in_use_pass_where_nodes_are_known_to_have_them() -> None:
-    known = Nodes((node(),), summarise_nodes([node()], []))
+    known = ClusterNodes((node(),), summarise_nodes([node()], []))
     for nodes, passes in ((known, TRANSIENT), (None, None)):
         found = explain_sentence(shorten(SENTENCE), ASKS, nodes)
         assert found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from deployer.backend.db.accounts import Caller, Project, check_label, get_project
+from deployer.backend.db.accounts import Caller, ProjectRow, check_label, get_project
 from deployer.backend.db.artifacts import (
     PATCH,
     Alias,
@@ -27,7 +27,7 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.files import list_patches, promise_artifact_file, promise_manifest
 from deployer.backend.db.rows import Connection, change, delete, find, find_all, get, update
-from deployer.backend.db.runs import Run, check_writer, get_run, may_write
+from deployer.backend.db.runs import RunRow, check_writer, get_run, may_write
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import Info, decode_id, encode_id
 from deployer.backend.graphql.resolvers.artifacts import (
@@ -56,7 +56,7 @@ def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
     raise Refusal(403, "an agent's key cannot change artifacts of others")
 
 
-def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
+def named_run(db: Connection, caller: Caller, owner: ProjectRow, name: str) -> RunRow:
     """Return a run to which the caller may write; refuse with 404 if there is none."""
     row = get_run(db, owner, name)
     check_writer(db, caller, row)
@@ -93,7 +93,9 @@ def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact": made}
 
 
-def _writing_run(db: Connection, caller: Caller, owner: Project, name: str | None) -> Run | None:
+def _writing_run(
+    db: Connection, caller: Caller, owner: ProjectRow, name: str | None
+) -> RunRow | None:
     if name:
         return named_run(db, caller, owner, name)
     if caller.sweep_id is not None:
@@ -136,7 +138,7 @@ def _same(
 
 
 def _begin(
-    info: Info, db: Connection, collection: Collection, row: Run | None, input: dict[str, Any]
+    info: Info, db: Connection, collection: Collection, row: RunRow | None, input: dict[str, Any]
 ) -> Artifact:
     tags = [tag["tag_name"] for tag in input.get("tags") or []]
     return create_artifact(

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphql.language import FieldNode
 
-from deployer.backend.db.accounts import Caller, Project, User, owns_project
+from deployer.backend.db.accounts import Caller, ProjectRow, User, owns_project
 from deployer.backend.db.artifacts import (
     LATEST,
     Alias,
@@ -24,7 +24,7 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.files import File, list_artifact_files
 from deployer.backend.db.rows import Connection, find, find_all, get
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import RunRow
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Filter
 from deployer.backend.graphql.listing import (
@@ -75,7 +75,7 @@ resolvers = Resolvers(
         ),
         "ArtifactSequence.id": lambda _, row: encode_id("ArtifactCollection", row.id),
         "ArtifactSequence.state": lambda _, row: "DELETED" if isinstance(row, Deleted) else "READY",
-        "ArtifactSequence.project": lambda db, row: get(db, Project, row.project_id),
+        "ArtifactSequence.project": lambda db, row: get(db, ProjectRow, row.project_id),
         "ArtifactSequence.defaultArtifactType": type_of,
         "ArtifactSequence.tags": lambda _, row: collection_tags(row),
         "ArtifactSequence.aliases": lambda db, row: find_all(
@@ -102,7 +102,7 @@ def _collection(db: Connection, row: Artifact | Alias) -> Collection:
     return get(db, Collection, row.collection_id)
 
 
-def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
+def find_named(db: Connection, row: ProjectRow, name: str) -> Artifact | None:
     """Return the version of `collection:alias`, the newest without an alias."""
     collection_name, _, wanted = name.partition(":")
     collection = find(db, Collection, project_id=row.id, name=collection_name)
@@ -126,10 +126,10 @@ def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | No
 
 
 @resolvers.field("Artifact.createdBy")
-def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
+def resolve_created_by(row: Artifact, info: Info) -> RunRow | User | None:
     db = info.context.db
     if row.run_id is not None:
-        return get(db, Run, row.run_id)
+        return get(db, RunRow, row.run_id)
     return find(db, User, id=row.user_id)
 
 
@@ -174,14 +174,14 @@ def _file_page(
 
 @resolvers.field("Run.outputArtifacts")
 def resolve_outputs(
-    row: Run, info: Info, after: str | None = None, first: int | None = None
+    row: RunRow, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     return page_of(list_artifacts_of(info.context.db, row, "output"), "+id", after, first)
 
 
 @resolvers.field("Run.inputArtifacts")
 def resolve_inputs(
-    row: Run, info: Info, after: str | None = None, first: int | None = None
+    row: RunRow, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     return page_of(list_artifacts_of(info.context.db, row, "input"), "+id", after, first)
 
@@ -205,7 +205,7 @@ def resolve_collection(_: Any, info: Info, id: str) -> Collection:
 
 
 @resolvers.field("Project.artifactCollections")
-def resolve_project_collections(row: Project, info: Info, **asked: Any) -> dict[str, Any]:
+def resolve_project_collections(row: ProjectRow, info: Info, **asked: Any) -> dict[str, Any]:
     return _collection_page(
         find_all(info.context.db, Collection, "id DESC", project_id=row.id), **asked
     )
@@ -225,7 +225,7 @@ def _collection_page(
 
 
 @resolvers.field("Project.artifactType")
-def resolve_artifact_type(row: Project, info: Info, name: str) -> ArtifactType | None:
+def resolve_artifact_type(row: ProjectRow, info: Info, name: str) -> ArtifactType | None:
     """Find a type; one that does not exist has no collections, and is no error."""
     found = find(info.context.db, ArtifactType, project_id=row.id, name=name)
     if found is None and _asked_fields(info) == {"artifactCollections"}:
@@ -243,7 +243,7 @@ def _asked_fields(info: Info) -> set[str]:
 @resolvers.field("ArtifactType.artifact")
 def resolve_type_artifact(row: ArtifactType, info: Info, name: str) -> Artifact | None:
     db = info.context.db
-    found = find_named(db, get(db, Project, row.project_id), name)
+    found = find_named(db, get(db, ProjectRow, row.project_id), name)
     if found and get(db, Collection, found.collection_id).type != row.name:
         return None
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.db.accounts import Caller, adopt_own_key, create_agent_key, get_project
-from deployer.backend.db.attempts import Attempt, list_attempts, read_run_table
+from deployer.backend.db.attempts import AttemptRow, list_attempts, read_run_table
 from deployer.backend.db.rows import Connection, find
-from deployer.backend.db.runs import Agent, Run
-from deployer.backend.db.sweeps import Sweep, update_sweep
+from deployer.backend.db.runs import AgentRow, RunRow
+from deployer.backend.db.sweeps import SweepRow, update_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import Info, encode_birth, parse_birth
 from deployer.backend.graphql.resolvers.sweeps import named_sweep
@@ -81,7 +81,7 @@ def resolve_delete_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"success": True}
 
 
-def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
+def _sweep_at(info: Info, db: Connection, path: str) -> SweepRow:
     if path.count("/") != 2:
         raise Refusal(400, f"{path!r} is not ENTITY/PROJECT/SWEEP_ID")
     entity, project_name, sweep_name = path.split("/")
@@ -89,13 +89,13 @@ def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
     return named_sweep(db, project, sweep_name)
 
 
-def _agent_of(db: Connection, row: Run | Attempt) -> Agent | None:
-    return find(db, Agent, id=row.agent_id)
+def _agent_of(db: Connection, row: RunRow | AttemptRow) -> AgentRow | None:
+    return find(db, AgentRow, id=row.agent_id)
 
 
 @resolvers.field("Sweep.deployerRuns")
 def resolve_runs(
-    row: Sweep, info: Info, after: str | None = None, first: int | None = None
+    row: SweepRow, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     """Return many runs at once, as JSON: a field of each by itself takes ten times as long."""
     size = LARGEST_TABLE if first is None else min(max(first, 1), LARGEST_TABLE)

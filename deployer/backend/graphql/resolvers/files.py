@@ -7,11 +7,11 @@ import re
 from typing import Any
 from urllib.parse import quote
 
-from deployer.backend.db.accounts import Project, get_project, owns_project
+from deployer.backend.db.accounts import ProjectRow, get_project, owns_project
 from deployer.backend.db.artifacts import Artifact
 from deployer.backend.db.files import File, is_unnamed, list_run_files, promise_file
 from deployer.backend.db.rows import delete, get
-from deployer.backend.db.runs import Run, check_writer, get_run
+from deployer.backend.db.runs import RunRow, check_writer, get_run
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Pattern, PatternError
 from deployer.backend.graphql.listing import Info, decode_id, encode_id, page_of
@@ -54,7 +54,7 @@ def _file_node(request: Request, kind: str, file: File) -> Node:
     }
 
 
-def run_file_node(request: Request, file: File, run: Run, project: Project) -> Node:
+def run_file_node(request: Request, file: File, run: RunRow, project: ProjectRow) -> Node:
     """Return a run's file; `url` asks for a key, `directUrl` is signed.
 
     An address to write to is for those alone who may write to the run.
@@ -132,7 +132,7 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         row = get(db, File, decode_id("File", text))
         if row.run_id is None:
             raise not_found("file")
-        owner = get(db, Run, row.run_id)
+        owner = get(db, RunRow, row.run_id)
         if not owns_project(db, request.caller, owner.project_id):
             raise not_found("file")
         check_writer(db, request.caller, owner)
@@ -142,7 +142,7 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 
 @resolvers.field("Run.files")
 def resolve_files(
-    row: Run,
+    row: RunRow,
     info: Info,
     names: list[str] | None = None,
     after: str | None = None,
@@ -151,7 +151,7 @@ def resolve_files(
 ) -> dict[str, Any]:
     """List by name; `pattern` is SQL's LIKE, in which `_` is any letter and `%` any text."""
     db = info.context.db
-    project = get(db, Project, row.project_id)
+    project = get(db, ProjectRow, row.project_id)
     found = list_run_files(db, row.id)
     if names:
         wanted = {posixpath.normpath(name) for name in names if name}  # ./x.txt is x.txt

@@ -7,7 +7,7 @@ from typing import Any
 
 from deployer.backend.data_folder import read_key
 from deployer.backend.db.accounts import (
-    Project,
+    ProjectRow,
     User,
     add_key,
     create_user,
@@ -21,7 +21,7 @@ from deployer.backend.db.accounts import (
     revoke_key,
 )
 from deployer.backend.db.rows import Connection, find
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import RunRow
 from deployer.backend.db.sweeps import find_sweep, list_sweeps
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.filters import Filter
@@ -184,7 +184,7 @@ def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, A
 @resolvers.field("Query.model")
 def resolve_project(
     _: Any, info: Info, name: str | None = None, entity_name: str | None = None
-) -> Project | None:
+) -> ProjectRow | None:
     return find_project(info.context.db, info.context.caller, entity_name, name)
 
 
@@ -212,13 +212,13 @@ def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 
 
 @resolvers.field("Project.entity")
-def resolve_project_entity(_: Project, info: Info) -> dict[str, Any]:
+def resolve_project_entity(_: ProjectRow, info: Info) -> dict[str, Any]:
     return entity_of(info.context.caller.user)
 
 
 @resolvers.field("Project.sweeps")
 def resolve_sweeps(
-    row: Project,
+    row: ProjectRow,
     info: Info,
     after: str | None = None,
     first: int | None = None,
@@ -232,9 +232,9 @@ def resolve_sweeps(
 @resolvers.field("Project.run")
 @resolvers.field("Project.bucket")
 def resolve_run(
-    row: Project, info: Info, name: str, missing_ok: bool | None = None, **_: Any
-) -> Run | None:
-    run = find(info.context.db, Run, project_id=row.id, name=name)
+    row: ProjectRow, info: Info, name: str, missing_ok: bool | None = None, **_: Any
+) -> RunRow | None:
+    run = find(info.context.db, RunRow, project_id=row.id, name=name)
     if run is None and missing_ok is False:
         raise not_found(f"run {name}")
     return run
@@ -243,7 +243,7 @@ def resolve_run(
 @resolvers.field("Project.runs")
 @resolvers.field("Project.buckets")
 def resolve_runs(
-    row: Project,
+    row: ProjectRow,
     info: Info,
     filters: str | None = None,
     after: str | None = None,

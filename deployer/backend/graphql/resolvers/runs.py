@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import islice
 from typing import Any
 
-from deployer.backend.db.accounts import Project, User, check_label, ensure_project, owns_project
+from deployer.backend.db.accounts import ProjectRow, User, check_label, ensure_project, owns_project
 from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
 from deployer.backend.db.attempts import create_run, keep_former, reopen_attempt, set_apart
 from deployer.backend.db.lines import (
@@ -24,8 +24,8 @@ from deployer.backend.db.lines import (
     step_of,
 )
 from deployer.backend.db.rows import Connection, change, delete, find, get, update
-from deployer.backend.db.runs import ACTIVE, Run, check_writer, is_taken, wandb_part
-from deployer.backend.db.sweeps import Sweep, find_sweep
+from deployer.backend.db.runs import ACTIVE, RunRow, check_writer, is_taken, wandb_part
+from deployer.backend.db.sweeps import SweepRow, find_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import Info, connection, decode_id, parse_cursor
 from deployer.backend.request import Refusal, not_found, parse_object, read_object
@@ -64,9 +64,9 @@ resolvers = Resolvers(
         "Run.failed": lambda _, run: run.state in ("failed", "crashed"),
         "Run.running": lambda _, run: run.active,
         "Run.readOnly": lambda *_: False,
-        "Run.sweepName": lambda db, run: run.sweep_id and get(db, Sweep, run.sweep_id).name,
+        "Run.sweepName": lambda db, run: run.sweep_id and get(db, SweepRow, run.sweep_id).name,
         "Run.user": lambda db, run: find(db, User, id=run.user_id),
-        "Run.project": lambda db, run: get(db, Project, run.project_id),
+        "Run.project": lambda db, run: get(db, ProjectRow, run.project_id),
         "Run.historyLineCount": lambda db, run: count_lines(db, run.id, "history"),
         "Run.eventsLineCount": lambda db, run: count_lines(db, run.id, "events"),
         "Run.logLineCount": lambda db, run: count_lines(db, run.id, "output"),
@@ -82,7 +82,7 @@ SPEC_NUMBERS = ("minStep", "maxStep", "samples")
 
 
 @resolvers.field("Run.wandbConfig")
-def resolve_wandb_config(row: Run, _: Info, keys: list[str] | None = None) -> dict[str, Any]:
+def resolve_wandb_config(row: RunRow, _: Info, keys: list[str] | None = None) -> dict[str, Any]:
     """Answer the SDK's question whether this run was ever started."""
     if row.started_at is None and row.attempt == 1:
         return {}
@@ -90,12 +90,12 @@ def resolve_wandb_config(row: Run, _: Info, keys: list[str] | None = None) -> di
     return {key: inner[key] for key in inner if not keys or key in keys}
 
 
-def _tail(db: Connection, run: Run, stream: Stream) -> list[str]:
+def _tail(db: Connection, run: RunRow, stream: Stream) -> list[str]:
     return [text for _, text in last_lines(db, run.id, stream, 1)]
 
 
 @resolvers.field("Run.systemMetrics")
-def resolve_system_metrics(row: Run, info: Info) -> dict[str, Any]:
+def resolve_system_metrics(row: RunRow, info: Info) -> dict[str, Any]:
     tail = _tail(info.context.db, row, "events")
     newest = (read_object(tail[0]) if tail else None) or {}
     return {key: value for key, value in newest.items() if not key.startswith("_")}
@@ -117,7 +117,7 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
     return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
 
 
-def _resumed(info: Info, db: Connection, row: Run) -> Run:
+def _resumed(info: Info, db: Connection, row: RunRow) -> RunRow:
     """Resume a run; it stays as it is if its own process only renames it.
 
     An agent's process cannot take back a run that waits for the next agent by now.
@@ -136,13 +136,13 @@ def _tells_its_process(input: dict[str, Any]) -> bool:
     return bool(input.get("host") or input.get("job_program"))
 
 
-def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run, bool]:
+def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[RunRow, bool]:
     request = info.context
     backend = request.backend
     wanted = (input.get("entity_name"), input.get("model_name"))
     project = ensure_project(db, request.caller, *wanted, backend.now())
     name = input.get("name") or secrets.token_hex(4)
-    found = find(db, Run, project_id=project.id, name=name)
+    found = find(db, RunRow, project_id=project.id, name=name)
     if found is None and is_taken(db, project.id, check_label("run id", name)):
         raise Refusal(400, f"run {name} was previously deleted; try again with a new run id")
     if found is None and _is_fork(input):
@@ -177,7 +177,7 @@ def _is_fork(input: dict[str, Any]) -> bool:
     return "branch_point" in wandb_part(input.get("config") or "{}")
 
 
-def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
+def _started(backend: Backend, db: Connection, row: RunRow, input: dict[str, Any]) -> RunRow:
     """Start a run anew at the first request of a process that does not resume it.
 
     A process that resumes a run, or renames it later, names it by our id. Any other may go on from
@@ -195,7 +195,7 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
     return change(db, _going(backend, db, row), undecided_lines=lines or None, former=former)
 
 
-def _is_rival(backend: Backend, row: Run, input: dict[str, Any]) -> bool:
+def _is_rival(backend: Backend, row: RunRow, input: dict[str, Any]) -> bool:
     """Tell whether another process of the same attempt works on a sweep's run, such as rank 0.
 
     It does if it is heard of once more after this one has asked first, perhaps with its end; until
@@ -215,7 +215,7 @@ def _is_rival(backend: Backend, row: Run, input: dict[str, Any]) -> bool:
     raise Refusal(503, f"run {row.name} may have another process at work: ask again")
 
 
-def _going(backend: Backend, db: Connection, row: Run) -> Run:
+def _going(backend: Backend, db: Connection, row: RunRow) -> RunRow:
     """Note that a process works on the run, however the one before ended."""
     if not row.active:
         row = change(db, row, preempting=0, announced=None, stop_requested_at=None)
@@ -251,9 +251,9 @@ def _read_columns(input: dict[str, Any]) -> dict[str, str]:
     return changes
 
 
-def _own_run(info: Info, db: Connection, text: str) -> Run:
+def _own_run(info: Info, db: Connection, text: str) -> RunRow:
     request = info.context
-    row = get(db, Run, decode_id("Run", text))
+    row = get(db, RunRow, decode_id("Run", text))
     if not owns_project(db, request.caller, row.project_id):
         raise not_found("run")
     check_writer(db, request.caller, row)
@@ -300,7 +300,7 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
     Deleting it again changes nothing.
     """
     db = info.context.db
-    if find(db, Run, id=decode_id("Run", input["id"])) is None:
+    if find(db, RunRow, id=decode_id("Run", input["id"])) is None:
         return {"success": True}
     row = _own_run(info, db, input["id"])
     if input.get("delete_artifacts"):
@@ -322,7 +322,7 @@ def resolve_alert(_: Any, __: Info, **___: Any) -> dict[str, Any]:
 
 @resolvers.field("Run.history")
 def resolve_history(
-    row: Run,
+    row: RunRow,
     info: Info,
     min_step: int | None = None,
     max_step: int | None = None,
@@ -334,14 +334,16 @@ def resolve_history(
 
 
 def _read_sample(
-    db: Connection, run: Run, numbers: list[int], samples: int | None, stream: Stream = "history"
+    db: Connection, run: RunRow, numbers: list[int], samples: int | None, stream: Stream = "history"
 ) -> list[dict[str, Any]]:
     chosen = sample(numbers, samples or DEFAULT_SAMPLES)
     return list(iterate_rows(db, run.id, chosen, stream))
 
 
 @resolvers.field("Run.sampledHistory")
-def resolve_sampled_history(row: Run, info: Info, specs: list[str]) -> list[list[dict[str, Any]]]:
+def resolve_sampled_history(
+    row: RunRow, info: Info, specs: list[str]
+) -> list[list[dict[str, Any]]]:
     parsed = [_parse_spec(text) for text in specs]
     return [_sampled(info.context.db, row, spec) for spec in parsed]
 
@@ -356,7 +358,7 @@ def _parse_spec(text: str) -> dict[str, Any]:
     return spec
 
 
-def _sampled(db: Connection, run: Run, spec: dict[str, Any]) -> list[dict[str, Any]]:
+def _sampled(db: Connection, run: RunRow, spec: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows that have every key of the spec, with these keys alone."""
     keys = spec.get("keys") or []
     if not spec:
@@ -397,7 +399,7 @@ def _finite_value(value: Any) -> Any:
 
 
 @resolvers.field("Run.parquetHistory")
-def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[str, Any]:
+def resolve_parquet_history(row: RunRow, info: Info, live_keys: list[str]) -> dict[str, Any]:
     db = info.context.db
     rows = iterate_rows(db, row.id, find_rows(db, row.id))
     wanted = (line for line in rows if all(key in line for key in live_keys))
@@ -406,7 +408,7 @@ def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[
 
 
 @resolvers.field("Run.historyKeys")
-def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
+def resolve_history_keys(row: RunRow, info: Info) -> dict[str, Any]:
     db = info.context.db
     counts: Counter[str] = Counter()
     latest: dict[str, Any] = {}
@@ -433,7 +435,7 @@ def _previous(value: Any) -> Any:
 
 @resolvers.field("Run.logLines")
 def resolve_log_lines(
-    row: Run,
+    row: RunRow,
     info: Info,
     after: str | None = None,
     first: int | None = None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from deployer.backend.db.accounts import (
     Caller,
-    Project,
+    ProjectRow,
     User,
     check_newest,
     ensure_project,
@@ -16,8 +16,8 @@ from deployer.backend.db.accounts import (
     owns_project,
 )
 from deployer.backend.db.rows import Connection, find, get, select
-from deployer.backend.db.runs import Agent, Run, create_agent, get_run, list_agents
-from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep
+from deployer.backend.db.runs import AgentRow, RunRow, create_agent, get_run, list_agents
+from deployer.backend.db.sweeps import DELETED, STATES, SweepRow, create_sweep, find_sweep
 from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import (
     ALL,
@@ -54,7 +54,7 @@ resolvers = Resolvers(
         "Sweep.earlyStopJobRunning": lambda _, sweep: "early_terminate" in sweep.settings,
         "Sweep.runCountExpected": lambda _, sweep: sweep.expected,
         "Sweep.runCount": lambda db, sweep: Runs(db, sweep.project_id, None, sweep).count(),
-        "Sweep.project": lambda db, sweep: get(db, Project, sweep.project_id),
+        "Sweep.project": lambda db, sweep: get(db, ProjectRow, sweep.project_id),
         "Sweep.user": lambda db, sweep: find(db, User, id=sweep.user_id),
         "Agent.totalRuns": lambda db, agent: len(_runs(db, agent)),
     }
@@ -73,7 +73,7 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"sweep": row, "config_validation_warnings": warnings}
 
 
-def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[str]:
+def _with_prior_runs(db: Connection, row: SweepRow, input: dict[str, Any]) -> list[str]:
     """Add the runs that `--prior_run` names, and report those that belong to another sweep."""
     if not input.get("prior_runs_filters"):
         return []
@@ -96,7 +96,7 @@ def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
     return {"id": run.name, "run_queue_item_id": encode_id("RunQueueItem", run.id)}
 
 
-def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
+def _create(info: Info, db: Connection, input: dict[str, Any]) -> SweepRow:
     request = info.context
     config = input.get("config")
     if not config:
@@ -121,7 +121,7 @@ def _read(request: Request, config: str) -> list[str]:
     return read_config(config)
 
 
-def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
+def _change(info: Info, db: Connection, input: dict[str, Any]) -> SweepRow:
     row = _own_sweep(info, db, input["id"])
     changes = {
         name: input[name]
@@ -138,8 +138,8 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
     return change_sweep(info.context.backend, db, row, **changes)
 
 
-def _own_sweep(info: Info, db: Connection, text: str) -> Sweep:
-    row = get(db, Sweep, decode_id("Sweep", text))
+def _own_sweep(info: Info, db: Connection, text: str) -> SweepRow:
+    row = get(db, SweepRow, decode_id("Sweep", text))
     owned = owns_project(db, info.context.caller, row.project_id)
     if not owned or row.state == DELETED:
         raise not_found("sweep")
@@ -161,7 +161,7 @@ def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     return {"agent": agent}
 
 
-def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
+def named_sweep(db: Connection, project: ProjectRow, name: str) -> SweepRow:
     """Return a project's sweep; refuse with 404 if there is none."""
     row = find_sweep(db, project, name)
     if row is None:
@@ -170,13 +170,13 @@ def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
 
 
 @resolvers.field("Sweep.bestLoss")
-def resolve_best_loss(row: Sweep, info: Info) -> float | None:
+def resolve_best_loss(row: SweepRow, info: Info) -> float | None:
     return best_metric(row, info.context.backend.metrics.read(info.context.db, row).values())
 
 
 @resolvers.field("Sweep.runs")
 def resolve_runs(
-    row: Sweep,
+    row: SweepRow,
     info: Info,
     filters: str | None = None,
     after: str | None = None,
@@ -190,7 +190,7 @@ def resolve_runs(
 
 @resolvers.field("Sweep.priorRuns")
 def resolve_prior_runs(
-    row: Sweep,
+    row: SweepRow,
     info: Info,
     filters: str | None = None,
     after: str | None = None,
@@ -206,18 +206,18 @@ def resolve_prior_runs(
 
 @resolvers.field("Sweep.agents")
 def resolve_agents(
-    row: Sweep, info: Info, after: str | None = None, first: int | None = None
+    row: SweepRow, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     return page_of(list_agents(info.context.db, row), "+id", after, ALL if first is None else first)
 
 
 @resolvers.field("Sweep.agent")
-def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
+def resolve_agent(row: SweepRow, info: Info, agent_name: str) -> AgentRow | None:
     db = info.context.db
-    if found := find(db, Agent, "id DESC", sweep_id=row.id, name=agent_name):
+    if found := find(db, AgentRow, "id DESC", sweep_id=row.id, name=agent_name):
         return found
     with contextlib.suppress(Refusal):
-        found = get(db, Agent, decode_id("Agent", agent_name))
+        found = get(db, AgentRow, decode_id("Agent", agent_name))
     return found if found and found.sweep_id == row.id else None
 
 
@@ -225,7 +225,7 @@ def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
 def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     request = info.context
     db = request.db
-    row = get(db, Agent, decode_id("Agent", input["id"]))
+    row = get(db, AgentRow, decode_id("Agent", input["id"]))
     check_owner(db, request.caller, row)
     run_state = parse_object(input.get("run_state") or "{}", "the runState")
     alive = {name for name, living in run_state.items() if living}
@@ -233,9 +233,9 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
     return {"agent": row, "commands": json.dumps(commands)}
 
 
-def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
+def check_owner(db: Connection, caller: Caller, row: AgentRow) -> None:
     """Refuse another user's agent with 404, and with 403 an agent other than the key's own."""
-    sweep = get(db, Sweep, row.sweep_id)
+    sweep = get(db, SweepRow, row.sweep_id)
     if not owns_project(db, caller, sweep.project_id):
         raise not_found("agent")
     if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
@@ -245,7 +245,7 @@ def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
 
 
 @resolvers.field("Agent.state")
-def resolve_state(row: Agent, info: Info) -> str:
+def resolve_state(row: AgentRow, info: Info) -> str:
     if row.ended_at is not None:
         return "FINISHED"
     backend = info.context.backend
@@ -255,7 +255,7 @@ def resolve_state(row: Agent, info: Info) -> str:
 
 @resolvers.field("Agent.runs")
 def resolve_agent_runs(
-    row: Agent,
+    row: AgentRow,
     info: Info,
     after: str | None = None,
     first: int | None = None,
@@ -263,12 +263,12 @@ def resolve_agent_runs(
     **_: Any,
 ) -> dict[str, Any]:
     db = info.context.db
-    fields = fields_of_runs(db, get(db, Sweep, row.sweep_id).project_id)
+    fields = fields_of_runs(db, get(db, SweepRow, row.sweep_id).project_id)
     return page_of(_runs(db, row), order, after, first, fields)
 
 
-def _runs(db: Connection, row: Agent) -> list[Run]:
-    return select(db, Run, "WHERE agent_id = ? AND sweep_id IS NOT NULL ORDER BY id", row.id)
+def _runs(db: Connection, row: AgentRow) -> list[RunRow]:
+    return select(db, RunRow, "WHERE agent_id = ? AND sweep_id IS NOT NULL ORDER BY id", row.id)
 
 
 @resolvers.field("Mutation.deployerReportExit")
@@ -276,8 +276,8 @@ def resolve_report_exit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
     request = info.context
     sweep_id, agent_name = _agent_of(request.caller)
     db = request.db
-    sweep = get(db, Sweep, sweep_id)
-    run = get_run(db, get(db, Project, sweep.project_id), input["run_name"])
+    sweep = get(db, SweepRow, sweep_id)
+    run = get_run(db, get(db, ProjectRow, sweep.project_id), input["run_name"])
     if run.sweep_id != sweep.id:
         raise not_found(f"run {run.name}")
     seen = (input["seconds_ago"], input.get("exitcode"), input.get("output"))

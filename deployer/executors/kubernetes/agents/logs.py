@@ -17,7 +17,7 @@ from deployer.kube.objects import POD
 RECONNECT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 Look = Callable[[str], AgentObjects | None]
-Item = tuple[str, str] | BaseException | None
+LogItem = tuple[str, str] | BaseException | None
 
 
 class LogLine(NamedTuple):
@@ -96,7 +96,7 @@ def follow_agents(
             for line in _read_agent(kube, look(name)):
                 yield name, line
         return
-    lines: queue.Queue[Item] = queue.Queue(maxsize=10_000)
+    lines: queue.Queue[LogItem] = queue.Queue(maxsize=10_000)
     leaving = threading.Event()
     for name in names:
         arguments = (kube, name, look, lines, leaving)
@@ -128,7 +128,7 @@ def _read_agent(kube: Kube, objects: AgentObjects | None) -> Iterator[str]:
 
 
 def _follow_into(
-    kube: Kube, name: str, look: Look, lines: queue.Queue[Item], leaving: threading.Event
+    kube: Kube, name: str, look: Look, lines: queue.Queue[LogItem], leaving: threading.Event
 ) -> None:
     try:
         for line in _follow_agent(kube, name, look, leaving):

@@ -20,6 +20,7 @@ from deployer.kube.objects import (
     PREFIX,
     SWEEP_LABEL,
     SWEEP_PATH_ANNOTATION,
+    KubeObject,
     build_label,
     created_at,
     find_condition,
@@ -29,8 +30,6 @@ from deployer.kube.objects import (
     sweep_id,
 )
 from deployer.model import Agent, AgentState, Ending
-
-Manifest = Mapping[str, Any]
 
 OUT_OF_TIME = "DeadlineExceeded"  # of a Job
 LONGER = "kubernetes: {max_time: …} in deployer.yaml has to be longer than a run"
@@ -46,7 +45,7 @@ LOST_SECONDS = 15.0
 PATIENCE_SECONDS = 60.0
 
 
-def explain_ending(job: Manifest, pod: Manifest | None) -> str:
+def explain_ending(job: KubeObject, pod: KubeObject | None) -> str:
     failed = find_condition(job, "Failed") or {}
     of_pod = explain_pod_end(pod) if pod is not None else ""
     if of_pod or not failed:
@@ -55,7 +54,7 @@ def explain_ending(job: Manifest, pod: Manifest | None) -> str:
     return f"{said}; {LONGER}" if failed.get("reason") == OUT_OF_TIME else said
 
 
-def explain_pod_end(pod: Manifest) -> str:
+def explain_pod_end(pod: KubeObject) -> str:
     """Say why a pod has ended: evicted, killed for its memory, or what its supervisor said last."""
     if never_started := explain_missing_program(pod):
         return f"{never_started.message}: {never_started.fix}"
@@ -77,28 +76,28 @@ def explain_pod_end(pod: Manifest) -> str:
     return ""
 
 
-def _memory_limit(pod: Manifest) -> str:
+def _memory_limit(pod: KubeObject) -> str:
     limits = [c.get("resources", {}).get("limits", {}) for c in pod["spec"]["containers"]]
     return next((f" of {one['memory']}" for one in limits if "memory" in one), "")
 
 
-def list_names(item: Manifest) -> list[str]:
+def list_names(item: KubeObject) -> list[str]:
     """Return the names of all agents of a Job or pod that has several; else none."""
     return str(_annotations(item).get(AGENTS_ANNOTATION, "")).split()
 
 
-def drain_annotation(item: Manifest, name: str) -> str:
+def drain_annotation(item: KubeObject, name: str) -> str:
     """Return the annotation of a Job's pods that lets one of their agents leave."""
     names = list_names(item)
     return f"{DRAIN_ANNOTATION}-{names.index(name) + 1}" if names else DRAIN_ANNOTATION
 
 
-def line_prefix(item: Manifest, name: str) -> str:
+def line_prefix(item: KubeObject, name: str) -> str:
     """Return what stands before each line that an agent prints; empty if it is alone."""
     return f"[{name}] " if list_names(item) else ""
 
 
-def list_views(item: Manifest) -> Iterator[Manifest]:
+def list_views(item: KubeObject) -> Iterator[KubeObject]:
     """Yield a Job or pod once for each of its agents, with what concerns that agent alone.
 
     That are its name, whether it is to leave, and how it has ended. Labels stay the pod's.
@@ -123,7 +122,7 @@ def list_views(item: Manifest) -> Iterator[Manifest]:
         yield view
 
 
-def _view_end(terminated: Manifest, name: str) -> Manifest:
+def _view_end(terminated: KubeObject, name: str) -> KubeObject:
     """Return how one agent has ended; as the whole pod, if that died before it could say."""
     lines = str(terminated.get("message") or "").splitlines()
     mine = next((line for line in lines if line.startswith(f"{name}: ")), "")
@@ -131,7 +130,7 @@ def _view_end(terminated: Manifest, name: str) -> Manifest:
     return {**terminated, "message": mine, "exitCode": int(found[1])} if found else terminated
 
 
-def _annotations(item: Manifest) -> Manifest:
+def _annotations(item: KubeObject) -> KubeObject:
     return item["metadata"].get("annotations") or {}
 
 
@@ -148,7 +147,7 @@ class Identity:
     owner_id: str
 
 
-def identify(item: Manifest) -> Identity | None:
+def identify(item: KubeObject) -> Identity | None:
     """Return which agent a Job or pod belongs to; None if it only resembles one of ours."""
     labels, path = item["metadata"].get("labels") or {}, path_of(item)
     label, owner, parts = labels.get(AGENT_LABEL, ""), read_owner(item), path.split("/")
@@ -166,15 +165,15 @@ class AgentObjects:
     """
 
     name: str
-    job: Manifest | None
-    pods: tuple[Manifest, ...]
+    job: KubeObject | None
+    pods: tuple[KubeObject, ...]
 
     @property
-    def pod(self) -> Manifest | None:
+    def pod(self) -> KubeObject | None:
         return self.pods[-1] if self.pods else None
 
     @property
-    def item(self) -> Manifest:
+    def item(self) -> KubeObject:
         """Its Job, or its newest pod once the Job is deleted."""
         return self.job or self.pods[-1]
 
@@ -184,7 +183,7 @@ class AgentObjects:
         return read_owner(self.item)
 
     @property
-    def living_pods(self) -> tuple[Manifest, ...]:
+    def living_pods(self) -> tuple[KubeObject, ...]:
         return tuple(pod for pod in self.pods if pod["status"].get("phase") not in ENDED_PHASES)
 
     @property
@@ -203,13 +202,13 @@ class AgentObjects:
     def drain_annotation(self) -> str:
         return drain_annotation(self.job, self.name) if self.job else DRAIN_ANNOTATION
 
-    def cut(self, pod: Manifest, line: str) -> str | None:
+    def cut(self, pod: KubeObject, line: str) -> str | None:
         """Return a line of a pod's log as this agent printed it; None if it is another's."""
         prefix = line_prefix(pod, self.name)
         return line.removeprefix(prefix) if line.startswith(prefix) else None
 
     @property
-    def pod_spec(self) -> Manifest:
+    def pod_spec(self) -> KubeObject:
         return _pod_spec(self.item)
 
     @property
@@ -219,14 +218,14 @@ class AgentObjects:
 
 
 def group_objects(
-    jobs: Iterable[Manifest], pods: Iterable[Manifest], sweep_path: str | None = None
+    jobs: Iterable[KubeObject], pods: Iterable[KubeObject], sweep_path: str | None = None
 ) -> list[AgentObjects]:
     """Bring Jobs and pods of the same agents together, oldest agent first.
 
     Short ids of different projects may be equal, so that the whole path is compared here. What
     cannot be identified is left out: it may be anybody's.
     """
-    found: dict[tuple[str, str], tuple[list[Manifest], list[Manifest]]] = {}
+    found: dict[tuple[str, str], tuple[list[KubeObject], list[KubeObject]]] = {}
     for one, executor in ((jobs, 0), (pods, 1)):
         for item in sorted((view for each in one for view in list_views(each)), key=created_at):
             identity = identify(item)
@@ -302,20 +301,20 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
     return "running" if pod is not None and _works(pod) else "starting"
 
 
-def _works(pod: Manifest) -> bool:
+def _works(pod: KubeObject) -> bool:
     running = pod["status"].get("phase") not in ("Failed", "Pending", None)
     return running and not pod["metadata"].get("deletionTimestamp")
 
 
-def _is_orphan(pod: Manifest | None) -> bool:
+def _is_orphan(pod: KubeObject | None) -> bool:
     return pod is not None and not pod["metadata"].get("ownerReferences")
 
 
-def _is_deleted(job: Manifest | None) -> bool:
+def _is_deleted(job: KubeObject | None) -> bool:
     return job is None or bool(job["metadata"].get("deletionTimestamp"))
 
 
-def is_lost(pod: Manifest, now: float) -> bool:
+def is_lost(pod: KubeObject, now: float) -> bool:
     deadline = pod["metadata"].get("deletionTimestamp")
     ended = pod["status"].get("phase") in ENDED_PHASES
     return bool(deadline) and not ended and now > parse_time(deadline) + LOST_SECONDS
@@ -342,33 +341,33 @@ def count_restarts(objects: AgentObjects) -> int:
     return max(len(objects.pods) - 1, int(status.get("failed", 0)) - len(_ended(objects)), 0)
 
 
-def annotations_of(item: Manifest) -> Mapping[str, str]:
+def annotations_of(item: KubeObject) -> Mapping[str, str]:
     return item["metadata"].get("annotations") or {}
 
 
-def path_of(item: Manifest) -> str:
+def path_of(item: KubeObject) -> str:
     """Return the whole path of the sweep that an object belongs to."""
     return annotations_of(item).get(SWEEP_PATH_ANNOTATION, "")
 
 
-def name_of(item: Manifest) -> str:
+def name_of(item: KubeObject) -> str:
     label = (item["metadata"].get("labels") or {}).get(AGENT_LABEL, "")
     return annotations_of(item).get(AGENT_LABEL) or label
 
 
-def node_of(pod: Manifest) -> str:
+def node_of(pod: KubeObject) -> str:
     """Return the node that a pod was given to; empty while it waits for one."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def _newest(jobs: Sequence[Manifest]) -> Manifest | None:
+def _newest(jobs: Sequence[KubeObject]) -> KubeObject | None:
     """Return the Job that counts: the newest one that is not being deleted."""
     staying = [job for job in jobs if not job["metadata"].get("deletionTimestamp")]
     newest = (staying or jobs)[-1:]
     return newest[0] if newest else None
 
 
-def _ended(objects: AgentObjects) -> tuple[Manifest, ...]:
+def _ended(objects: AgentObjects) -> tuple[KubeObject, ...]:
     living = objects.living_pods
     return () if living else objects.pods[-1:]
 
@@ -426,12 +425,12 @@ def _explain(objects: AgentObjects, state: AgentState, pending: Finding | None) 
     return ""
 
 
-def _pod_spec(item: Manifest) -> Manifest:
-    spec: Manifest = item["spec"].get("template", {}).get("spec") or item["spec"]
+def _pod_spec(item: KubeObject) -> KubeObject:
+    spec: KubeObject = item["spec"].get("template", {}).get("spec") or item["spec"]
     return spec
 
 
-def _environment(item: Manifest) -> dict[str, str]:
+def _environment(item: KubeObject) -> dict[str, str]:
     variables = (one for c in _pod_spec(item).get("containers") or () for one in c.get("env") or ())
     return {one["name"]: one["value"] for one in variables if "value" in one}
 
@@ -441,7 +440,7 @@ def asks_for_gpu(objects: AgentObjects) -> bool:
     return bool(item and _describe_gpu(item, ""))
 
 
-def _describe_gpu(item: Manifest, product: str) -> str:
+def _describe_gpu(item: KubeObject, product: str) -> str:
     """Return how many GPUs an agent has, and which: its node's, or what the scheduler was told."""
     spec = _pod_spec(item)
     product = product or (spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL, "")

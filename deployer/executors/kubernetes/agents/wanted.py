@@ -15,17 +15,13 @@ from deployer.config.document import MOST_REPLICAS
 from deployer.errors import KubeError
 from deployer.executors.base import WantedNumbers
 from deployer.executors.kubernetes.agents.objects import path_of
-from deployer.executors.kubernetes.manifests.overlay import (
-    Manifest,
-    build_metadata,
-    overlay,
-    without_none,
-)
+from deployer.executors.kubernetes.manifests.overlay import build_metadata, overlay, without_none
 from deployer.kube.client import Kube, do_all
 from deployer.kube.objects import (
     CONFIG_MAP,
     OWNER_LABEL,
     WANTED,
+    Manifest,
     build_hash,
     build_owned_name,
     build_selector,

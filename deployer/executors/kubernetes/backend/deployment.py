@@ -15,7 +15,7 @@ from deployer.config.kubernetes import ClusterConfig
 from deployer.config.project import Project
 from deployer.config.settings import BackendConfig
 from deployer.errors import BackendError, ConfigError, Finding, KubeError, edit
-from deployer.executors.kubernetes.diagnose.pending import Patience, PendingPods
+from deployer.executors.kubernetes.diagnose.pending import PendingPods, WaitLog
 from deployer.executors.kubernetes.diagnose.rights import (
     GUARD_BACKEND,
     MAKE_BACKEND,
@@ -182,7 +182,7 @@ def wait_until_up(kube: Kube, name: str) -> None:
     Raises KubeError, and BackendError if it does not come up.
     """
     deadline, pending = time.monotonic() + START_SECONDS, PendingPods(kube)
-    patience = Patience("the embedded backend")
+    patience = WaitLog("the embedded backend")
     while True:
         stateful_set = kube.get(STATEFUL_SET, name)
         if stateful_set is not None and is_up(stateful_set):

@@ -18,7 +18,7 @@ from deployer.config.kubernetes import ClusterConfig
 from deployer.errors import ConfigError, DataError, KubeError
 from deployer.executors.kubernetes.agents.objects import explain_pod_end
 from deployer.executors.kubernetes.data.loader_client import HINT, LoaderClient
-from deployer.executors.kubernetes.diagnose.pending import Patience, PendingPods
+from deployer.executors.kubernetes.diagnose.pending import PendingPods, WaitLog
 from deployer.executors.kubernetes.diagnose.rights import RUN_LOADER, check_rights
 from deployer.executors.kubernetes.manifests.overlay import (
     REMOVED,
@@ -240,7 +240,7 @@ def _prolong(kube: Kube, name: str, age_seconds: float) -> None:
 def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
     """Return the loader's pod once it runs; tell why it does not yet. Raises DataError."""
     began = beat = time.monotonic()
-    pending, patience = PendingPods(kube), Patience(f"the data loader of {where}")
+    pending, patience = PendingPods(kube), WaitLog(f"the data loader of {where}")
     while True:
         job = next(iter(kube.list_objects(JOB, _select(mark))), None)
         pod = next(iter(kube.list_objects(POD, _select(mark))), None)

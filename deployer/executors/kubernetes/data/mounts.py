@@ -19,10 +19,10 @@ from deployer.config.kubernetes import (
 from deployer.data.archive import is_archive
 from deployer.errors import ConfigError, DataError, KubeError, collect_refusals
 from deployer.executors.kubernetes.manifests.job import POD_SOURCES, find_container
-from deployer.executors.kubernetes.manifests.overlay import REMOVED, Manifest, overlay
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, overlay
 from deployer.executors.kubernetes.manifests.templates import Templates, find_folder, load_documents
 from deployer.kube.client import Kube
-from deployer.kube.objects import CLAIM, DATA, build_hash, build_labels, build_name
+from deployer.kube.objects import CLAIM, DATA, Manifest, build_hash, build_labels, build_name
 
 PREFIX = "data"  # of volumes and claims of ours
 GIBIBYTE = 1 << 30

@@ -24,10 +24,9 @@ from deployer.executors.kubernetes.data.mounts import (
 )
 from deployer.executors.kubernetes.manifest_builder import Target
 from deployer.executors.kubernetes.manifests.build import build_nfs
-from deployer.executors.kubernetes.manifests.overlay import Manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.kube.client import Kube
-from deployer.kube.objects import SECRET, build_hash, build_name
+from deployer.kube.objects import SECRET, Manifest, build_hash, build_name
 
 BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
 LOG = logging.getLogger(__name__)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
-from deployer.executors.kubernetes.diagnose.facts import Facts, list_pull_secrets
-from deployer.kube.objects import BACKEND, find_trouble, list_statuses
+from deployer.executors.kubernetes.diagnose.facts import PodFacts, list_pull_secrets
+from deployer.kube.objects import BACKEND, KubeObject, find_trouble, list_statuses
 
-Manifest = Mapping[str, Any]
 # What keeps a pod from its containers, whatever is said after it.
 LASTING = ("FailedAttachVolume", "FailedMount", "FailedMapVolume", "FailedCreatePodSandBox")
 OF_STATUS = ("Failed", "BackOff")  # whose cause the container's status tells, a moment later
@@ -45,7 +42,7 @@ NO_PROGRAM = (
 )
 
 
-def explain_containers(facts: Facts) -> Finding | None:
+def explain_containers(facts: PodFacts) -> Finding | None:
     """Return why a pod on a node does not run; None while its node is starting it."""
     assert facts.pod
     return (
@@ -55,7 +52,7 @@ def explain_containers(facts: Facts) -> Finding | None:
     )
 
 
-def explain_missing_program(pod: Manifest) -> Finding | None:
+def explain_missing_program(pod: KubeObject) -> Finding | None:
     """Say that the image of a container lacks its program; None if none is known to."""
     statuses = list_statuses(pod)
     if any(_has_run(status) for status in statuses):
@@ -68,7 +65,7 @@ def explain_missing_program(pod: Manifest) -> Finding | None:
     return None
 
 
-def _explain_waiting(pod: Manifest, facts: Facts) -> Finding | None:
+def _explain_waiting(pod: KubeObject, facts: PodFacts) -> Finding | None:
     found = find_trouble(pod)
     if not found:
         return None
@@ -82,7 +79,7 @@ def _explain_waiting(pod: Manifest, facts: Facts) -> Finding | None:
     return broken or rules.OTHER.found(words=words)
 
 
-def _explain_events(pod: Manifest, facts: Facts) -> Finding | None:
+def _explain_events(pod: KubeObject, facts: PodFacts) -> Finding | None:
     """Repeat what is said of a pod that its node does not start: its volumes before all else."""
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
     event = facts.find_newest(name, *LASTING) or facts.find_newest(name)
@@ -92,7 +89,7 @@ def _explain_events(pod: Manifest, facts: Facts) -> Finding | None:
     return broken or rules.OTHER.found(words=event.words)
 
 
-def _explain_image(reason: str, message: str, image: str, facts: Facts) -> Finding:
+def _explain_image(reason: str, message: str, image: str, facts: PodFacts) -> Finding:
     if reason == WRONG_NAME:
         return rules.IMAGE_NAME.found(image=image)
     if reason == NEVER_PULLED:
@@ -116,7 +113,7 @@ def _explain_image(reason: str, message: str, image: str, facts: Facts) -> Findi
     return refused if reason == BACK_OFF else replace(refused, transient=None)
 
 
-def _find_answer(message: str, facts: Facts) -> str:
+def _find_answer(message: str, facts: PodFacts) -> str:
     """Return what the registry answered; before 1.30 a back-off does not repeat it."""
     if "Back-off" not in message or "ErrImagePull: " in message:
         return message.rpartition("ErrImagePull: ")[2].strip()
@@ -124,18 +121,18 @@ def _find_answer(message: str, facts: Facts) -> str:
     return failed[-1].message.strip() if failed else ""
 
 
-def _find_container(pod: Manifest, name: str) -> Manifest:
+def _find_container(pod: KubeObject, name: str) -> KubeObject:
     spec = pod["spec"]
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     return next((one for one in containers if one["name"] == name), {})
 
 
-def _has_run(status: Manifest) -> bool:
+def _has_run(status: KubeObject) -> bool:
     ended = status["state"].get("terminated")
     return bool(ended and ended.get("reason") not in NOT_STARTED)
 
 
-def _lacks(program: str, status: Manifest) -> bool:
+def _lacks(program: str, status: KubeObject) -> bool:
     states = [*status["state"].values(), *(status.get("lastState") or {}).values()]
     failed = [one for one in states if one and one.get("reason") in NOT_STARTED]
     said = "\n".join(one.get("message") or "" for one in failed)
@@ -143,7 +140,7 @@ def _lacks(program: str, status: Manifest) -> bool:
     return any(re.search(words.format(quoted), said) for words in NO_PROGRAM)
 
 
-def _explain_program(container: Manifest, program: str, *rest: str) -> Finding:
+def _explain_program(container: KubeObject, program: str, *rest: str) -> Finding:
     mounts = container.get("volumeMounts") or ()
     below = (one["name"] for one in mounts if program.startswith(f"{one['mountPath']}/"))
     volume = next(below, None)

@@ -36,7 +36,7 @@ from deployer.executors.kubernetes.diagnose.admission import (
 )
 from deployer.executors.kubernetes.diagnose.case import Case
 from deployer.executors.kubernetes.diagnose.facts import (
-    Nodes,
+    ClusterNodes,
     Reference,
     describe_missing,
     list_references,
@@ -258,7 +258,7 @@ def examine_nodes(case: Case) -> Iterator[Finding]:
     yield judge_nodes(case, pod, nodes)
 
 
-def judge_nodes(case: Case, pod: Manifest, nodes: Nodes) -> Finding:
+def judge_nodes(case: Case, pod: Manifest, nodes: ClusterNodes) -> Finding:
     """Say what no node has for an agent's pod, or whether GPUs are free for all; pure."""
     if found := explain_nodes(nodes, pod):
         if case.grows:

@@ -12,9 +12,16 @@ from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.gpu_nodes import NodeGpus
 from deployer.executors.kubernetes.keys import WANDB_SECRET
-from deployer.kube.objects import CLAIM, CONFIG_MAP, SECRET, Kind, list_parents, sweep_id
+from deployer.kube.objects import (
+    CLAIM,
+    CONFIG_MAP,
+    SECRET,
+    Kind,
+    KubeObject,
+    list_parents,
+    sweep_id,
+)
 
-Manifest = Mapping[str, Any]
 MISSING = {SECRET: rules.SECRET, CONFIG_MAP: rules.CONFIG_MAP, CLAIM: rules.CLAIM}
 
 
@@ -31,7 +38,7 @@ class Reference(NamedTuple):
         return f"{self.kind.kind} {self.name} is missing"
 
 
-def list_references(spec: Manifest) -> tuple[Reference, ...]:
+def list_references(spec: KubeObject) -> tuple[Reference, ...]:
     """Return the Secrets, ConfigMaps and claims that a pod's specification cannot do without."""
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     found = [
@@ -41,13 +48,13 @@ def list_references(spec: Manifest) -> tuple[Reference, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def list_pull_secrets(spec: Manifest) -> tuple[Reference, ...]:
+def list_pull_secrets(spec: KubeObject) -> tuple[Reference, ...]:
     """Return the Secrets that images are pulled with; without them the kubelet tries, too."""
     return tuple(Reference(SECRET, one["name"]) for one in spec.get("imagePullSecrets") or ())
 
 
 def explain_missing(
-    spec: Manifest, missing: Collection[Reference], namespace: str, path: str
+    spec: KubeObject, missing: Collection[Reference], namespace: str, path: str
 ) -> Finding | None:
     """Name what a pod of a sweep's agent cannot start without and is not there.
 
@@ -86,7 +93,7 @@ def describe_missing(
     return MISSING[one.kind].found(name=one.name, where=where, values=pairs)
 
 
-def _list_variables(spec: Manifest, secret: Reference) -> dict[str, str]:
+def _list_variables(spec: KubeObject, secret: Reference) -> dict[str, str]:
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     variables = [one for container in containers for one in container.get("env") or ()]
     sources = [(one["name"], (one.get("valueFrom") or {})) for one in variables]
@@ -94,7 +101,7 @@ def _list_variables(spec: Manifest, secret: Reference) -> dict[str, str]:
     return {one["key"]: name for name, one in read if one.get("name") == secret.name}
 
 
-def _of_volume(volume: Manifest) -> Iterator[Reference]:
+def _of_volume(volume: KubeObject) -> Iterator[Reference]:
     if claim := volume.get("persistentVolumeClaim"):
         yield Reference(CLAIM, claim["claimName"])
     sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
@@ -105,7 +112,7 @@ def _of_volume(volume: Manifest) -> Iterator[Reference]:
         )
 
 
-def _of_variables(container: Manifest) -> Iterator[Reference]:
+def _of_variables(container: KubeObject) -> Iterator[Reference]:
     for variable in container.get("env") or ():
         source = variable.get("valueFrom") or {}
         yield from _needed(CONFIG_MAP, source.get("configMapKeyRef"), "name")
@@ -115,7 +122,7 @@ def _of_variables(container: Manifest) -> Iterator[Reference]:
         yield from _needed(SECRET, source.get("secretRef"), "name")
 
 
-def _needed(kind: Kind, source: Manifest | None, field: str) -> Iterator[Reference]:
+def _needed(kind: Kind, source: KubeObject | None, field: str) -> Iterator[Reference]:
     if not source or source.get("optional"):
         return
     keys = [source.get("key"), *(item.get("key") for item in source.get("items") or ())]
@@ -145,14 +152,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Nodes:
+class ClusterNodes:
     """All nodes, and those with GPUs.
 
     `served` is what comes by Dynamic Resource Allocation, by resource; None where that is not
     known. `complete` is False where not all pods on nodes may be listed.
     """
 
-    all: tuple[Manifest, ...]
+    all: tuple[KubeObject, ...]
     gpus: tuple[NodeGpus, ...]
     served: Mapping[str, str] | None = field(default_factory=dict)
     complete: bool = True
@@ -166,37 +173,37 @@ class Queue:
     """
 
     name: str
-    local_queue: Manifest | None = None
-    workloads: tuple[Manifest, ...] = ()
+    local_queue: KubeObject | None = None
+    workloads: tuple[KubeObject, ...] = ()
     names: tuple[str, ...] = ()
     known: bool = True
 
-    def find_workload(self, job: Manifest) -> Manifest | None:
+    def find_workload(self, job: KubeObject) -> KubeObject | None:
         uid = job["metadata"].get("uid")
         return next((one for one in self.workloads if uid in list_parents(one)), None)
 
 
 @dataclass(frozen=True)
-class Facts:
+class PodFacts:
     """A Job, its newest pod if there is one, and what was looked at because it waits.
 
     `events` are about the Job, the pod and its claims, oldest first. `claims` are those of the
     pod, by name. `age_seconds` is the pod's.
     """
 
-    job: Manifest
-    pod: Manifest | None
+    job: KubeObject
+    pod: KubeObject | None
     namespace: str = ""
     events: tuple[Event, ...] = ()
     missing: frozenset[Reference] = frozenset()
-    nodes: Nodes | None = None
-    claims: Mapping[str, Manifest] = field(default_factory=dict)
+    nodes: ClusterNodes | None = None
+    claims: Mapping[str, KubeObject] = field(default_factory=dict)
     queue: Queue | None = None
     age_seconds: float = 0.0
 
     @property
-    def spec(self) -> Manifest:
-        found: Manifest = self.pod["spec"] if self.pod else self.job["spec"]["template"]["spec"]
+    def spec(self) -> KubeObject:
+        found: KubeObject = self.pod["spec"] if self.pod else self.job["spec"]["template"]["spec"]
         return found
 
     def find_newest(self, about: str, *reasons: str) -> Event | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from deployer.config.kubernetes import Gpu
 from deployer.errors import Finding, KubeError, edit, right, unknown, warning
@@ -17,9 +16,8 @@ from deployer.images.image import (
     predict_image_labels,
     read_architectures,
 )
-from deployer.kube.objects import SECRET
+from deployer.kube.objects import SECRET, KubeObject
 
-Manifest = Mapping[str, Any]
 FIELD = ".dockerconfigjson"
 PULL_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 OWN_FILE = '"$HOME/.docker/config.json"'
@@ -75,7 +73,7 @@ def _examine_built(case: Case) -> Finding:
     return right("image", subject, f"`up` builds it with {builder.name}, and pushes it")
 
 
-def judge_secret(case: Case, name: str, secret: Manifest | None) -> Finding | None:
+def judge_secret(case: Case, name: str, secret: KubeObject | None) -> Finding | None:
     """Say why nodes have no use for a pull secret; None if they have; pure."""
     if secret is None:
         said = "the pull secret is missing"
@@ -83,7 +81,7 @@ def judge_secret(case: Case, name: str, secret: Manifest | None) -> Finding | No
     return judge_type(case, secret)
 
 
-def judge_type(case: Case, secret: Manifest) -> Finding | None:
+def judge_type(case: Case, secret: KubeObject) -> Finding | None:
     """Say that nodes ignore a Secret of another type than a pull secret's; pure."""
     kind = secret.get("type", "Opaque")
     if kind in PULL_TYPES:

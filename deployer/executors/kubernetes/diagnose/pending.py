@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from deployer.errors import Finding, KubeError
 from deployer.executors.kubernetes.agents.objects import path_of
@@ -21,7 +20,7 @@ from deployer.executors.kubernetes.diagnose.containers import (
 )
 from deployer.executors.kubernetes.diagnose.facts import (
     Event,
-    Facts,
+    PodFacts,
     explain_missing,
     list_pull_secrets,
     list_references,
@@ -41,6 +40,7 @@ from deployer.kube.objects import (
     ENDED_PHASES,
     EVENT,
     QUEUE_LABEL,
+    KubeObject,
     Manifest,
     created_at,
     find_condition,
@@ -60,11 +60,10 @@ WITHOUT_WARNING = (*COMING, "NotTriggerScaleUp")
 # An event about a claim that is bound once its pod has a node, which waits for something else.
 WAITS_FOR_POD = ("WaitForFirstConsumer", "WaitForPodScheduled")
 LOG = logging.getLogger(__name__)
-Object = Mapping[str, Any]
-Waiting = tuple[Manifest, Manifest | None]  # a Job and its newest pod
+WaitingPod = tuple[Manifest, Manifest | None]  # a Job and its newest pod
 
 
-class Patience:
+class WaitLog:
     """Logs each reason of a wait once, and is over once a permanent one has lasted 3 s."""
 
     def __init__(self, what: str, now: Callable[[], float] = time.monotonic) -> None:
@@ -89,7 +88,7 @@ class PendingPods:
         self._now = now
         self._view = View(kube, now)
 
-    def explain(self, waiting: Iterable[Waiting]) -> Mapping[str, Finding]:
+    def explain(self, waiting: Iterable[WaitingPod]) -> Mapping[str, Finding]:
         """Return findings by the name of the Job; of Jobs that are over there is none.
 
         Raises KubeError.
@@ -112,12 +111,12 @@ class PendingPods:
         pod: Manifest | None,
         events: Mapping[str, Sequence[Event]],
         since: float,
-    ) -> Facts:
+    ) -> PodFacts:
         names = [job["metadata"]["name"], *([pod["metadata"]["name"]] if pod else [])]
         about = [event for name in names for event in events.get(name, ())]
         age = self._kube.now() - created_at(pod) if pod else 0.0
         queue = self._view.find_queue(job) if is_suspended(job) else None
-        known = Facts(job, pod, self._kube.namespace, tuple(about), queue=queue, age_seconds=age)
+        known = PodFacts(job, pod, self._kube.namespace, tuple(about), queue=queue, age_seconds=age)
         pending = pod is not None and pod["status"].get("phase") in ("Pending", None)
         if pod is None or not pending or is_suspended(job):
             return known
@@ -137,7 +136,7 @@ class PendingPods:
             claims={name: self._view.get(CLAIM, name, since) or {} for name in claims},
         )
 
-    def _read_events(self, waiting: Sequence[Waiting]) -> Mapping[str, Sequence[Event]]:
+    def _read_events(self, waiting: Sequence[WaitingPod]) -> Mapping[str, Sequence[Event]]:
         """Return warnings, and what autoscalers and the volume controller say without warning."""
         selectors = ["type=Warning"]
         pods = [pod for job, pod in waiting if pod and not is_suspended(job)]
@@ -157,7 +156,7 @@ class PendingPods:
             return []
 
 
-def explain(facts: Facts) -> Finding | None:
+def explain(facts: PodFacts) -> Finding | None:
     """Return why an agent's pod does not run; None if no obstacle is known; pure."""
     if is_elsewhere(facts.job):
         return explain_other_cluster(facts.job["metadata"]["labels"].get(QUEUE_LABEL, ""))
@@ -178,7 +177,7 @@ def explain(facts: Facts) -> Finding | None:
     return missing or explain_containers(replace(facts, events=tuple(events)))
 
 
-def _explain_absence(facts: Facts) -> Finding | None:
+def _explain_absence(facts: PodFacts) -> Finding | None:
     """Say why a Job has no pod, or not yet another one."""
     job = facts.job["metadata"]["name"]
     if event := facts.find_newest(job, NOT_CREATED):
@@ -186,7 +185,7 @@ def _explain_absence(facts: Facts) -> Finding | None:
     return _repeat(facts.find_newest(job))
 
 
-def _explain_end(pod: Object, facts: Facts) -> Finding | None:
+def _explain_end(pod: KubeObject, facts: PodFacts) -> Finding | None:
     """Say who ended a pod whose Job makes another one; None if it ended by itself."""
     status, ended = pod["status"], find_condition(pod, "DisruptionTarget") or {}
     evicted = status.get("reason") == "Evicted"
@@ -201,7 +200,7 @@ def _repeat(event: Event | None) -> Finding | None:
     return rules.OTHER.found(words=event.words) if event else None
 
 
-def _explain_unscheduled(pod: Object, facts: Facts) -> Finding | None:
+def _explain_unscheduled(pod: KubeObject, facts: PodFacts) -> Finding | None:
     condition = find_condition(pod, "PodScheduled", "False")
     if condition is None:
         # Say that no scheduler has looked at a pod: one that has leaves a condition, or an event.
@@ -226,7 +225,7 @@ def _explain_unscheduled(pod: Object, facts: Facts) -> Finding | None:
     return replace(found, message=f"{found.message}; {scaling.source}: {said}")
 
 
-def _find_scaling(pod: Object, facts: Facts) -> Event | None:
+def _find_scaling(pod: KubeObject, facts: PodFacts) -> Event | None:
     """Return the newest event of whoever adds nodes: of `FailedScheduling`, no scheduler's."""
     for one in reversed(facts.events):
         said = one.about == pod["metadata"]["name"] and one.reason in (*COMING, *NOT_COMING)
@@ -235,7 +234,7 @@ def _find_scaling(pod: Object, facts: Facts) -> Event | None:
     return None
 
 
-def _explain_claims(facts: Facts, words: str) -> Finding | None:
+def _explain_claims(facts: PodFacts, words: str) -> Finding | None:
     """Repeat what is said of a claim that is not bound, if the scheduler waits for one."""
     if not UNBOUND.search(words):
         return None
@@ -251,14 +250,14 @@ def _explain_claims(facts: Facts, words: str) -> Finding | None:
     return rules.UNBOUND.found(name=name, words=said, where=where)
 
 
-def _find_news(name: str, claim: Object, facts: Facts) -> Event | None:
+def _find_news(name: str, claim: KubeObject, facts: PodFacts) -> Event | None:
     """Return the newest event about a claim: others may have had its name."""
     event = facts.find_newest(name)
     created = claim.get("metadata", {}).get("creationTimestamp", "")
     return event if event and event.at >= created else None
 
 
-def _phase_of(claim: Object) -> str:
+def _phase_of(claim: KubeObject) -> str:
     return str((claim.get("status") or {}).get("phase") or "")
 
 

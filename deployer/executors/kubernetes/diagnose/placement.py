@@ -10,11 +10,10 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from deployer.errors import Finding
 from deployer.executors.kubernetes.diagnose import rules
-from deployer.executors.kubernetes.diagnose.facts import Nodes
+from deployer.executors.kubernetes.diagnose.facts import ClusterNodes
 from deployer.executors.kubernetes.gpu_nodes import (
     MANAGED_DRIVER_LABEL,
     OPERATOR_BRINGS,
@@ -22,9 +21,8 @@ from deployer.executors.kubernetes.gpu_nodes import (
     NodeGpus,
     is_gpu_resource,
 )
-from deployer.kube.objects import count_requests, find_condition, find_trouble
+from deployer.kube.objects import KubeObject, count_requests, find_condition, find_trouble
 
-Manifest = Mapping[str, Any]
 # pkg/scheduler/framework/types.go, `FitError.Error`, of Kubernetes 1.24 to 1.37.
 HEAD = re.compile(r"^\d+/(?P<nodes>\d+) nodes are available")
 TAIL = re.compile(r"\.? *(?:no new claims to deallocate, )?preemption: .*$", re.DOTALL)
@@ -56,7 +54,7 @@ def shorten(message: str) -> str:
     return TAIL.sub("", message).strip().rstrip(".") if HEAD.match(message) else ""
 
 
-def explain_sentence(words: str, pod: Manifest, nodes: Nodes | None) -> Finding | None:
+def explain_sentence(words: str, pod: KubeObject, nodes: ClusterNodes | None) -> Finding | None:
     """Say what the scheduler says; None if it says nothing of nodes.
 
     A node that lacks something is the nearest: it is looked at after labels and taints.
@@ -79,7 +77,7 @@ def explain_sentence(words: str, pod: Manifest, nodes: Nodes | None) -> Finding 
     return rules.OTHER.found(words=words)
 
 
-def explain_nodes(nodes: Nodes, pod: Manifest) -> Finding | None:
+def explain_nodes(nodes: ClusterNodes, pod: KubeObject) -> Finding | None:
     """Say what no node has that a pod asks for; None if one has it, or it is not known.
 
     What comes by Dynamic Resource Allocation is in no node.
@@ -106,7 +104,7 @@ def explain_nodes(nodes: Nodes, pod: Manifest) -> Finding | None:
     return rules.TAINT.found(taint=said, node=node["metadata"]["name"], key=taint["key"])
 
 
-def is_hidden(nodes: Nodes, pod: Manifest) -> bool:
+def is_hidden(nodes: ClusterNodes, pod: KubeObject) -> bool:
     """Return True if what a pod asks for comes by DRA, or may: then nodes do not count it."""
     counted = {r.name for one in nodes.gpus for r in one.resources if r.allocatable}
     wanted = [name for name in count_requests(pod) if is_gpu_resource(name)]
@@ -123,12 +121,12 @@ def find_nearest(wanted: str, there: Iterable[str]) -> str:
     return next(iter([*within, *similar]), "")
 
 
-def is_selected(labels: Mapping[str, str], spec: Manifest) -> bool:
+def is_selected(labels: Mapping[str, str], spec: KubeObject) -> bool:
     """Return True if a pod's node selector allows a node; affinity is left to the scheduler."""
     return (spec.get("nodeSelector") or {}).items() <= labels.items()
 
 
-def find_taint(node: Manifest, spec: Manifest) -> Mapping[str, str] | None:
+def find_taint(node: KubeObject, spec: KubeObject) -> Mapping[str, str] | None:
     """Return the first taint of a node that keeps a pod away, and stays."""
     tolerations = spec.get("tolerations") or ()
     for taint in node.get("spec", {}).get("taints") or ():
@@ -167,7 +165,7 @@ def _are_all(words: str, *parts: re.Pattern[str]) -> bool:
     return head is not None and sum(counts) == int(head["nodes"])
 
 
-def _labels_of(node: Manifest) -> Mapping[str, str]:
+def _labels_of(node: KubeObject) -> Mapping[str, str]:
     labels: Mapping[str, str] = node["metadata"].get("labels") or {}
     return labels
 
@@ -176,7 +174,7 @@ def _count(node: NodeGpus, resource: str) -> int:
     return sum(one.allocatable for one in node.resources if one.name == resource)
 
 
-def _tolerates(toleration: Manifest, taint: Mapping[str, str]) -> bool:
+def _tolerates(toleration: KubeObject, taint: Mapping[str, str]) -> bool:
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
     if toleration.get("operator") == "Exists":
@@ -208,7 +206,7 @@ def _explain_selector(nodes: Sequence[Mapping[str, str]], selector: Mapping[str,
 
 
 def _explain_lack(
-    nodes: Nodes, chosen: Sequence[NodeGpus], wanted: Mapping[str, int], where: str
+    nodes: ClusterNodes, chosen: Sequence[NodeGpus], wanted: Mapping[str, int], where: str
 ) -> Finding:
     """Say that none of the chosen nodes has so many GPUs: for want of a driver, or at all."""
     gaps = (gap for one in chosen if (gap := find_gap(one, nodes.complete)))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from deployer.errors import Finding, Severity, edit, right, unknown, warning
 from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.case import Case
-from deployer.executors.kubernetes.diagnose.facts import Facts, Queue
+from deployer.executors.kubernetes.diagnose.facts import PodFacts, Queue
 from deployer.executors.kubernetes.diagnose.placement import find_nearest
 from deployer.executors.kubernetes.diagnose.view import HIDDEN
-from deployer.kube.objects import DEFAULT_QUEUE, MULTI_KUEUE, QUEUE_PRIORITY_LABEL, find_condition
+from deployer.kube.objects import (
+    DEFAULT_QUEUE,
+    MULTI_KUEUE,
+    QUEUE_PRIORITY_LABEL,
+    KubeObject,
+    find_condition,
+)
 
-Manifest = Mapping[str, Any]
 # Since 0.19 Kueue may say by the condition's reason whether waiting helps (apis/kueue/v1beta2).
 NEVER_REASONS = ("Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota")
 PASSING_REASONS = ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady")
@@ -22,11 +26,11 @@ PASSING_REASONS = ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingFo
 PASSING = "insufficient unused quota for "
 
 
-def is_suspended(job: Manifest) -> bool:
+def is_suspended(job: KubeObject) -> bool:
     return bool(find_condition(job, "Suspended") or job.get("spec", {}).get("suspend"))
 
 
-def explain_suspension(facts: Facts) -> Finding:
+def explain_suspension(facts: PodFacts) -> Finding:
     """Return why a suspended Job waits."""
     if facts.queue:
         return explain_queue(facts.job, facts.queue, facts.namespace)
@@ -34,7 +38,7 @@ def explain_suspension(facts: Facts) -> Finding:
     return rules.SUSPENDED.found(job=job, namespace=facts.namespace)
 
 
-def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Finding:
+def explain_queue(job: KubeObject, queue: Queue, namespace: str) -> Finding:
     where = f"-n {namespace}"
     if not queue.known:
         return rules.NOT_SEEN.found(queue=queue.name, where=where)
@@ -47,7 +51,7 @@ def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Finding:
     return rules.NOT_SEEN.found(queue=queue.name, where=where)
 
 
-def is_elsewhere(job: Manifest) -> bool:
+def is_elsewhere(job: KubeObject) -> bool:
     """Return True if Kueue runs a Job in another cluster: here it has no pods, suspended or not."""
     return bool(job.get("spec", {}).get("managedBy") == MULTI_KUEUE)
 
@@ -99,7 +103,7 @@ def examine_priority(case: Case) -> Iterator[Finding]:
         yield judge_priority(name, case.view.get(kind, name))
 
 
-def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
+def judge_queues(case: Case, queues: Sequence[KubeObject]) -> Iterator[Finding]:
     """Say whether the agents' queue is there and takes Jobs; pure."""
     found = {one["metadata"]["name"]: one for one in queues}
     names = tuple(sorted(found))
@@ -122,7 +126,7 @@ def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
         yield right("queue", subject, f"takes Jobs; {waiting} wait in it")
 
 
-def judge_priority(name: str, found: Manifest | None) -> Finding:
+def judge_priority(name: str, found: KubeObject | None) -> Finding:
     """Say whether a WorkloadPriorityClass is there: Kueue leaves Jobs alone without it; pure."""
     code, subject = "queue-priority", f"WorkloadPriorityClass {name}"
     if found is None:
@@ -133,7 +137,7 @@ def judge_priority(name: str, found: Manifest | None) -> Finding:
     return right(code, subject, "is there")
 
 
-def _explain_workload(workload: Manifest, queue: str, namespace: str) -> Finding:
+def _explain_workload(workload: KubeObject, queue: str, namespace: str) -> Finding:
     """Repeat the newest that Kueue says of a Job."""
     values: dict[str, object] = {
         "workload": workload["metadata"]["name"],
@@ -165,7 +169,7 @@ def _explain_workload(workload: Manifest, queue: str, namespace: str) -> Finding
     return (rules.WAITS if passing else rules.NOT_ADMITTED).found(**values, words=words)
 
 
-def _say_check(check: Manifest) -> str:
+def _say_check(check: KubeObject) -> str:
     """Say what an admission check waits for; empty of one that is over."""
     if check.get("state") == "Ready":
         return ""

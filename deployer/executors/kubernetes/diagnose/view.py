@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.diagnose.facts import Nodes, Queue, Reference
+from deployer.executors.kubernetes.diagnose.facts import ClusterNodes, Queue, Reference
 from deployer.executors.kubernetes.gpu_nodes import list_served, survey_nodes
 from deployer.kube.client import Kube
 from deployer.kube.objects import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, SECRET, Kind, Manifest
@@ -65,8 +65,8 @@ class View:
         found = (one for one in references if self._is_missing(one))
         return frozenset(one for one in found if self._is_missing(one, since))
 
-    def read_nodes(self) -> Nodes | None:
-        found: Nodes | None
+    def read_nodes(self) -> ClusterNodes | None:
+        found: ClusterNodes | None
         found = self._remember("nodes", self._survey, None, share=SURVEY_SHARE)
         return found
 
@@ -90,9 +90,9 @@ class View:
             return False
         return one.key not in {**(found.get("data") or {}), **(found.get("binaryData") or {})}
 
-    def _survey(self) -> Nodes:
+    def _survey(self) -> ClusterNodes:
         found = survey_nodes(self.kube)
-        return Nodes(found.nodes, found.gpus, list_served(self.kube), found.complete)
+        return ClusterNodes(found.nodes, found.gpus, list_served(self.kube), found.complete)
 
     def _get(self, kind: Kind, name: str) -> Manifest | None:
         found = self.kube.get(kind, name)

@@ -12,19 +12,14 @@ from deployer.config.credentials import Owner
 from deployer.config.kubernetes import ClusterConfig, NfsFolder, Volume
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.job import AgentTask, build_job
-from deployer.executors.kubernetes.manifests.overlay import (
-    REMOVED,
-    Manifest,
-    build_metadata,
-    encode,
-    overlay,
-)
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, build_metadata, encode, overlay
 from deployer.executors.kubernetes.manifests.templates import Templates
 from deployer.executors.plan import split_by_pod
 from deployer.images.code_archive import split_archive
 from deployer.kube.objects import (
     ARCHIVE_ANNOTATION,
     COMPONENT_LABEL,
+    Manifest,
     build_hash,
     build_owned_name,
 )

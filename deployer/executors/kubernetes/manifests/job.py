@@ -34,7 +34,6 @@ from deployer.config.kubernetes import (
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.overlay import (
     REMOVED,
-    Manifest,
     Whole,
     build_identity,
     build_queue_labels,
@@ -48,6 +47,7 @@ from deployer.kube.objects import (
     QUEUE_LABEL,
     QUEUE_LIMIT_LABEL,
     SWEEP_PATH_ANNOTATION,
+    Manifest,
     build_labels,
     build_name,
     read_quantity,

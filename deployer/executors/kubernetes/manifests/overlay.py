@@ -12,6 +12,7 @@ from deployer.kube.objects import (
     QUEUE_LABEL,
     QUEUE_PRIORITY_LABEL,
     SWEEP_PATH_ANNOTATION,
+    Manifest,
     build_labels,
 )
 
@@ -29,7 +30,6 @@ KEYS = {
 MERGED = ("containers", "initContainers")
 ADDED = ("tolerations",)
 REMOVED = object()  # in a patch: the field is not in the manifest
-Manifest = dict[str, Any]
 
 
 class Whole(list[Any]):

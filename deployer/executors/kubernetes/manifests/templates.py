@@ -14,8 +14,7 @@ from deployer.config.kubernetes import ClusterConfig
 from deployer.config.paths import find_packaged
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.job import CONTAINER, find_container, outlives_pod
-from deployer.executors.kubernetes.manifests.overlay import Manifest
-from deployer.kube.objects import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from deployer.kube.objects import QUEUE_LABEL, QUEUE_PRIORITY_LABEL, Manifest
 
 # Variables of the SDK that a run of a sweep has no use for; WANDB_MODE may be `online`.
 OF_OTHER_RUNS = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_SWEEP_ID")
