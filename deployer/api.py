@@ -42,11 +42,11 @@ from deployer.executors.registry import find_executor
 from deployer.launch import control, pipeline, planning, resolution
 from deployer.launch.check import check_program_here
 from deployer.launch.logs import read_agent_logs, read_run_log
-from deployer.launch.pipeline import Launch, settle_code
+from deployer.launch.pipeline import Launch, resolve_project_code
 from deployer.launch.planning import choose_pace
-from deployer.launch.provision import describe_file, describe_owners, telling_remains
+from deployer.launch.provision import describe_file, describe_owners, reporting_remains
 from deployer.launch.request import Session, SweepRequest, read_project
-from deployer.launch.resolution import settle_all, settle_executor
+from deployer.launch.resolution import resolve_executor, resolve_executors
 from deployer.launch.scaling import list_shown
 from deployer.launch.script import check_script_first
 from deployer.model import Agent, Plan, SweepPath
@@ -149,7 +149,7 @@ def up(
         check_script=check_script,
     )
     found = read_project(flags, folder)
-    with telling_remains(lambda failure: describe_file(found, request.file, failure)):
+    with reporting_remains(lambda failure: describe_file(found, request.file, failure)):
         return pipeline.up(found, request)
 
 
@@ -211,7 +211,7 @@ def plan(
     Raises ConfigError.
     """
     _check_counts(replicas=replicas)
-    project = settle_code(_read(on=on, folder=folder), sweep_path)
+    project = resolve_project_code(_read(on=on, folder=folder), sweep_path)
     executor, path = find_executor(project), _path(sweep_path)
     return planning.plan_agents(
         server,
@@ -283,7 +283,9 @@ def agents(sweep_path: str | None = None, *, on: str | None = None) -> list[Agen
     """
     path = None if sweep_path is None else str(_path(sweep_path))
     project = _read(on=on)
-    executor = find_executor(settle_executor(path, project) if path else settle_all(project))
+    executor = find_executor(
+        resolve_executor(path, project) if path else resolve_executors(project)
+    )
     for sentence in describe_owners(executor.list_others(path), time.time(), executor.on):
         LOG.info(sentence)
     return list_shown(executor, path)
@@ -353,7 +355,7 @@ def _read(wandb: str | None = None, on: str | None = None, folder: Path | None =
 
 def _open(server: Server, sweep_path: str, on: str | None) -> Session:
     """Return a sweep with where its agents were started last, unless `on` says otherwise."""
-    project = settle_executor(sweep_path, _read(on=on))
+    project = resolve_executor(sweep_path, _read(on=on))
     return Session(project, find_executor(project), server, _path(sweep_path))
 
 

@@ -179,7 +179,7 @@ class Refusals:
         except DeployerError as error:
             self._found.setdefault(error.message, error)
 
-    def settle(self) -> None:
+    def raise_all(self) -> None:
         """Raise what was noted; several errors are joined."""
         errors = tuple(self._found.values())
         if errors:
@@ -192,7 +192,7 @@ def collect_refusals() -> Iterator[Refusals]:
     refusals = Refusals()
     with refusals.noted():
         yield refusals
-    refusals.settle()
+    refusals.raise_all()
 
 
 class ConfigError(DeployerError):

@@ -47,7 +47,7 @@ class Sweep:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the server hands out no more runs of this sweep, ever."""
+        """Return whether the server hands out no more runs of this sweep, ever."""
         return self.state in ENDED_SWEEP_STATES
 
     @property
@@ -171,12 +171,12 @@ class Agent:
 
     @property
     def alive(self) -> bool:
-        """Tell whether this agent is still at work, or about to be."""
+        """Return whether this agent is still at work, or about to be."""
         return self.state not in ("ended", "lost")
 
     @property
     def hopeless(self) -> bool:
-        """Tell whether it cannot start however long it is waited for."""
+        """Return whether it cannot start however long it is waited for."""
         return self.pending is not None and self.pending.transient is False
 
 

@@ -239,5 +239,5 @@ PASSING_STATUSES = (
 
 
 def is_passing(status: int) -> bool:
-    """Tell whether an HTTP status may be another one soon; 0 is no answer at all."""
+    """Return whether an HTTP status may be another one soon; 0 is no answer at all."""
     return status in PASSING_STATUSES

@@ -48,7 +48,7 @@ class AgentLog:
         self.last_run_id = ""
 
     def read_line(self, line: str) -> bool:
-        """Take note of one line; tell whether a run begins or has ended with it."""
+        """Take note of one line; return whether a run begins or has ended with it."""
         if _RUN_BEGINS in line:
             self.busy = True
             self.told_to_stop_run = False

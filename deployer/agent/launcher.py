@@ -150,10 +150,12 @@ class EndOfRun:
         """Wait; return how many seconds the agent shall sleep after that."""
         begun = time.monotonic()
         runs = list_runs(agent)
-        self._tell(self._list_failed_starts(agent))
+        self._report_ends(self._list_failed_starts(agent))
         if runs:
             wait_for_end(runs, STOCK_SECONDS)
-            self._tell({run_id: read_exit_status(process) for run_id, process in runs.items()})
+            self._report_ends(
+                {run_id: read_exit_status(process) for run_id, process in runs.items()}
+            )
             self.idle_since = time.monotonic()
         else:
             await_folder(self._folder)
@@ -175,7 +177,7 @@ class EndOfRun:
             if command.get("type") in ("run", "resume") and "exception" in response
         }
 
-    def _tell(self, ends: Mapping[str, Optional[int]]) -> None:
+    def _report_ends(self, ends: Mapping[str, Optional[int]]) -> None:
         """Tell the supervisor how runs have ended, and wait until it has taken note."""
         for run_id, status in ends.items():
             if status is not None:

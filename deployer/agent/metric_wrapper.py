@@ -182,7 +182,7 @@ class Wrapper:
         if self.is_scripts:
             return
         if os.path.exists(self._claim):
-            self._let_go()
+            self._yield_run()
             return
         wanted = any(self._spec.wants(name) for row in self._pending for name in row)
         works = time.monotonic() - self._began_at > OPEN_SECONDS and not self._script.ended.is_set()
@@ -219,7 +219,7 @@ class Wrapper:
                 self._found += 1
                 self._run.log(row)
 
-    def _let_go(self) -> None:
+    def _yield_run(self) -> None:
         """Leave the run to the script: what was opened ends without a word to the server."""
         if self._run is not None:
             for process in list_descendants(os.getpid()):

@@ -238,7 +238,7 @@ def build_environment(member: Member, environment: Mapping[str, str]) -> Dict[st
 
 def main() -> int:
     """Run the supervisor of each agent of a pod; returns the pod's exit code."""
-    lead_to_python(os.environ)
+    prepend_python(os.environ)
     enter_code(os.environ)
     names = os.environ.pop(NAMES_VARIABLE, "").split()
     if not names:
@@ -262,7 +262,7 @@ def run_agent(drain_key: str) -> int:
     return supervise()
 
 
-def lead_to_python(environment: MutableMapping[str, str]) -> None:
+def prepend_python(environment: MutableMapping[str, str]) -> None:
     """Make `python`, which sweeps start their trainer with, the Python that runs us.
 
     An image may have `python3` alone, or one of a virtual environment that PATH does not know.

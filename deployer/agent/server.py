@@ -85,7 +85,7 @@ class ServerReply:
 
     @property
     def passing(self) -> bool:
-        """Tell whether the failure may pass: no reply, too many requests, a server error."""
+        """Return whether the failure may pass: no reply, too many requests, a server error."""
         return self.status in (0, 408, 429) or (
             self.status >= 500 and self.status not in (501, 505)
         )
@@ -195,7 +195,7 @@ class Keys:
 
     @property
     def own(self) -> bool:
-        """Tell whether the agent has a key of its own, which W&B's own servers never make."""
+        """Return whether the agent has a key of its own, which W&B's own servers never make."""
         return self.current != self.given
 
     def use(self, key: str) -> None:
@@ -236,7 +236,7 @@ class TryAgain:
 
 
 def judge_preflight(answer: Answer) -> Union[AgentExit, TryAgain, None]:
-    """Tell whether an agent can start now (None), later, or never.
+    """Return whether an agent can start now (None), later, or never.
 
     Only a clear no of the server ends a supervisor; whatever may pass is waited for.
     """

@@ -35,10 +35,10 @@ from .runs.delivery import (
     Delivery,
     build_task,
     clear_leftovers,
+    deliver_leftovers,
     end_runs,
     end_unstarted,
     is_settled,
-    settle_leftovers,
 )
 from .runs.local_runs import LogReader, newest_run
 from .runs.run_ends import RunEnds
@@ -62,7 +62,7 @@ class Supervisor:
         self.signals = Signals(settings.deadline)
         self.questions = Questions(settings, self.keys, self.signals, self._say_waiting)
         self.leaving = False
-        self.let_go = False
+        self.drain_passed_on = False
         self.idle_since = 0.0
         self.status = StatusFile(settings)
         self.warm_parent = WarmParent(settings)
@@ -112,13 +112,13 @@ class Supervisor:
         return None
 
     def _work(self) -> AgentExit:
-        self._settle()
+        self._deliver_leftovers()
         return self._await_folder() or self._run_agent()
 
-    def _settle(self) -> None:
+    def _deliver_leftovers(self) -> None:
         """Say with our own key what the given one, older than our predecessor's own, may not."""
         if self.keys.current != self.keys.given:
-            settle_leftovers(self.settings, self.keys.current, self.predecessors_end)
+            deliver_leftovers(self.settings, self.keys.current, self.predecessors_end)
 
     def _await_folder(self) -> Optional[AgentExit]:
         """Wait until the agent can be started in its folder, or until we are asked to leave."""
@@ -160,7 +160,7 @@ class Supervisor:
         self.run_ends.exit.acknowledge()  # what was left of an agent before
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
             self.signals.pause(TICK_SECONDS)
-            self.warm_parent.tend(self.signals.exit_statuses)
+            self.warm_parent.keep_running(self.signals.exit_statuses)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
@@ -176,7 +176,7 @@ class Supervisor:
                 self._say_waiting(core.obstacle)
             else:
                 self.status.change(reason="")
-            self._let_go(agent)
+            self._pass_drain_on(agent)
             if self._lingers(agent):
                 return None
         # A run that the interrupt caught between its start and the agent's list is not waited for.
@@ -199,31 +199,31 @@ class Supervisor:
         if self.run_ends.exit.exit_code is not None:
             self._read_log(reader)  # all that it has printed, perhaps the next run's start
         if self.run_ends.exit.exit_code is not None:
-            self.run_ends.tell_exit(self.status.status.run_id)
+            self.run_ends.report_exit(self.status.status.run_id)
 
-    def _let_go(self, agent: int) -> None:
+    def _pass_drain_on(self, agent: int) -> None:
         """Let the agent leave after its run if we are asked to drain.
 
         The first interrupt makes it wait for its run and take no other; a second would end the run.
         """
         if self.signals.draining:
             self.status.change(state="draining")
-            if not self.let_go:
-                self.let_go = True
+            if not self.drain_passed_on:
+                self.drain_passed_on = True
                 send_signal(agent, signal.SIGINT)
 
     def _lingers(self, agent: int) -> bool:
-        """Tell whether an agent that was let go stays although it has no run any more.
+        """Return whether an agent that was let go stays although it has no run any more.
 
         W&B's hangs if the interrupt comes while it starts its wandb-core.
         """
         now = time.monotonic()
-        if not self.let_go or any(process.is_run for process in list_descendants(agent)):
+        if not self.drain_passed_on or any(process.is_run for process in list_descendants(agent)):
             self.idle_since = now
         return now - self.idle_since > LINGER_SECONDS
 
     def _may_run_end(self) -> bool:
-        return self.let_go and not self.signals.interrupted
+        return self.drain_passed_on and not self.signals.interrupted
 
     def _leave_nothing(self) -> None:
         cause = ASKED if self.signals.interrupted else self.death_record.judge()
@@ -231,7 +231,7 @@ class Supervisor:
         if self.signals.interrupted:
             self.status.change(state="stopping")
         self.leaving = True
-        self.warm_parent.let_go()
+        self.warm_parent.stop()
         self.signals.call_off()
         task = build_task(self.settings, self.keys.current)
         run_id = self.status.status.run_id
@@ -252,7 +252,7 @@ class Supervisor:
         return self.signals.asked_to or judge_ending(self.log, exit_status, state)
 
     def _has_taken_all(self) -> bool:
-        """Tell whether the agent has taken as many runs as it may, so that it leaves."""
+        """Return whether the agent has taken as many runs as it may, so that it leaves."""
         return 0 < self.settings.count <= self.log.runs_ended
 
     def _about_last_run(self, tell: Callable[[Delivery, str, float], object]) -> object:
@@ -268,7 +268,7 @@ class Supervisor:
                 if self.log.busy:
                     self.run_ends.begin()
                 elif not self.leaving:
-                    self.run_ends.tell_exit(self.log.last_run_id)
+                    self.run_ends.report_exit(self.log.last_run_id)
                     cause = "" if self.log.told_to_stop_run else self.death_record.judge()
                     self.run_ends.deliver(self.log.last_run_id, cause)
                 sweep_id = self.settings.sweep_path.rpartition("/")[2]

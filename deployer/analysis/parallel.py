@@ -97,7 +97,7 @@ def _build_metric_axis(metric: str, rows: Sequence[Row]) -> Axis:
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number; a switch is none."""
+    """Return whether a value is a finite number; a switch is none."""
     kind = type(value)
     if kind is float:  # what there is most of
         return math.isfinite(value)

@@ -88,7 +88,7 @@ def note_curves(results: Results, curves: Mapping[str, CurveValues]) -> Results:
 
 @lru_cache(maxsize=1024)
 def is_seed(name: str) -> bool:
-    """Tell whether a parameter is a seed by the last part of its name, as `seed`, `data.seed`."""
+    """Return whether a parameter is a seed by the last part of its name, as `seed`, `data.seed`."""
     last = name.lower().rpartition(".")[2].replace("-", "_")
     return last in SEED_NAMES or last.endswith("_seed")
 

@@ -38,8 +38,8 @@ from deployer.launch.scaling import (
     end_willing_agents,
     find_named,
     list_shown,
+    report_slow_stop,
     scale_down,
-    tell_who_lasts,
 )
 from deployer.model import Run, SweepPath
 from deployer.sweeps.records import Records
@@ -215,7 +215,7 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
         say(f"ended nothing; {own}")
         return
     with collect_refusals() as refusals:
-        with showing_busy(), tell_who_lasts(executor, path):
+        with showing_busy(), report_slow_stop(executor, path):
             ended = end_willing_agents(executor, path, refusals, everyone=others)
         if ended or not refusals:
             nothing = f"nothing of {path} was found on {executor.place}"

@@ -17,7 +17,7 @@ from deployer.cli.shell.call import PLACE, App, Call, CommandWithYaml, can_ask, 
 from deployer.cli.shell.options import CapacityOption, read_duration
 from deployer.config.project import Project
 from deployer.errors import CloudError, ConfigError, DeployerError, ExitCode, KubeError
-from deployer.launch.provision import describe_cloud, describe_owners, telling_remains
+from deployer.launch.provision import describe_cloud, describe_owners, reporting_remains
 from deployer.launch.request import read_environment
 from deployer.text import format_seconds
 from deployer.waiting import waiting_for
@@ -83,7 +83,7 @@ def up(
     for line in check_role(gke, chosen):
         say(line)
     wait_seconds = wait_for_capacity or 0.0
-    with _telling_remains(call, gke, chosen, spec):
+    with _reporting_remains(call, gke, chosen, spec):
         with showing_busy():
             cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds)
         prices = load_prices(config.folder)
@@ -132,7 +132,7 @@ def down(
         say("nothing was deleted")
         return
     terms = replace(terms, sure=sure)
-    with _telling_remains(call, gke, chosen, spec), showing_busy():
+    with _reporting_remains(call, gke, chosen, spec), showing_busy():
         left = remove_with_proof(gke, chosen, terms, load_prices(config.folder))
     call.emit(left)
 
@@ -158,7 +158,7 @@ def list_(call: Call, spec: SpecArgument = None) -> None:
     listing.check()
 
 
-def _telling_remains(
+def _reporting_remains(
     call: Call, gke: Gke, chosen: ClusterSpec, spec: str | None
 ) -> AbstractContextManager[None]:
     from deployer.gke.inventory import describe_existing
@@ -171,7 +171,7 @@ def _telling_remains(
     def describe() -> Sequence[str]:
         return describe_existing(gke, chosen, load_prices(call.read().folder), command)
 
-    return telling_remains(lambda failure: describe_cloud(describe, failure))
+    return reporting_remains(lambda failure: describe_cloud(describe, failure))
 
 
 def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
@@ -473,7 +473,7 @@ def _remove(
         say(f"deleted {len(searched.objects)} objects in the kubeconfig's cluster")
     if not gke or not going:
         return
-    from deployer.executors.gke.orphans import remove_remains, tell_rest
+    from deployer.executors.gke.orphans import remove_remains, report_rest
     from deployer.gke.api.operations import Waiter
     from deployer.gke.teardown import Terms
 
@@ -485,7 +485,7 @@ def _remove(
         except CloudError as error:  # what is left of one is no reason to leave another
             failures.append(error)
         else:
-            tell_rest(remains.name, left, prices)
+            report_rest(remains.name, left, prices)
     if failures:
         said = "\n".join(dict.fromkeys(error.message for error in failures))
         raise CloudError(said, failures[-1].hint, failures[-1].reason)

@@ -131,7 +131,7 @@ def _read_config(call: Call) -> Project:
 
 
 def _is_of(config: Project, key: str, owner: str) -> bool:
-    """Tell whether a key in the cluster is this user's; agents' own keys belong to no user."""
+    """Return whether a key in the cluster is this user's; agents' own keys belong to no user."""
     client = Client(config.wandb, key, "the cluster")
     try:
         viewer = get_viewer(client)

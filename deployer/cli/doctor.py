@@ -15,7 +15,7 @@ from deployer.cli.shell.call import App, Call
 from deployer.cli.shell.options import NoCheckOption, OneRunOption, ReplicasOption, RunCapOption
 from deployer.errors import ExitCode, Finding, Severity
 from deployer.launch.doctor import diagnose
-from deployer.launch.pipeline import settle_code
+from deployer.launch.pipeline import resolve_project_code
 from deployer.launch.request import SweepRequest
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.waiting import COMMAND
@@ -49,7 +49,7 @@ def doctor(
     agents would probably wait.
     """
     COMMAND.begin_examination()
-    config = settle_code(call.read(replicas=replicas))
+    config = resolve_project_code(call.read(replicas=replicas))
     request = None
     if file is not None:
         request = SweepRequest(

@@ -34,11 +34,11 @@ from deployer.executors.registry import find_executor, list_names
 from deployer.launch.provision import (
     describe_bill,
     describe_owners,
+    reporting_remains,
     take_down_cluster,
-    telling_remains,
 )
-from deployer.launch.resolution import go_where_agents_are
-from deployer.launch.scaling import Ended, end_willing_agents, tell_who_lasts
+from deployer.launch.resolution import follow_agents_of
+from deployer.launch.scaling import Ended, end_willing_agents, report_slow_stop
 from deployer.model import SweepPath
 from deployer.outputs.stores import delete_here, measure_here
 from deployer.sweeps.records import Records, SweepRecord
@@ -97,7 +97,7 @@ def down(
         held = [(one.words, one.foreign) for one in paid.list_held(copied=not results_go)]
         name = cloud.rpartition("/")[2]
         removal = Removal(check_held(held, name, call.yes, named=False), results_go)
-        telling = telling_remains(lambda failure: describe_bill(provider, failure))
+        telling = reporting_remains(lambda failure: describe_bill(provider, failure))
         with telling, showing_busy():
             take_down_cluster(provider, path, everything=all_, removal=removal)
         Records.load().forget(lambda one: not one.sweep_path and _names(one.cloud, cloud))
@@ -152,10 +152,10 @@ def _find_recorded(call: Call, record: SweepRecord, config: Project) -> Executor
     """Return the place of a sweep's cluster, as the folder describes it that made the sweep."""
     folder = Path(record.folder)
     if folder != config.folder and folder.is_dir():
-        config = go_where_agents_are(call.read_in(folder), record)
+        config = follow_agents_of(call.read_in(folder), record)
     executor = find_executor(config, record.on)
     assert executor.cluster  # others note no `cloud`
-    executor.cluster.mean(record.cloud, record.sweep_path)
+    executor.cluster.select(record.cloud, record.sweep_path)
     return executor
 
 
@@ -310,7 +310,7 @@ def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> 
     if executor.runs_here and executor.project.owner:
         say("owners do not matter here: all agents on this machine are yours, and end")
     ended = Ended()
-    with refusals.noted(), tell_who_lasts(executor, None):
+    with refusals.noted(), report_slow_stop(executor, None):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():
         for sentence in describe_owners(executor.list_others(), time.time(), executor.on):

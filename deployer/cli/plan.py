@@ -20,7 +20,7 @@ from deployer.executors.base import Executor
 from deployer.executors.plan import build_plan, find_end
 from deployer.executors.registry import find_executor
 from deployer.launch.check import check_program_here, describe_runs
-from deployer.launch.pipeline import settle_code
+from deployer.launch.pipeline import resolve_project_code
 from deployer.launch.planning import build_draft, build_environment, choose_bound, choose_pace
 from deployer.launch.request import SweepRequest
 from deployer.launch.scaling import count_agents
@@ -51,7 +51,7 @@ def plan(
     Send them with `kubectl apply --server-side -f -`, or with `kubectl create` if Jobs have a
     generateName.
     """
-    config = settle_code(call.read(replicas=replicas))
+    config = resolve_project_code(call.read(replicas=replicas))
     read = load_sweep(file, run_cap)
     for warning in read.warnings:
         warn(warning)

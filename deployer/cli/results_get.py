@@ -133,7 +133,7 @@ def _trim(place: str) -> str:
 
 
 def _is_run_of_newest(call: Call, word: str) -> bool:
-    """Tell whether the first word names a run of the sweep that is meant without one.
+    """Return whether the first word names a run of the sweep that is meant without one.
 
     A sweep of ours that is called so counts more.
     """

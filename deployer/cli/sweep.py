@@ -37,7 +37,7 @@ from deployer.launch import control
 from deployer.launch.control import steer
 from deployer.launch.request import Session, SweepRequest
 from deployer.launch.resolution import connect
-from deployer.launch.scaling import drain_all, tell_which_runs_stop
+from deployer.launch.scaling import drain_all, report_stopping_runs
 from deployer.launch.script import check_file, check_script_first
 from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
@@ -128,7 +128,7 @@ def stop(call: Call, sweep: SweepArgument = None) -> None:
 def cancel(call: Call, sweep: SweepArgument = None) -> None:
     """End the sweep now: kill its active runs and end its agents."""
     session = _steer(call, sweep, "CANCELED")
-    tell_which_runs_stop(session.server, session.path)
+    report_stopping_runs(session.server, session.path)
     try:
         drain_all(session.executor, session.path)
     except DeployerError as error:  # they leave by themselves

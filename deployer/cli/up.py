@@ -42,8 +42,8 @@ from deployer.config.project import Project
 from deployer.errors import ScriptRaised, SweepEnded
 from deployer.executors.registry import find_executor
 from deployer.launch import pipeline
-from deployer.launch.pipeline import Launch, add_agents, drain_surplus, settle_code
-from deployer.launch.provision import closing, describe_file, telling_remains
+from deployer.launch.pipeline import Launch, add_agents, drain_surplus, resolve_project_code
+from deployer.launch.provision import closing, describe_file, reporting_remains
 from deployer.launch.request import SweepRequest
 from deployer.launch.reuse import prepare_reuse
 from deployer.launch.scaling import read_wanted
@@ -158,7 +158,7 @@ def up(
     )
     following.check()
     config = call.read(replicas=replicas)
-    with telling_remains(lambda failure: describe_file(config, file, failure)):
+    with reporting_remains(lambda failure: describe_file(config, file, failure)):
         request = SweepRequest(
             file,
             load_sweep(file, run_cap),
@@ -231,7 +231,7 @@ def run(
     words = call.meta[WORDS]
     file = Path(PLACE)
     config = call.read(replicas=1).with_settings(warm=False)  # nothing to fork for a single run
-    with telling_remains(lambda failure: describe_file(config, file, failure)):
+    with reporting_remains(lambda failure: describe_file(config, file, failure)):
         request = SweepRequest(
             file,
             build_command_sweep(words),
@@ -272,7 +272,7 @@ def heal(
     say(_describe(path, healing))
     going = bool(healing.count or healing.waiting) or healing.sweep_path != path
     if going:
-        config = settle_code(config, str(path))  # the follow-up runs the original's code
+        config = resolve_project_code(config, str(path))  # the follow-up runs the original's code
         number = replicas or _count_wanted(config, path)
         with showing_busy():
             launch = add_agents(replace(config, replicas=number), server, healing.sweep_path)

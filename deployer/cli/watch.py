@@ -30,7 +30,7 @@ from deployer.cli.shell.options import (
 from deployer.errors import AgentError, BackendStopped, ConfigError, KubeError, SweepFailed
 from deployer.executors.registry import find_executor
 from deployer.launch.pipeline import Launch, ask_patiently, count_later, watch_sweep
-from deployer.launch.provision import describe_agents, telling_remains
+from deployer.launch.provision import describe_agents, reporting_remains
 from deployer.launch.scaling import read_wanted
 from deployer.model import Agent, SweepPath
 from deployer.sweeps.records import Records
@@ -237,7 +237,7 @@ def watch(
         wrong = isinstance(failure, ConfigError)  # nothing can be asked
         return () if wrong else describe_agents(launch.project, here, failure)
 
-    with telling_remains(describe):
+    with reporting_remains(describe):
         follow_and_report(
             launch,
             call.output,

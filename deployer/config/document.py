@@ -223,7 +223,7 @@ def _is_inside(path: KeyPath, places: Collection[KeyPath]) -> bool:
 
 
 def refers_to_itself(document: Document) -> bool:
-    """Tell whether an anchor contains an alias of itself, which only YAML can express."""
+    """Return whether an anchor contains an alias of itself, which only YAML can express."""
     return _is_circular(document.value, ())
 
 

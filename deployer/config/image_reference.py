@@ -42,7 +42,7 @@ class Repository:
 
     @property
     def is_google(self) -> bool:
-        """Tell whether it is one of Google's: Artifact Registry, or its older names."""
+        """Return whether it is one of Google's: Artifact Registry, or its older names."""
         return (
             self.host.endswith(ARTIFACT_REGISTRY)
             or re.fullmatch(r"([a-z]+\.)?gcr\.io", self.host) is not None
@@ -50,7 +50,7 @@ class Repository:
 
     @property
     def is_artifact_registry(self) -> bool:
-        """Tell whether it is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME."""
+        """Return whether it is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME."""
         return self.host.endswith(ARTIFACT_REGISTRY)
 
     @property

@@ -87,7 +87,7 @@ def unpack(archive: Path, folder: Path, limits: ArchiveLimits | None = None) -> 
 
     Owners, modes and times are left out.
     """
-    with _telling(archive):
+    with _translating(archive):
         allowed = _Allowance(archive, folder, limits or ArchiveLimits())
         list_members = _list_zip if archive.name.lower().endswith(".zip") else _list_tar
         links = [member for member in list_members(archive) if not _place(member, folder, allowed)]
@@ -236,7 +236,7 @@ def _resolve(path: str, target: str) -> str:
 
 
 @contextmanager
-def _telling(archive: Path) -> Iterator[None]:
+def _translating(archive: Path) -> Iterator[None]:
     try:
         yield
     except DataError as error:

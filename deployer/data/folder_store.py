@@ -49,7 +49,7 @@ class FolderStore(Store):
 
     def list_entries(self) -> Sequence[Entry]:
         """Return every file; refuses devices, pipes, and links that lead nowhere or out."""
-        with _telling(self.root):
+        with _translating(self.root):
             if not self._exists():
                 return []
             above = (os.path.realpath(self.root),)
@@ -59,13 +59,13 @@ class FolderStore(Store):
 
     def checksum(self, path: str) -> str | None:
         file = self._find(path)
-        with _telling(file):
+        with _translating(file):
             return _hash_file(file) if file.is_file() else None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
         """Yield the file's bytes; refuses one that has changed since it was listed."""
         file = self._find(path)
-        with _telling(file), file.open("rb") as stream:
+        with _translating(file), file.open("rb") as stream:
             stream.seek(offset)
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
@@ -77,13 +77,13 @@ class FolderStore(Store):
 
     def partial_size(self, entry: Entry) -> int:
         partial = self._partial(entry)
-        with _telling(partial):
+        with _translating(partial):
             return partial.stat().st_size if partial.is_file() else 0
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
         """Add to the partial file; it is on the disk when this returns."""
         partial = self._partial(entry)
-        with _telling(self.root):
+        with _translating(self.root):
             partial.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("r+b" if offset else "wb") as stream:
                 stream.truncate(offset)
@@ -96,7 +96,7 @@ class FolderStore(Store):
     def finish(self, entry: Entry) -> bool:
         """Read the partial file again, then rename it."""
         partial, file = self._partial(entry), self._place(entry.path)
-        with _telling(file):
+        with _translating(file):
             if not _is_what(partial, entry):
                 partial.unlink(missing_ok=True)
                 return False
@@ -106,7 +106,7 @@ class FolderStore(Store):
 
     def delete(self, path: str) -> None:
         file = self._place(path)
-        with _telling(file):
+        with _translating(file):
             file.unlink(missing_ok=True)
             for folder in file.parents:
                 if folder == self.root or not folder.is_relative_to(self.root):
@@ -118,20 +118,20 @@ class FolderStore(Store):
     def copying(self) -> Iterator[None]:
         """Keep the folder of partial files as the mark, locked against a second copy."""
         marks = self.root / PARTIAL_FOLDER
-        with _telling(self.root):
+        with _translating(self.root):
             self._exists()
             marks.mkdir(parents=True, exist_ok=True)
             handle = os.open(marks, os.O_RDONLY | os.O_DIRECTORY)
         try:
             _lock(handle, self.root)
             yield
-            with _telling(self.root):
+            with _translating(self.root):
                 shutil.rmtree(marks)
         finally:
             os.close(handle)
 
     def is_locked(self) -> bool:
-        """Tell whether somebody copies to the folder just now."""
+        """Return whether somebody copies to the folder just now."""
         try:
             handle = os.open(self.root / PARTIAL_FOLDER, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -148,8 +148,8 @@ class FolderStore(Store):
         return (self.root / PARTIAL_FOLDER).is_dir()
 
     def delete_all(self) -> bool:
-        """Delete everything in the folder, links as such, and the folder; tell whether it was."""
-        with _telling(self.root):
+        """Delete everything in the folder, links as such, and the folder; return whether it was."""
+        with _translating(self.root):
             if not self._exists():
                 return False
             for folder, folders, names in os.walk(self.root, topdown=False):
@@ -163,7 +163,7 @@ class FolderStore(Store):
         return True
 
     def _exists(self) -> bool:
-        """Tell whether there is a folder; raises DataError if it is a file."""
+        """Return whether there is a folder; raises DataError if it is a file."""
         for place in (self.root, *self.root.parents):
             if place.exists():
                 if not place.is_dir():
@@ -244,7 +244,7 @@ def _hash_file(file: Path) -> str:
 
 
 @contextmanager
-def _telling(place: Path) -> Iterator[None]:
+def _translating(place: Path) -> Iterator[None]:
     """Turn what the system says about a file into our error; a full disk stays what it is."""
     try:
         yield

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
 
-from deployer.data.object_failures import telling
+from deployer.data.object_failures import translating
 from deployer.data.store import (
     CHECKSUM,
     COPY_MARK,
@@ -62,7 +62,7 @@ class GcsStore(Store):
         return sorted(found, key=lambda entry: entry.path)
 
     def checksum(self, path: str) -> str | None:
-        with telling(self._where):
+        with translating(self._where):
             try:
                 found = self._files.info(self._place(path))
             except FileNotFoundError:
@@ -71,10 +71,10 @@ class GcsStore(Store):
         return str(held) if held else None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        with telling(self._where):
+        with translating(self._where):
             size_bytes = int(self._files.info(self._place(path))["size"])
         for begin in range(offset, size_bytes, PIECE_BYTES):
-            with telling(self._where):
+            with translating(self._where):
                 end = min(begin + PIECE_BYTES, size_bytes)
                 held: bytes = self._files.cat_file(self._place(path), begin, end)
             yield held
@@ -87,7 +87,7 @@ class GcsStore(Store):
         """Upload the object; nobody sees it before `finish`."""
         metadata = {CHECKSUM: entry.sha256} if entry.sha256 else {}
         content, size_bytes = hashlib.sha256(), 0
-        with telling(self._where):
+        with translating(self._where):
             upload = self._files.open(
                 self._place(entry.path),
                 "wb",
@@ -98,7 +98,7 @@ class GcsStore(Store):
         for chunk in chunks:
             content.update(chunk)
             size_bytes += len(chunk)
-            with telling(self._where):
+            with translating(self._where):
                 upload.write(chunk)
         with self._lock:
             self._open[entry.identity] = (upload, content.hexdigest(), size_bytes)
@@ -111,7 +111,7 @@ class GcsStore(Store):
             return False
         upload, sha256, size_bytes = found
         right = size_bytes == entry.size_bytes and entry.sha256 in (None, sha256)
-        with telling(self._where):
+        with translating(self._where):
             if not right:
                 with suppress(Exception):  # what is left of it ends by itself after a week
                     upload.discard()
@@ -121,12 +121,12 @@ class GcsStore(Store):
         return True
 
     def delete(self, path: str) -> None:
-        with telling(self._where), suppress(FileNotFoundError):
+        with translating(self._where), suppress(FileNotFoundError):
             self._files.rm_file(self._place(path))
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        with telling(self._where):
+        with translating(self._where):
             self._files.pipe_file(self._place(COPY_MARK), b"")
         yield
         self.delete(COPY_MARK)
@@ -148,7 +148,7 @@ class GcsStore(Store):
         return f"{self._root}/{path}"
 
     def _list(self, folder: str) -> Iterator[Entry]:
-        with telling(self._where):
+        with translating(self._where):
             self._files.invalidate_cache()
             found = self._files.find(folder, detail=True)
         for name, one in found.items():

@@ -59,7 +59,7 @@ GONE = ("404", "NoSuchKey", "NoSuchUpload")
 
 
 @contextmanager
-def telling(place: str) -> Iterator[None]:
+def translating(place: str) -> Iterator[None]:
     """Print what lasts, and turn what the client raises about a place into a DataError."""
     try:
         with waiting_for(place):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
 
-from deployer.data.object_failures import CHANGED, is_gone, is_timeout, telling, translate
+from deployer.data.object_failures import CHANGED, is_gone, is_timeout, translate, translating
 from deployer.data.store import (
     CHECKSUM,
     COPY_MARK,
@@ -125,7 +125,7 @@ class S3Client:
         return asyncio.run_coroutine_threadsafe(asked, self._files.loop)
 
     def _await(self, begun: Future[T]) -> T:
-        with telling(self.where):
+        with translating(self.where):
             return begun.result()
 
     def get_if_there(self, key: str) -> bytes | None:

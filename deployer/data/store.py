@@ -58,7 +58,7 @@ def check_path(path: str) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Tell whether a path is one of a copy's own, and none of the data."""
+    """Return whether a path is one of a copy's own, and none of the data."""
     return path in (PARTIAL_FOLDER, ORIGIN_NOTE) or path.startswith(f"{PARTIAL_FOLDER}/")
 
 
@@ -142,11 +142,11 @@ class Store(ABC):
         yield
 
     def is_unfinished(self) -> bool:
-        """Tell whether a copy to here was begun and has not come to its end."""
+        """Return whether a copy to here was begun and has not come to its end."""
         return False
 
     def delete_all(self) -> bool:
-        """Delete every file, partial ones too; tell whether there was any."""
+        """Delete every file, partial ones too; return whether there was any."""
         entries = self.list_entries()
         for entry in entries:
             self.delete(entry.path)

@@ -258,7 +258,7 @@ class PaidCluster(ABC):
         """The cluster that the project means, as records have it, wherever it will be."""
 
     @abstractmethod
-    def mean(self, name: str, sweep_path: str) -> None:
+    def select(self, name: str, sweep_path: str) -> None:
         """Mean the one cluster that a sweep's record names, whatever the project says."""
 
     @abstractmethod
@@ -378,7 +378,7 @@ class Executor(ABC):
 
     @property
     def has_folder(self) -> bool:
-        """Tell whether agents work on this folder's code, here or as a copy of it."""
+        """Return whether agents work on this folder's code, here or as a copy of it."""
         return self.runs_here
 
     @property

@@ -198,7 +198,7 @@ def _list_nodes(disks: Sequence[CloudDisk]) -> frozenset[str]:
 
 
 def _leads_to(pool: TargetPool, nodes: frozenset[str]) -> bool:
-    """Tell whether a load balancer is a Service's of ours: all its machines are our nodes.
+    """Return whether a load balancer is a Service's of ours: all its machines are our nodes.
 
     GKE gives it no labels, and its description names only the Service.
     """

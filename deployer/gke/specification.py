@@ -436,7 +436,7 @@ class ClusterSpec:
 
     @property
     def needs_host_ipc(self) -> bool:
-        """Tell whether agents must share their node's IPC, as clients of NVIDIA's MPS do.
+        """Return whether agents must share their node's IPC, as clients of NVIDIA's MPS do.
 
         https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus
         """

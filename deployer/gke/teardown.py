@@ -18,7 +18,7 @@ from deployer.errors import CloudError, DeployerError
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk, Compute, ForwardingRule, TargetPool
 from deployer.gke.api.model import CloudCluster
-from deployer.gke.api.operations import Waiter, settle
+from deployer.gke.api.operations import Waiter, wait_until_idle
 from deployer.gke.cluster.access import remove_whole
 from deployer.gke.cluster.rule import (
     ClusterFacts,
@@ -224,7 +224,7 @@ def remove_named(
     """
     remover = _Remover(gke, name, waiter, terms)
     clusters = remover.choose_clusters()
-    remover.tell_others()
+    remover.report_others()
     held = [] if terms.sure else [remover.examine(one) for one in clusters]
     if kept := next(filter(None, held), None):
         raise CloudError(
@@ -268,7 +268,7 @@ class _Remover:
         self.others = [one for one in named if one not in chosen]
         return chosen
 
-    def tell_others(self) -> None:
+    def report_others(self) -> None:
         for other in self.others:
             why = f"has {describe_owner(other.owner)} and stays"
             unlabelled = "is not ours and stays: it lacks our labels"
@@ -288,7 +288,7 @@ class _Remover:
         """Empty a cluster that runs; one that is being made is waited for."""
         if cluster.status == "STOPPING":
             return
-        if settle(self.gke, cluster.location, cluster.name, self.waiter):
+        if wait_until_idle(self.gke, cluster.location, cluster.name, self.waiter):
             found = self.gke.get_cluster(cluster.location, cluster.name)
             if found is None:
                 return

@@ -43,7 +43,7 @@ def parse_dockerignore(text: str) -> tuple[IgnoreRule, ...]:
 
 
 def is_ignored(rules: Sequence[IgnoreRule], path: str) -> bool:
-    """Tell whether a file stays outside; a pattern that names a folder means all that is in it."""
+    """Return True if a file is excluded; a pattern of a folder excludes its content."""
     parts = path.split("/")
     names = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     ignored = False
@@ -54,7 +54,7 @@ def is_ignored(rules: Sequence[IgnoreRule], path: str) -> bool:
 
 
 def is_hopeless(rules: Sequence[IgnoreRule], folder: str) -> bool:
-    """Tell whether everything in a folder is ignored, so that it need not be walked."""
+    """Return whether everything in a folder is ignored, so that it need not be walked."""
     return is_ignored(rules, folder) and not any(
         rule.keeps and _may_match_inside(rule.parts, folder.split("/")) for rule in rules
     )

@@ -362,5 +362,5 @@ class Registry:
             raise build_refusal(answer, what, self._login)
 
     def _is_missing_repository(self, answer: requests.Response) -> bool:
-        """Tell whether Google lacks the repository, which others make at the first push."""
+        """Return whether Google lacks the repository, which others make at the first push."""
         return self.repository.is_artifact_registry and "NAME_UNKNOWN" in answer.text

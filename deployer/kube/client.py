@@ -237,7 +237,7 @@ class Kube:
             return found[0]
 
     def create_once(self, manifest: Manifest, same: str = "") -> bool:
-        """Create an object unless it is there, as `create` does; tell whether it was not."""
+        """Create an object unless it is there, as `create` does; return whether it was not."""
         try:
             self.create(manifest, same)
         except KubeError as error:

@@ -122,7 +122,7 @@ def _carry(tunnel: Any, client: socket.socket) -> None:
 
 
 def _receive(tunnel: Any, client: socket.socket, heads: set[int]) -> bool:
-    """Pass one frame on; tell whether more may come. `heads` are the channels that have begun."""
+    """Pass one frame on; return whether more may come. `heads` are the channels that have begun."""
     code, frame = tunnel.recv_data_frame(control_frame=True)
     if code != websocket.ABNF.OPCODE_BINARY:
         return bool(code != websocket.ABNF.OPCODE_CLOSE)

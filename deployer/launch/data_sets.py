@@ -234,7 +234,7 @@ def describe_kept(data: DataSet) -> str:
 
 
 def is_place(executor: Executor, data: DataSet) -> bool:
-    """Tell whether runs see a data set right where it is kept."""
+    """Return whether runs see a data set right where it is kept."""
     return data.folder is not None and executor.runs_here
 
 
@@ -298,7 +298,7 @@ def delete(project: Project, data: DataSet, everywhere: bool) -> None:
 
 
 def _delete_place(places: DataPlaces, data: DataSet) -> bool:
-    """Delete what runs see; tell whether there was anything."""
+    """Delete what runs see; return whether there was anything."""
     try:
         return places.delete(data)
     except DataError as error:
@@ -308,7 +308,7 @@ def _delete_place(places: DataPlaces, data: DataSet) -> bool:
 
 
 def _delete_kept(kept: Store, data: DataSet) -> bool:
-    """Delete what is kept elsewhere; tell whether there was anything."""
+    """Delete what is kept elsewhere; return whether there was anything."""
     archive = find_archive(data)
     if not archive:
         return kept.delete_all()

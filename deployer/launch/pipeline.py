@@ -41,9 +41,9 @@ from deployer.launch.planning import (
 )
 from deployer.launch.provision import describe_elsewhere, describe_others, note_cluster
 from deployer.launch.request import Session, SweepRequest
-from deployer.launch.resolution import connect, find_host, go_where_agents_are
+from deployer.launch.resolution import connect, find_host, follow_agents_of
 from deployer.launch.scaling import scale_down, takes_one_run
-from deployer.launch.script import await_report, begin_script_check, tell_report
+from deployer.launch.script import await_report, begin_script_check, log_report
 from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import find_newest, goes_on, is_edited, make_sweep
 from deployer.sweeps.records import Records
@@ -167,7 +167,7 @@ def prepare_packing(project: Project, packing: int | None) -> Project:
     return project.with_kubernetes(agents_per_pod=packing)
 
 
-def _settle_packing(session: Session, packing: int | None) -> Session:
+def _resolve_packing(session: Session, packing: int | None) -> Session:
     """Return the session for `packing` agents on each GPU here, but never more than --replicas."""
     executor, most = session.executor, session.project.given_replicas
     if packing is None or not executor.runs_here:
@@ -182,7 +182,7 @@ def start_asked(session: Session, request: SweepRequest) -> Launch:
 
     If the cluster refuses more agents, those that are there are watched all the same.
     """
-    session = _settle_packing(session, request.packing)
+    session = _resolve_packing(session, request.packing)
     server = session.server
     try:
         return ask_patiently(
@@ -209,7 +209,7 @@ def start_asked(session: Session, request: SweepRequest) -> Launch:
         return Launch(**vars(session), agents=agents, expected=request.sweep.expected)
 
 
-def settle_code(project: Project, sweep_path: str = "") -> Project:
+def resolve_project_code(project: Project, sweep_path: str = "") -> Project:
     """Return the project with its commit checked out, if it has `code: git`.
 
     A sweep that is there already keeps the commit it was made with. Raises ConfigError.
@@ -235,17 +235,17 @@ def up(project: Project, request: SweepRequest) -> Launch:
     """
     for warning in request.sweep.warnings:
         LOG.warning(warning)
-    executor = find_executor(prepare_packing(settle_code(project), request.packing))
+    executor = find_executor(prepare_packing(resolve_project_code(project), request.packing))
     script = begin_script_check(executor, request)
     executor, server = resolve(executor, request)
     if server:
         check_not_ended(executor.project, server, request)
     check(executor, request, server)
     report = await_report(script, request.file)
-    tell_report(report, request)
+    log_report(report, request)
     if report.raised and request.asks and executor.runs_here:
         raise ScriptRaised(str(request.file), "its script failed in the check")
-    _tell_about_agents(executor, server)
+    _log_descriptions(executor, server)
     note_cluster(executor)
     executor.provision(build_limits(executor.project, request))
     server = _reach(executor, server, request)
@@ -268,7 +268,7 @@ def resolve(executor: Executor, request: SweepRequest) -> tuple[Executor, Server
     if request.continued and (pinned or not project.explicit_on):
         found = find_newest(server, request.sweep, project, request.file, request.draws)
         if found and goes_on(request.sweep, found[1]):
-            placed = go_where_agents_are(project, found[0])
+            placed = follow_agents_of(project, found[0])
             if placed.named_cluster != project.named_cluster:
                 LOG.info(f"{found[1].path} continues where it was started:{found[0].place_options}")
             executor = find_executor(placed)
@@ -283,7 +283,7 @@ def add_agents(
     one_run: bool = False,
     max_seconds: float | None = None,
 ) -> Launch:
-    project = settle_code(project, str(path))
+    project = resolve_project_code(project, str(path))
     session = Session(project, find_executor(project), server, path)
     executor, info = session.executor, get_sweep(server.client, path)
     if info.ended:
@@ -295,11 +295,11 @@ def add_agents(
     check_program_here(executor, info.config, project.code, str(path))
     if executor.data:
         executor.data.check()
-    _tell_about_agents(executor, server)
+    _log_descriptions(executor, server)
     return start_agents(session, info, one_run=one_run, max_seconds=max_seconds)
 
 
-def _tell_about_agents(executor: Executor, server: Server | None) -> None:
+def _log_descriptions(executor: Executor, server: Server | None) -> None:
     """Say what users must know of the runs, and what is doubtful about the agents."""
     url = server.url if server else executor.embedded_url
     described = describe_runs(executor, build_draft(executor.project, url, own_keys=True))

@@ -28,7 +28,7 @@ from deployer.executors.base import (
 )
 from deployer.executors.registry import find_executor, list_names
 from deployer.launch.request import Session
-from deployer.launch.scaling import end_agents, tell_who_lasts
+from deployer.launch.scaling import end_agents, report_slow_stop
 from deployer.model import SweepPath
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.text import format_count, format_seconds, format_usd
@@ -40,7 +40,7 @@ Describe = Callable[[BaseException], Iterable[str]]
 
 
 @contextmanager
-def telling_remains(describe: Describe) -> Iterator[None]:
+def reporting_remains(describe: Describe) -> Iterator[None]:
     """If the work inside fails or is interrupted, say what still exists."""
     try:
         yield
@@ -286,7 +286,7 @@ def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: b
         raise ConfigError(
             "--cluster", said, f"deployer down --all --cluster --on {executor.on} ends them as well"
         )
-    with tell_who_lasts(executor, None):
+    with report_slow_stop(executor, None):
         end_agents(executor, None)
 
 

@@ -89,7 +89,7 @@ def _connect_inside(executor: Executor, host: BackendHost, *, reading: bool) -> 
 
 
 def _is_own_backend(project: Project) -> bool:
-    """Tell whether an address and a key from the environment are our own backend's.
+    """Return whether an address and a key from the environment are our own backend's.
 
     `eval "$(deployer backend env)"` says so in W&B's words.
     """
@@ -120,7 +120,7 @@ class Choice:
 
     @property
     def complete(self) -> bool:
-        """Tell whether the path is known without asking a server."""
+        """Return whether the path is known without asking a server."""
         return bool(self.entity and self.project)
 
     def path(self, viewer_entity: str = "") -> SweepPath:
@@ -157,7 +157,7 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
     return Choice(_config_for(record, config), entity, project, sweep_id)
 
 
-def settle_executor(text: str | None, config: Project) -> Project:
+def resolve_executor(text: str | None, config: Project) -> Project:
     """Return the config for where the sweep's agents were started last. Contacts nothing."""
     try:
         choice = choose_sweep(text, config)
@@ -165,10 +165,10 @@ def settle_executor(text: str | None, config: Project) -> Project:
         return config  # whoever needs the sweep says what is wrong with it
     path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
     record = next(iter(Records.load().of(path)), None)
-    return go_where_agents_are(config, record) if record else config
+    return follow_agents_of(config, record) if record else config
 
 
-def settle_all(config: Project) -> Project:
+def resolve_executors(config: Project) -> Project:
     """Return the config for all sweeps: on the executor of the newest, in the current context."""
     used = [one.on for one in Records.load().made_in(config.folder) if one.sweep_path]
     if config.explicit_on or not used or used[0] not in list_names():
@@ -176,7 +176,7 @@ def settle_all(config: Project) -> Project:
     return replace(config, on=used[0])
 
 
-def go_where_agents_are(config: Project, record: SweepRecord) -> Project:
+def follow_agents_of(config: Project, record: SweepRecord) -> Project:
     """Return the config for where a sweep's agents were started last.
 
     A flag, the environment and `deployer.yaml` count more; of context and namespace, a flag alone.

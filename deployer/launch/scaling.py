@@ -34,7 +34,7 @@ NAMED_RUNS = 5
 
 
 def takes_one_run(agent: Agent) -> bool:
-    """Tell whether an agent leaves after its first run, as all of its sweep do."""
+    """Return whether an agent leaves after its first run, as all of its sweep do."""
     return agent.environment.get(COUNT_VARIABLE) == "1"
 
 
@@ -240,9 +240,9 @@ def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
 
 
 @contextmanager
-def tell_who_lasts(executor: Executor, sweep_path: str | None) -> Iterator[None]:
+def report_slow_stop(executor: Executor, sweep_path: str | None) -> Iterator[None]:
     """Tell once who is still there and how long at most, if the work inside takes a while."""
-    timer = threading.Timer(SILENT_SECONDS, _tell, (executor, sweep_path))
+    timer = threading.Timer(SILENT_SECONDS, _report_live, (executor, sweep_path))
     timer.daemon = True
     timer.start()
     try:
@@ -251,7 +251,7 @@ def tell_who_lasts(executor: Executor, sweep_path: str | None) -> Iterator[None]
         timer.cancel()
 
 
-def _tell(executor: Executor, sweep_path: str | None) -> None:
+def _report_live(executor: Executor, sweep_path: str | None) -> None:
     try:
         left = [
             agent
@@ -270,7 +270,7 @@ def _name(agent: Agent) -> str:
     return f"{agent.name} (run {agent.run_id})" if agent.run_id else agent.name
 
 
-def tell_which_runs_stop(server: Server, path: SweepPath) -> None:
+def report_stopping_runs(server: Server, path: SweepPath) -> None:
     """Tell which runs of a cancelled sweep still go on, and how long at most."""
     runs = [run.run_id for run in list_runs(server.client, path) if run.state in ACTIVE_STATES]
     if not runs:

@@ -73,7 +73,7 @@ def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> R
 
 def check_script_first(executor: Executor, request: SweepRequest) -> None:
     """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
-    tell_report(ask_script(executor, request), request)
+    log_report(ask_script(executor, request), request)
 
 
 def ask_script(executor: Executor, request: SweepRequest) -> Report:
@@ -105,7 +105,7 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Findi
         yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
 
 
-def tell_report(report: Report, request: SweepRequest) -> None:
+def log_report(report: Report, request: SweepRequest) -> None:
     """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
     for one in list_findings(report, request, Severity.WARNING):
         LOG.warning(f"{one.place}: {one.message} ({one.fix})")

@@ -211,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
         """Answer with what `act` returns, and a sign of life as long as it runs."""
         self._begin("application/json")
         done = threading.Event()
-        signs = threading.Thread(target=self._give_signs, args=(done,), daemon=True)
+        signs = threading.Thread(target=self._send_progress, args=(done,), daemon=True)
         signs.start()
         try:
             answer = {"status": 200, **act()}
@@ -224,7 +224,7 @@ class Handler(BaseHTTPRequestHandler):
         self._write_chunk(json.dumps(answer).encode())
         self._write_chunk(b"")
 
-    def _give_signs(self, done: threading.Event) -> None:
+    def _send_progress(self, done: threading.Event) -> None:
         try:
             while not done.wait(SIGN_SECONDS):
                 self._write_chunk(b" ")

@@ -157,7 +157,7 @@ class Tree:
         return True
 
     def place(self, path: str, sha256: str, held: bytes) -> bool:
-        """Write a small file whole if it has this checksum, or none is known; tell whether it had.
+        """Write a small file if it has this checksum, or none is known; return whether it had.
 
         `end` sees to it that it is on the disk.
         """
@@ -187,7 +187,7 @@ class Tree:
             folder = os.path.dirname(folder)
 
     def clear(self) -> bool:
-        """Delete everything, links as such; tell whether there was any file.
+        """Delete everything, links as such; return whether there was any file.
 
         A folder that is not empty then, or that may not be removed, as a disk's lost+found, stays.
         """

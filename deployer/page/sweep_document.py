@@ -301,7 +301,7 @@ def _choose_metrics(summaries: Iterable[Mapping[str, float]], metric: str | None
 
 
 def _is_fixed(column: str, fixed: set[str]) -> bool:
-    """Tell whether a column, perhaps an entry of a mapping, belongs to a fixed parameter."""
+    """Return whether a column, perhaps an entry of a mapping, belongs to a fixed parameter."""
     ends = [index for index, letter in enumerate(column) if letter == "."]
     return column in fixed or any(column[:end] in fixed for end in ends)
 

@@ -204,7 +204,7 @@ def _read_module(tree: ast.Module) -> Iterator[str | None]:
 
 
 def _is_integration(node: ast.AST) -> bool:
-    """Tell whether it names what logs by itself, such as WandbLogger or report_to=."""
+    """Return whether it names what logs by itself, such as WandbLogger or report_to=."""
     if isinstance(node, ast.keyword):
         return node.arg in ("report_to", "sync_tensorboard")
     if isinstance(node, ast.alias):

@@ -47,7 +47,7 @@ class Verification:
 
     @property
     def good(self) -> bool:
-        """Tell whether no step is doubled and none is missing."""
+        """Return whether no step is doubled and none is missing."""
         return not self.doubled and not self.missing
 
     def sentence(self) -> str:
@@ -109,7 +109,7 @@ def find_gaps(run: Run, history: History) -> tuple[Gap, ...]:
 
 
 def _is_regular(steps: Sequence[int], usual: int) -> bool:
-    """Tell whether most rows follow each other by the usual stride; else no gap means a loss."""
+    """Return whether most rows follow each other by the usual stride; else no gap means a loss."""
     strides = [b - a for a, b in pairwise(steps)]
     return 2 * strides.count(usual) > len(strides)
 

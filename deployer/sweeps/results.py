@@ -303,7 +303,7 @@ class Results:
 
     @property
     def metric_missing(self) -> bool:
-        """Tell whether runs have finished, and none with a value of the metric to rank them by."""
+        """Return True if runs have finished and none has a value of the ranking metric."""
         return self.best is None and self.unlogged + self.not_finite > 0
 
 
@@ -419,18 +419,18 @@ def _count_healed(
 
 
 def is_healed(row: Row) -> bool:
-    """Tell whether a run goes on with what an attempt before it has lost, not failed at."""
+    """Return whether a run goes on with what an attempt before it has lost, not failed at."""
     lost = any(attempt.cause not in OWN_FAILURES for attempt in row.attempts[:-1])
     return lost or bool(row.heals)
 
 
 def is_done(sweep: Sweep, state: str) -> bool:
-    """Tell whether a run counts as finished, as one that was stopped early does."""
+    """Return whether a run counts as finished, as one that was stopped early does."""
     return state == "finished" or is_stopped_early(sweep, state)
 
 
 def is_stopped_early(sweep: Sweep, state: str) -> bool:
-    """Tell whether the sweep's own rule has ended a run, which W&B calls killed."""
+    """Return whether the sweep's own rule has ended a run, which W&B calls killed."""
     return state == "killed" and bool(sweep.config.get("early_terminate"))
 
 

@@ -238,7 +238,7 @@ def open_session(url: str, read_retries: int = 0) -> requests.Session:
 
 
 def is_loopback(base_url: str) -> bool:
-    """Tell whether an address is one of this machine's own: 127.0.0.1, ::1 or localhost."""
+    """Return whether an address is one of this machine's own: 127.0.0.1, ::1 or localhost."""
     return network.is_loopback(urlsplit(base_url).hostname or "")
 
 

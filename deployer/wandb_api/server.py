@@ -69,7 +69,7 @@ class Server:
 
     @property
     def extended(self) -> bool:
-        """Tell whether this server has what the embedded backend has beyond W&B's."""
+        """Return whether this server has what the embedded backend has beyond W&B's."""
         return AGENT_KEYS in self.client.mutations
 
     @property

@@ -101,7 +101,7 @@ class Reconciler:
             return status
         except WandbError as error:
             if not self._ours and error.passing:
-                self._tell_once("waiting for the server")  # later the status says so
+                self._log_once("waiting for the server")  # later the status says so
             if not self.server.embedded or error.status != 0:
                 raise
             if self._is_taken_down():
@@ -110,7 +110,7 @@ class Reconciler:
             raise
 
     def reconcile(self, status: Status) -> bool:
-        """Do what the status asks for; tell whether the sweep will go on because of it.
+        """Do what the status asks for; return whether the sweep will go on because of it.
 
         Raises StartFailed if there is nothing to wait for, once those that waited are ended: a pod
         that has a node holds its GPUs, whether it runs or not.
@@ -151,7 +151,7 @@ class Reconciler:
         except (KubeError, AgentError) as error:
             if error.passing:
                 raise
-            self._tell_once(f"started and ended no agent: {error.message}")
+            self._log_once(f"started and ended no agent: {error.message}")
             return None
 
     def _change(self, change: Callable[[Wanted], Wanted]) -> None:
@@ -205,15 +205,14 @@ class Reconciler:
                 set_sweep_state(
                     self.server.client, get_sweep(self.server.client, self.path), "FINISHED"
                 )
-                self._tell_once("stopped the sweep: every configuration is finished")
+                self._log_once("stopped the sweep: every configuration is finished")
         except WandbError as error:
-            self._tell_once(f"cannot stop surplus agents: {error.message}")
+            self._log_once(f"cannot stop surplus agents: {error.message}")
 
     def _leave_bad_nodes(self, status: Status) -> bool:
-        """Name nodes on which runs keep failing; own agents there are interrupted, begin elsewhere.
+        """Restart own agents of nodes on which runs keep failing; return whether there were any.
 
-        So are those that lack what was made for them: their new start makes it again. Tells whether
-        there were any.
+        Restarts agents whose objects are missing, too: their new start creates these again.
         """
         if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
             return False
@@ -260,14 +259,14 @@ class Reconciler:
         except KubeError as error:
             if not error.forbidden:
                 raise
-            self._tell_once(f"{', '.join(names)}: to leave, and cannot be told: {error.message}")
+            self._log_once(f"{', '.join(names)}: to leave, and cannot be told: {error.message}")
 
     def _replace(self, status: Status, wanted: Wanted) -> bool:
         for agent in status.agents:
             if agent.run_id:
                 self._fruitless.pop(agent.name, None)
             if not agent.alive and agent.reason.startswith(OUT_OF_TIME):
-                self._tell_once(f"{agent.name}: {agent.reason}")
+                self._log_once(f"{agent.name}: {agent.reason}")
         decision = agents_to_replace(status, wanted, self._fruitless)
         self._explain(status, decision.avoided)
         # What is missing only for a moment another command is about to start.
@@ -310,12 +309,12 @@ class Reconciler:
             why = often if self._is_fruitless(agent.name) else ""
             reason = "; ".join(filter(None, (why, agent.reason)))
             code = f" with exit code {agent.exit_code}" if agent.exit_code is not None else ""
-            self._tell_once(f"{agent.name} ended{code} and is not started again: {reason}")
+            self._log_once(f"{agent.name} ended{code} and is not started again: {reason}")
 
     def _is_fruitless(self, name: str) -> bool:
         return self._fruitless.get(name, 0) >= FRUITLESS_STARTS
 
-    def _tell_once(self, sentence: str) -> None:
+    def _log_once(self, sentence: str) -> None:
         if sentence not in self._told:
             self._told.add(sentence)
             LOG.info(sentence)

@@ -115,7 +115,7 @@ def _list_streak(
 
 
 def _goes_well(attempts: Sequence[tuple[str, Attempt]]) -> bool:
-    """Tell whether enough attempts finish, and four times as many as fail."""
+    """Return whether enough attempts finish, and four times as many as fail."""
     bad = sum(_is_bad(attempt) for _, attempt in attempts)
     finished = len(attempts) - bad
     return finished >= FEWEST_RUNS and finished >= 4 * bad
@@ -193,7 +193,7 @@ def takes_runs(agent: Agent) -> bool:
 
 
 def is_given_up(agent: Agent, fruitless: Mapping[str, int]) -> bool:
-    """Tell whether an agent that has ended would only end again."""
+    """Return whether an agent that has ended would only end again."""
     if agent.alive:
         return False
     return agent.exit_code in FINAL_CODES or fruitless.get(agent.name, 0) >= FRUITLESS_STARTS

@@ -76,7 +76,7 @@ def note_unheard(agents: Sequence[Agent], heard: bool, now: float) -> tuple[Agen
 
 
 def is_overshooting(sweep: Sweep, coverage: Coverage) -> bool:
-    """Tell whether a sweep goes on although every expected configuration is finished."""
+    """Return whether a sweep goes on although every expected configuration is finished."""
     return (
         not sweep.ended and coverage.expected is not None and coverage.finished >= coverage.expected
     )
@@ -155,7 +155,7 @@ class Status:
 
     @property
     def over(self) -> bool:
-        """Tell whether all is over: no agent works and no run is under way.
+        """Return whether all is over: no agent works and no run is under way.
 
         A run without a living agent counts only while its sweep is open: its server may still
         find out that it is gone.
@@ -168,7 +168,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        """Tell whether the server hands out no more runs; agents may still be leaving."""
+        """Return whether the server hands out no more runs; agents may still be leaving."""
         return self.results.state in ("FINISHED", "CANCELED")
 
 

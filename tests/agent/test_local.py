@@ -247,7 +247,7 @@ def test_who_does_not_end_is_named_while_everybody_waits(
     monkeypatch: pytest.MonkeyPatch, told: list[str]
 ) -> None:
     monkeypatch.setattr(scaling, "SILENT_SECONDS", 0.0)
-    with scaling.tell_who_lasts(Lasting("local", build_project()), "e/p/s"):
+    with scaling.report_slow_stop(Lasting("local", build_project()), "e/p/s"):
         wait_for(lambda: told, "its name")
     assert told == ["waiting for s-a2 (run r1): 34 s at most, then killed"]
 

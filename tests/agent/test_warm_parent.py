@@ -31,11 +31,11 @@ def get_parent(starts: Starts) -> int:
 def test_an_agent_says_why_it_has_no_parent(tmp_path: Path) -> None:
     (tmp_path / "start").write_text("warm")  # of an earlier agent
     parent = WarmParent(AgentSettings("e/p/s", "http://127.0.0.1:1", "a1", str(tmp_path)))
-    assert parent.lead(os.environ, "train.py") == dict(os.environ)
+    assert parent.prepare(os.environ, "train.py") == dict(os.environ)
     assert parent.read_start() == ""
     once = AgentSettings("e/p/s", "http://127.0.0.1:1", "a1", str(tmp_path), warm=True, count=1)
     parent = WarmParent(once)
-    assert parent.lead(os.environ, "train.py") == dict(os.environ)
+    assert parent.prepare(os.environ, "train.py") == dict(os.environ)
     assert parent.read_start() == "cold: the agent takes one run"
 
 
@@ -57,11 +57,11 @@ def test_a_process_that_must_not_be_forked_is_no_parent(
     (tmp_path / "site-packages" / "given").mkdir(parents=True)
     (tmp_path / "site-packages" / "given" / "__init__.py").write_text(source)
     starts = build_starts(tmp_path, "print('done')", ("given",))
-    starts.parent.tend(())
+    starts.parent.keep_running(())
     wait_for((starts.folder / "warm.cold").exists, "the parent's end")
     assert starts.run(("script.py",), starts.warm) == (0, "done\n", "")
     assert starts.start == f"cold: {reason}"
-    starts.parent.tend(())
+    starts.parent.keep_running(())
     assert starts.parent.read_start() == f"cold: {reason}"
     wait_for(lambda: not [reap(), *list_marked(str(starts.folder))][1:], "the parent's end")
 
@@ -76,7 +76,7 @@ def test_a_parent_that_still_preloads_is_killed(
         f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(3600)"
     )
     starts = build_starts(tmp_path, "", ("given",))
-    starts.parent.tend(())
+    starts.parent.keep_running(())
     wait_for(begun.exists, "the import")
     starts.end()
     assert not (starts.folder / "warm.starting").exists()
@@ -98,7 +98,7 @@ def test_a_run_that_fails_in_an_import_starts_over_cold_once(tmp_path: Path) -> 
         code, out, err = starts.run(("script.py",), starts.warm)
         assert (code, out, starts.start) == (1, "begun False\n", f"cold: {reason}")
         assert "deployer: " not in err
-        starts.parent.tend(())
+        starts.parent.keep_running(())
         assert starts.parent.read_start() == f"cold: {reason}"
 
 
@@ -124,7 +124,7 @@ def test_a_parent_that_is_killed_at_the_fork_leaves_one_cold_run(when: str, tmp_
         assert (code, out.removeprefix("begun True\n"), err) == (0, "begun False\n", "")
         assert starts.start == "cold: the parent has ended"
         armed.unlink()
-        starts.parent.tend(reap())
+        starts.parent.keep_running(reap())
         wait_for(starts.serves, "another parent")
         assert get_parent(starts) != parent
         assert starts.run(("script.py",), starts.warm) == (0, "begun True\n", "")
@@ -137,7 +137,7 @@ def test_a_parent_that_is_stopped_is_given_up(tmp_path: Path) -> None:
         os.kill(get_parent(starts), signal.SIGSTOP)
         assert starts.run(("script.py",), starts.warm) == (0, "begun False\n", "")
         assert starts.start == "cold: the parent does not answer"
-        starts.parent.tend(reap())
+        starts.parent.keep_running(reap())
         wait_for(starts.serves, "another parent")
         # One that is stopped by its run, and so does not report the run's end.
         stopping = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP); raise SystemExit(7)"

@@ -63,18 +63,18 @@ class Starts:
 
     def begin(self) -> None:
         """Start the parent, and wait until it serves."""
-        self.parent.tend(reap())
+        self.parent.keep_running(reap())
         wait_for(self.serves, "the parent")
 
     def begin_cold(self) -> None:
         """Start a parent that finds out that it must not fork, and wait for its end."""
-        self.parent.tend(())
+        self.parent.keep_running(())
         wait_for((self.folder / "warm.cold").exists, "the parent's reason")
         wait_for(lambda: not [reap(), *list_marked(str(self.folder))][1:], "the parent's end")
 
     def end(self) -> None:
         """Let the parent go, and wait for its end."""
-        self.parent.let_go()
+        self.parent.stop()
         wait_for(lambda: not [reap(), *list_marked(str(self.folder))][1:], "the parent's end")
         assert not (self.folder / "warm.sock").exists()
 
@@ -113,7 +113,7 @@ def build_starts(
     agents = agent_environment(settings, before)
     parent = WarmParent(settings)
     os.chdir(project)
-    led = parent.lead(agents, "script.py")
+    led = parent.prepare(agents, "script.py")
     run = {
         "WANDB_RUN_ID": "run1",
         "WANDB_SWEEP_ID": "sweep",

@@ -16,7 +16,7 @@ from typing import Any
 import requests  # noqa: TID251 - a benchmark is a client of its own
 
 from deployer.backend.data_folder import write_key
-from deployer.backend.db.attempts import assign_run, settle_attempt
+from deployer.backend.db.attempts import assign_run, end_attempt
 from deployer.backend.db.lines import write_lines
 from deployer.backend.db.rows import change, get
 from deployer.backend.db.runs import create_agent
@@ -149,7 +149,7 @@ def _add_run(db: Any, sweep: SweepRow, agent: Any, number: int) -> None:
     now = 1060.0 + number
     changes = {"started_at": now - 50, "ended_at": now, "heartbeat_at": now, "exit_code": 0}
     change(db, run, state="finished", summary=json.dumps(summary), **changes)
-    settle_attempt(db, run, "finished", 0, now)
+    end_attempt(db, run, "finished", 0, now)
     if number < CURVES:
         rows = [json.dumps({"_step": n, "loss": 1 / (n + 1)}) for n in range(STEPS)]
         write_lines(db, run.id, "history", 0, rows)

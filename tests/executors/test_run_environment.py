@@ -91,7 +91,7 @@ def test_the_runs_python_is_the_first_that_a_rule_names(
 
 def test_a_path_that_leads_there_already_stays_as_it_is(place: Path) -> None:
     path = f"{place / 'named'}{os.pathsep}{place / 'system'}"
-    assert Interpreter(str(place / "named/python"), "").lead_path(path) == path
+    assert Interpreter(str(place / "named/python"), "").prepend_to_path(path) == path
 
 
 UNFIT = [

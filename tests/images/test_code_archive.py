@@ -203,7 +203,7 @@ def test_python_means_the_one_that_runs_the_supervisor(
         (tmp_path / "image" / link).symlink_to(os.path.realpath(sys.executable))
     (tmp_path / "agent.zip").write_bytes(build_supervisor_zip())
     code = (
-        "import os, shutil; from agent.pod import lead_to_python; lead_to_python(os.environ); "
+        "import os, shutil; from agent.pod import prepend_python; prepend_python(os.environ); "
         "print(shutil.which('python'), os.environ['PATH'])"
     )
     folder = "image" if "python" in links else "bin"

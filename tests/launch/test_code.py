@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.launch.pipeline import settle_code
+from deployer.launch.pipeline import resolve_project_code
 from deployer.sweeps.records import Records, SweepRecord
 from tests.git import commit_all
 from tests.project_files import read_project
@@ -28,9 +28,9 @@ def test_a_sweep_keeps_its_commit_and_a_new_one_gets_the_newest(
     (folder / "train.py").touch()
     second = commit_all(folder)
     project = read_project(folder, PATH=os.environ["PATH"])
-    assert settle_code(project).code.commit == second
-    assert settle_code(project, PATH).code.commit == first
-    assert settle_code(project, "team/digits/other").code.commit == second
+    assert resolve_project_code(project).code.commit == second
+    assert resolve_project_code(project, PATH).code.commit == first
+    assert resolve_project_code(project, "team/digits/other").code.commit == second
     assert [line.rpartition(" ")[2] for line in told] == [second, first, second]
 
 
@@ -38,4 +38,4 @@ def test_code_from_git_is_not_that_of_an_image(tmp_path: Path) -> None:
     text = "code: git\non: kubernetes\nkubernetes: {image: x, code: image}\n"
     (tmp_path / "deployer.yaml").write_text(text)
     with pytest.raises(ConfigError, match="runs the code in the image, not that of git"):
-        settle_code(read_project(tmp_path))
+        resolve_project_code(read_project(tmp_path))

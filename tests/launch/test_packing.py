@@ -12,7 +12,7 @@ from deployer.config.project import EMBEDDED, Flags
 from deployer.executors.local.agent_folder import load_folders
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_executor
-from deployer.launch.pipeline import _settle_packing, prepare_packing
+from deployer.launch.pipeline import _resolve_packing, prepare_packing
 from deployer.launch.planning import apply_plan
 from deployer.launch.request import Session
 from deployer.model import SweepPath, Wanted
@@ -43,7 +43,7 @@ def test_on_this_machine_it_is_for_each_gpu(
     client = Client("http://server", "key")
     server = Server(client, Viewer("", ""), embedded=False)
     session = Session(project, find_executor(project), server, PATH)
-    assert _settle_packing(session, packing).project.given_replicas == agents
+    assert _resolve_packing(session, packing).project.given_replicas == agents
 
 
 def test_in_a_cluster_it_is_for_each_pod(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.launch.resolution import choose_sweep, settle_all, settle_executor
+from deployer.launch.resolution import choose_sweep, resolve_executor, resolve_executors
 from deployer.sweeps.records import Records, SweepRecord
 from tests.project_files import read_project
 
@@ -134,10 +134,10 @@ def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
     record("e/p/there", tmp_path, 2.0)
     Records.load().note("e/p/there", on="kubernetes")
     config = make_config(tmp_path)
-    places = [settle_executor(text, config).on for text in (None, "there", "here", "e/p/unknown")]
+    places = [resolve_executor(text, config).on for text in (None, "there", "here", "e/p/unknown")]
     assert places == ["kubernetes", "kubernetes", "local", "local"]
     (tmp_path / "deployer.yaml").write_text("on: local\n")
-    assert settle_executor("there", make_config(tmp_path)).on == "local"
+    assert resolve_executor("there", make_config(tmp_path)).on == "local"
 
 
 def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
 
     def settle(**flags: str) -> tuple[str | None, str | None]:
         project = read_project(tmp_path, Flags(**flags), KUBECONFIG=str(kubeconfig))
-        found = settle_executor("there", project)
+        found = resolve_executor("there", project)
         return found.kubernetes.context, found.kubernetes.namespace
 
     assert settle() == settle(on="kubernetes") == ("lab", "team")
@@ -162,7 +162,7 @@ def test_agents_are_looked_for_in_their_context_and_namespace(tmp_path: Path) ->
     with pytest.raises(ConfigError, match="has no context 'lab', in which e/p/there was started"):
         settle(namespace="mine")
     assert settle(context="home") == ("home", "sweeps")
-    everything = settle_all(read_project(tmp_path))  # that context is nobody's concern here
+    everything = resolve_executors(read_project(tmp_path))  # that context is nobody's concern here
     assert (everything.on, everything.kubernetes.context) == ("kubernetes", None)
     Records.load().note("e/p/there", pinned=False)  # the current context's, then
     assert settle() == (None, "sweeps")
@@ -187,7 +187,7 @@ def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: 
         found = choose_sweep(text, config)
         assert (found.sweep_id, found.config.backend_on) == ("inside", "kubernetes")
         assert found.config.embedded
-    moved = settle_executor("here", replace(config, on="kubernetes", explicit_on=True))
+    moved = resolve_executor("here", replace(config, on="kubernetes", explicit_on=True))
     assert choose_sweep("here", moved).config.backend_on == "local"
     named = make_config(tmp_path, "embedded")
     assert choose_sweep("inside", named).config.backend_on == "kubernetes"

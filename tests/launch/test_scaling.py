@@ -72,7 +72,7 @@ def test_one_refusal_is_raised_as_it_is_and_who_ended_is_known() -> None:
     refusals = Refusals()
     assert end_willing_agents(Strict(may_stop=True), PATH, refusals).names == ("a", "b")
     with pytest.raises(KubeError, match="cannot delete Secret keys"):
-        refusals.settle()
+        refusals.raise_all()
 
 
 def test_the_same_words_count_once() -> None:
@@ -81,4 +81,4 @@ def test_the_same_words_count_once() -> None:
         with refusals.noted():
             raise ConfigError("--on", "is wrong", "mend it")
     with pytest.raises(ConfigError, match="--on: is wrong"):
-        refusals.settle()
+        refusals.raise_all()

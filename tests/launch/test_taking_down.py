@@ -25,8 +25,8 @@ from deployer.executors.base import (
     Saved,
 )
 from deployer.executors.local.executor import LocalExecutor
-from deployer.launch.provision import describe_bill, take_down_cluster, telling_remains
-from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
+from deployer.launch.provision import describe_bill, reporting_remains, take_down_cluster
+from deployer.launch.resolution import choose_sweep, open_sweep, resolve_executor
 from deployer.model import Agent
 from deployer.sweeps.records import Records, SweepRecord
 from deployer.wandb_api.operations import get_sweep
@@ -74,7 +74,7 @@ class Bill(PaidCluster):
     def name(self) -> str:
         raise NotImplementedError
 
-    def mean(self, name: str, sweep_path: str) -> None:
+    def select(self, name: str, sweep_path: str) -> None:
         raise NotImplementedError
 
     def find(self) -> str:
@@ -142,7 +142,7 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     assert list_copies() == (copies_folder() / "gke-1",)
     for text in (None, sweep, path):
         config = read_project(tmp_path)
-        assert settle_executor(text, config).on == "local"
+        assert resolve_executor(text, config).on == "local"
         server, found = open_sweep(choose_sweep(text, config))
         info = get_sweep(server.client, found)
         assert (str(info.path), info.state) == (path, "FINISHED")
@@ -164,7 +164,7 @@ def test_a_cluster_whose_results_are_not_copied_stays(
 ) -> None:
     record = remember("e/p/s", tmp_path)
     executor = Paid(read_gke(tmp_path), b"", failure)
-    telling = telling_remains(lambda failure: describe_bill(executor, failure))
+    telling = reporting_remains(lambda failure: describe_bill(executor, failure))
     with pytest.raises(BackendError) as raised, telling:
         take_down_cluster(executor, None, everything=False)
     assert not executor.cluster.removed

@@ -102,7 +102,7 @@ class DeathRecord:
         self._save({**self._where, "kills": kills, "said": self._said})
 
     def judge(self) -> str:
-        """Tell whether what has just died of a signal was killed for its memory."""
+        """Return whether what has just died of a signal was killed for its memory."""
         self.look()
         grown = bool(self._counts) and self._counts[-1][1] > self._counts[0][1]
         return OUT_OF_MEMORY if grown else SIGNAL

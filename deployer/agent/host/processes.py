@@ -402,7 +402,7 @@ class Signals:
 
     @property
     def draining(self) -> bool:
-        """Tell whether we are asked to leave after the run."""
+        """Return whether we are asked to leave after the run."""
         return self.asked_to is DRAINED
 
     def pause(self, seconds: float) -> None:

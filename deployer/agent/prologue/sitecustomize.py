@@ -69,7 +69,7 @@ def hold_lock(path: str, owner: str) -> None:
 
 
 def was_here(agents: str, run_id: str) -> bool:
-    """Tell whether an earlier attempt of the run has left something in an agent's folder."""
+    """Return whether an earlier attempt of the run has left something in an agent's folder."""
     for agent in os.listdir(agents):
         try:
             names = os.listdir(os.path.join(agents, agent, "wandb"))

@@ -111,7 +111,7 @@ def mark_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float
     return marked
 
 
-def settle_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float) -> None:
+def deliver_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float) -> None:
     """End this agent's runs on the server; their processes are gone.
 
     One that came to its end is delivered with its own exit code; all others are handed out again.
@@ -259,7 +259,7 @@ def _end(cause: str) -> Dict[str, Any]:
 
 
 def stream(task: Delivery, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
-    """Write to a run's file stream; tell whether the server took it."""
+    """Write to a run's file stream; return whether the server took it."""
     path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
     reply = insist(lambda: post(task.server, path, chunk, REQUEST_SECONDS), deadline)
     return reply.status == 200
@@ -310,11 +310,11 @@ def clear_leftovers(settings: AgentSettings, key: str) -> bool:
     return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
 
 
-def settle_leftovers(settings: AgentSettings, key: str, cause: str) -> None:
+def deliver_leftovers(settings: AgentSettings, key: str, cause: str) -> None:
     """Tell the server with this key what became of runs of which no process was left here."""
     if newest_run(settings.folder, settings.sweep_path.rpartition("/")[2]):
         task = build_task(settings, key)
-        run_task(lambda: settle_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
+        run_task(lambda: deliver_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
 
 
 def end_runs(
@@ -333,7 +333,7 @@ def end_runs(
     if any(process.is_run for process in find()):
         run_task(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     gone = end_processes(find, grace_seconds)
-    run_task(lambda: settle_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
+    run_task(lambda: deliver_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     return gone
 
 
@@ -351,6 +351,6 @@ def end_unstarted(task: Delivery, run_id: str, seconds: float) -> None:
 
 
 def is_settled(task: Delivery, run_id: str, seconds: float) -> bool:
-    """Tell whether the run will not be handed out again; False if the server does not say."""
+    """Return whether the run will not be handed out again; False if the server does not say."""
     run = get_run(task, run_id, time.monotonic() + seconds)
     return run is not None and run.state not in (RETURNED, UNSTARTED)

@@ -262,12 +262,12 @@ def note_interrupt(agents_folder: str, run_id: str) -> bool:
 
 
 def is_interrupted(agents_folder: str, run_id: str) -> bool:
-    """Tell whether a run's newest attempt here was ended by us."""
+    """Return whether a run's newest attempt here was ended by us."""
     return any(_is_interrupted(path) for path in list_wandb_files(agents_folder, run_id)[-1:])
 
 
 def has_left_its_core(agents_folder: str, run_id: str) -> bool:
-    """Tell whether a run's newest attempt here, which left no exit record, left its wandb-core.
+    """Return whether a run's newest attempt here, which left no exit record, left its wandb-core.
 
     Else somebody has killed the core, and the trainer had to fail: nobody's exit code tells that.
     Cores that one user starts in the same second write into the same log, an agent's among them.

@@ -73,7 +73,7 @@ class RunExit:
     def begin(self) -> None:
         self.began_at = time.time()
         self._status: Optional[int] = None
-        self._told = False
+        self._claimed = False
 
     def look(self, run_id: str) -> None:
         try:
@@ -96,14 +96,14 @@ class RunExit:
             return None
         return self._status if self._status >= 0 else 128 - self._status
 
-    def tell(self) -> bool:
-        """Tell whether nobody has been told of this end yet; from now on, somebody has."""
-        told, self._told = self._told, True
-        return not told
+    def claim(self) -> bool:
+        """Return whether nobody has been told of this end yet; from now on, somebody has."""
+        claimed, self._claimed = self._claimed, True
+        return not claimed
 
     @property
     def killed(self) -> bool:
-        """Tell whether the run has ended by a signal from outside, or its shell says so of it."""
+        """Return whether the run has ended by a signal from outside, or its shell says so of it."""
         code = self.exit_code
         return code is not None and code - 128 in FROM_OUTSIDE
 
@@ -218,9 +218,9 @@ class RunEnds:
         self.exit.begin()
         self.output.begin()
 
-    def tell_exit(self, run_id: Optional[str]) -> None:
+    def report_exit(self, run_id: Optional[str]) -> None:
         """Tell once how a run's process ended, and what it printed; then the agent may go on."""
-        if not run_id or not self.exit.tell():
+        if not run_id or not self.exit.claim():
             return
         if self.exit.exit_code == 128 + signal.SIGKILL:
             # It could not end its own processes, such as `torchrun` its ranks, which hold the GPU.

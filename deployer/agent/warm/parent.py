@@ -33,14 +33,23 @@ MOST_STARTS = 5
 PRELOAD_SECONDS = 120.0
 LOOK_SECONDS = 5.0  # at the script
 AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# As fork_server.py and stand_in.py have them.
+# The files in the agent's folder by which the supervisor (this module), the parent's process
+# (fork_server.py) and a run's stand-in (stand_in.py, which starts on its own and therefore repeats
+# the names) talk to each other:
+#   warm.starting  there while the parent preloads; stand-ins wait, and delete nothing
+#   warm.sock      the parent's socket; a stand-in sends it the run's command and streams
+#   start          how the last run was started: `warm`, or `cold: REASON`
+#   warm.cold      why this parent must not fork any more; its agent stays cold
+#   warm.over      why a forked run starts over, which its stand-in does
 SOCKET, STARTING, START = "warm.sock", "warm.starting", "start"
 COLD, OVER = "warm.cold", "warm.over"
 FIRST_START = "cold: no parent yet"
 SHEBANG_BYTES = 127  # Linux before 5.1
 # Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
-# The parent's program. A run is forked in the middle of it.
+# The parent's program, given to `python -c`. A forked run returns from `prepare_run` with its own
+# script as `program`: this is the lowest frame of every warm run, so it must hold nothing else, and
+# the zip file of the supervisor leaves `sys.path` before the script sees it.
 PROGRAM = """\
 import sys
 sys.path[:] = [{above!r}, *filter(None, sys.path)]
@@ -88,17 +97,18 @@ class WarmParent:
 
         `program` is the sweep's, relative to this folder.
         """
-        led = self.lead(environment, program)
-        self.tend(())
-        return spawn(agent_command(self._settings), led, log)
+        prepared = self.prepare(environment, program)
+        self.keep_running(())
+        return spawn(agent_command(self._settings), prepared, log)
 
-    def lead(self, environment: Mapping[str, str], program: str) -> Dict[str, str]:
+    def prepare(self, environment: Mapping[str, str], program: str) -> Dict[str, str]:
+        """Return the agent's environment, in which `python` is the stand-in if runs may be warm."""
         self._environment = dict(environment)
         path = environment.get("PATH", os.defpath)
         self._python, self._reason = "", ""
         if not self._settings.warm:
             return self._environment
-        self.let_go()  # of what an earlier supervisor has left
+        self.stop()  # of what an earlier supervisor has left
         for name in (COLD, OVER):
             with contextlib.suppress(OSError):
                 os.unlink(self._get_path(name))
@@ -130,21 +140,22 @@ class WarmParent:
             return (), "the sweep names no program"
         return run_task(read, LOOK_SECONDS) or ((), f"{program} cannot be read")
 
-    def tend(self, ended: Container[int]) -> None:
+    def keep_running(self, ended: Container[int]) -> None:
+        """Start the parent, or start it again; `ended` are process ids that were reaped."""
         if self._process in ended:
-            self.let_go()
+            self.stop()
         if not self._python:
             return
         self._reason = self._find_cold() or self._reason
         if self._reason:
             self._python = ""
-            self.let_go()
+            self.stop()
         elif not self._process:
             self._starts += 1
             try:
                 self._start()
             except (OSError, NotImplementedError) as error:
-                self.let_go()
+                self.stop()
                 if is_unwritable(error):  # which may pass
                     self._starts -= 1
                 else:
@@ -167,7 +178,7 @@ class WarmParent:
             return f"cold: {self._reason}"
         return self._read(START)
 
-    def let_go(self) -> None:
+    def stop(self) -> None:
         if self._process and os.path.exists(self._get_path(STARTING)):
             send_signal(self._process, signal.SIGKILL)  # it would preload to the end first
         if self._lifeline >= 0:

@@ -157,15 +157,13 @@ def reassign_run(db: Connection, run: RunRow, agent: AgentRow, now: float) -> Ru
 
 def repeat_attempt(db: Connection, run: RunRow, cause: str, now: float) -> RunRow:
     """Count a run that was sent to the same agent again as another attempt."""
-    settle_attempt(db, run, cause, None, now)
+    end_attempt(db, run, cause, None, now)
     number = run.attempt + 1
     begin_attempt(db, run.id, number, run.agent_id, now)
     return change(db, run, attempt=number)
 
 
-def settle_attempt(
-    db: Connection, run: RunRow, cause: str, exit_code: int | None, now: float
-) -> None:
+def end_attempt(db: Connection, run: RunRow, cause: str, exit_code: int | None, now: float) -> None:
     """Record how the run's current attempt ended, unless that is recorded already.
 
     One without `wandb.init` has no last step, whatever those before it have logged.
@@ -201,7 +199,7 @@ def note_process_end(
 
 
 def has_process_ended(db: Connection, run: RunRow) -> bool:
-    """Tell whether a supervisor has reported the end of the current attempt's process."""
+    """Return whether a supervisor has reported the end of the current attempt's process."""
     last = last_attempt(db, run)
     return last.process_exit_code is not None or last.output is not None
 
@@ -294,7 +292,7 @@ def keep_former(run: RunRow, said: Collection[str]) -> str | None:
     return json.dumps({**former, "said": sorted(said)})
 
 
-def settle_former(db: Connection, run: RunRow) -> RunRow:
+def decide_former(db: Connection, run: RunRow) -> RunRow:
     """Decide at the end of a process that wrote no row whether it was another run.
 
     It was if it has values of its own; else the run is as the process before it left it.
@@ -348,7 +346,7 @@ def _decided(db: Connection, run: RunRow, offset: int, texts: Sequence[str]) -> 
 
 
 def _is_sent_again(db: Connection, run: RunRow, text: str) -> bool:
-    """Tell whether a row is the first one that is there, whose keys may stand in another order."""
+    """Return True if a row equals the first one; the order of its keys does not matter."""
     ((_, first),) = read_lines(db, run.id, "history", 0, 1)
     return read_object(text) == read_object(first)
 

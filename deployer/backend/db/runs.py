@@ -41,7 +41,7 @@ class AgentRow(TableRow):
 
     @property
     def supervised(self) -> bool:
-        """Tell whether a supervisor looks after it, with a key of its own."""
+        """Return whether a supervisor looks after it, with a key of its own."""
         return self.key_id is not None
 
 
@@ -145,7 +145,7 @@ class RunRow(TableRow):
 
     @property
     def at_work(self) -> bool:
-        """Tell whether its process has called `wandb.init` and is not known to have ended."""
+        """Return whether its process has called `wandb.init` and is not known to have ended."""
         return self.active and self.started_at is not None
 
     @property

@@ -252,7 +252,7 @@ class Database:
             self._readers.put(reader)
 
     def is_writing(self, db: Connection) -> bool:
-        """Tell whether a connection is the writer's, whose changes may still be undone."""
+        """Return whether a connection is the writer's, whose changes may still be undone."""
         return db is self._connection
 
     @property

@@ -96,7 +96,7 @@ class SweepRow(TableRow):
 
     @property
     def local_scheduler(self) -> bool:
-        """Tell whether a scheduler of the user's own enqueues the runs, and the server none."""
+        """Return whether a scheduler of the user's own enqueues the runs, and the server none."""
         return has_local_scheduler(self.settings)
 
     @property

@@ -267,7 +267,7 @@ class GraphQL:
         return tuple(_as_wandb_says(error) for error in errors) or document
 
     def changes(self, question: GraphQLRequest) -> bool:
-        """Tell whether a request may change something; a new document is parsed for it."""
+        """Return whether a request may change something; a new document is parsed for it."""
         document = self._document(question.query)
         return not isinstance(document, tuple) and any(
             isinstance(part, OperationDefinitionNode) and part.operation is OperationType.MUTATION

@@ -224,7 +224,7 @@ def _wait_or_leave(
 
 
 def _has_stand_in(backend: Backend, db: Connection, agent: AgentRow) -> bool:
-    """Tell whether another agent of the sweep is at work and there, and none is interrupted."""
+    """Return whether another agent of the sweep is at work and there, and none is interrupted."""
     others = f"FROM runs WHERE sweep_id = ? AND {IS_ACTIVE} AND queued = 0 AND agent_id != ?"
     which = (agent.sweep_id, agent.id)
     if db.execute(f"SELECT 1 {others} AND announced IS NOT NULL LIMIT 1", which).fetchone():

@@ -73,7 +73,7 @@ class Halving:
             del values[bisect_left(values, value)]
 
     def is_poor(self, run: Hashable) -> bool:
-        """Tell whether a run is worse than the rest at the last band it reached."""
+        """Return whether a run is worse than the rest at the last band it reached."""
         standing = self._standings[run]
         if not standing.reached:
             return False

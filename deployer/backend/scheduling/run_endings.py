@@ -9,12 +9,12 @@ from deployer.backend.db.attempts import (
     complete_summary,
     count_early_kills,
     count_stalled_kills,
+    decide_former,
+    end_attempt,
     find_attempt,
     last_attempt,
     note_process_end,
     reopen_attempt,
-    settle_attempt,
-    settle_former,
 )
 from deployer.backend.db.lines import clear_lines, write_lines
 from deployer.backend.db.rows import Connection, change, get, select, update
@@ -61,7 +61,7 @@ def end_run(
     if run.started_at is None:
         last = last_attempt(db, run)
         outcome = judge_unstarted(outcome, last.process_exit_code, last.output or "")
-    settle_attempt(db, run, outcome.cause, exit_code, now)
+    end_attempt(db, run, outcome.cause, exit_code, now)
     if run.args is None:
         outcome = judge_unassigned(outcome, exit_code)
     queued = False
@@ -75,7 +75,7 @@ def end_run(
             known = run.started_at is not None and (exit_code is None or bool(run.announced))
             outcome = judge_kills(outcome, kills, stalled, known)
         queued = outcome.queued and sweep.state != DELETED
-    run = run if queued else settle_former(db, run)
+    run = run if queued else decide_former(db, run)
     ended = change(
         db,
         run,
@@ -201,7 +201,7 @@ def end_silent_runs(backend: Backend) -> None:
 
 
 def _is_silent(backend: Backend, run: RunRow) -> bool:
-    """Tell whether nothing is heard of a run, or of the agent that was sent it and never began."""
+    """Return True if a run is silent, or the agent that was assigned it never began."""
     presence, patience = backend.presence, backend.patience.silence_seconds
     if run.state != "pending":
         return run.active and presence.silence_seconds("run", run.id) >= patience

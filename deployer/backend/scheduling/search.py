@@ -76,7 +76,7 @@ def suggest(
 
 
 def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
-    """Tell whether the next suggestion comes from a model: bayes, after its first runs."""
+    """Return whether the next suggestion comes from a model: bayes, after its first runs."""
     if config.get("method") != "bayes" or len(runs) < STARTUP_RUNS:
         return False
     return sum(run.ended for run in runs) >= FEWEST_OUTCOMES

@@ -98,7 +98,7 @@ class Question:
     ordinal: int
 
     def answered_by(self, earlier: Question) -> bool:
-        """Tell whether the answer to an earlier question is good enough for this one.
+        """Return whether the answer to an earlier question is good enough for this one.
 
         It knows of every configuration that was handed out, and of nearly all outcomes.
         """

@@ -193,7 +193,13 @@ class Surface:
         return _reply(self.schema.answer(request, question))
 
     async def _change(self, http: HttpRequest, work: Callable[[float], Response]) -> Response:
-        """Have the writer do it, and again once that is done for which it does not wait."""
+        """Run a change in the writer's thread, which must not wait, until it has an answer.
+
+        All changes share that thread. Work that lacks something raises, its transaction is rolled
+        back, this coroutine gets what is missing, and the work runs again:
+        `_Undone` is the answer itself, a refusal whose changes are rolled back; `Unread` needs a
+        configuration parsed; `NotReady` needs a suggestion, for MODEL_SECONDS in all.
+        """
         begun, waited = time.monotonic(), 0.0
         while True:
             try:

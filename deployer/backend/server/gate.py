@@ -163,7 +163,7 @@ def _is_at(host: str, public: SplitResult) -> bool:
 
 
 def _is_foreign(origin: str | None, host: str) -> bool:
-    """Tell whether a browser says that another site's page asks; programs say nothing."""
+    """Return whether a browser says that another site's page asks; programs say nothing."""
     return origin is not None and origin.partition("://")[2].lower() != host.lower()
 
 

@@ -62,18 +62,18 @@ def fingerprint(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
     return (*head, mark, *row)
 
 
-def look_at_sweep(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
+def fingerprint_sweep(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
     """Return values of which some change with the page of a sweep, its agents among them."""
     agents = "SELECT COUNT(*), COUNT(ended_at) FROM agents WHERE sweep_id = ?"
     return (*fingerprint(db, sweep), *db.execute(agents, (sweep.id,)).fetchone())
 
 
-def look_at_run(db: Connection, run: RunRow) -> tuple[Any, ...]:
+def fingerprint_run(db: Connection, run: RunRow) -> tuple[Any, ...]:
     files = "SELECT COUNT(*), TOTAL(uploaded_at) FROM files WHERE run_id = ?"
     return (*vars(run).values(), *db.execute(files, (run.id,)).fetchone())
 
 
-def look_at_project(db: Connection, project: ProjectRow) -> tuple[Any, ...]:
+def fingerprint_project(db: Connection, project: ProjectRow) -> tuple[Any, ...]:
     runs = (
         "SELECT COUNT(*), MAX(id), TOTAL(attempt), TOTAL(ended_at), MAX(heartbeat_at),"
         " SUM(state = 'running') FROM runs WHERE project_id = ?"
@@ -303,6 +303,6 @@ def sweep_title(sweep: SweepRow) -> str:
 
 
 def stopped_early(run: RunRow, sweep: SweepRow) -> bool:
-    """Tell whether early termination ended a run, which was poor beside others, before itself."""
+    """Return whether early termination ended a run, which was poor beside others, before itself."""
     asked = run.stop_requested_at is not None and "early_terminate" in sweep.settings
     return asked and run.state == "killed"

@@ -33,9 +33,9 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.storage.blob_folder import BlobFolder
 from deployer.backend.web.results import (
     SweepReader,
-    look_at_project,
-    look_at_run,
-    look_at_sweep,
+    fingerprint_project,
+    fingerprint_run,
+    fingerprint_sweep,
     run_info,
     stopped_early,
     sweep_title,
@@ -381,21 +381,23 @@ def _recent_run(run: RunRow, sweep_ids: dict[int, str]) -> dict[str, Any]:
     }
 
 
-def _look_at_home(db: Connection, caller: Caller) -> object:
-    return [look_at_project(db, project) for project in list_projects(db, caller, None)]
+def _fingerprint_home(db: Connection, caller: Caller) -> object:
+    return [fingerprint_project(db, project) for project in list_projects(db, caller, None)]
 
 
-def _look_at_artifact(db: Connection, found: tuple[ProjectRow, Collection, Artifact]) -> object:
+def _fingerprint_artifact(db: Connection, found: tuple[ProjectRow, Collection, Artifact]) -> object:
     versions = "SELECT COUNT(*) FROM artifacts WHERE collection_id = ?"
     return db.execute(versions, (found[1].id,)).fetchone()[0], found[2]
 
 
 VIEWS = (
-    PageView("/", find_home, show_home, _look_at_home),
-    PageView("/{entity:page}/{project}", find_place, show_project, look_at_project),
-    PageView("/{entity:page}/{project}/compare", find_place, show_comparison, look_at_project),
-    PageView(SWEEP_PATH, find_sweep_of, show_sweep, lambda db, found: look_at_sweep(db, found[1])),
-    PageView(RUN_PATH, find_run_of, show_run, lambda db, found: look_at_run(db, found[1])),
-    PageView(ARTIFACT_PATH, find_artifact_of, show_artifact, _look_at_artifact),
-    PageView(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact, _look_at_artifact),
+    PageView("/", find_home, show_home, _fingerprint_home),
+    PageView("/{entity:page}/{project}", find_place, show_project, fingerprint_project),
+    PageView("/{entity:page}/{project}/compare", find_place, show_comparison, fingerprint_project),
+    PageView(
+        SWEEP_PATH, find_sweep_of, show_sweep, lambda db, found: fingerprint_sweep(db, found[1])
+    ),
+    PageView(RUN_PATH, find_run_of, show_run, lambda db, found: fingerprint_run(db, found[1])),
+    PageView(ARTIFACT_PATH, find_artifact_of, show_artifact, _fingerprint_artifact),
+    PageView(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact, _fingerprint_artifact),
 )

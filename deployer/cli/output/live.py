@@ -33,7 +33,7 @@ WORTH_LINES_BYTES = 64 << 20  # what is smaller is there before anybody wonders
 
 
 def is_drawn(plain: bool) -> bool:
-    """Tell whether a view is redrawn in place: on a terminal, unless lines are wanted."""
+    """Return whether a view is redrawn in place: on a terminal, unless lines are wanted."""
     return not plain and SHOWN.level < ALWAYS and sys.stderr.isatty()
 
 

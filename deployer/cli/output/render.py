@@ -250,7 +250,7 @@ def _show_table(shown: Table) -> None:
 
 
 def is_too_wide(shown: Table) -> bool:
-    """Tell whether a terminal would have to fold a table's lines; a pipe takes any."""
+    """Return whether a terminal would have to fold a table's lines; a pipe takes any."""
     return is_terminal() and shown.least_width > get_terminal_size().columns
 
 

@@ -21,7 +21,13 @@ from deployer.errors import CloudError, ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_executor
 from deployer.launch.request import read_project
-from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_all, settle_executor
+from deployer.launch.resolution import (
+    Choice,
+    choose_sweep,
+    open_sweep,
+    resolve_executor,
+    resolve_executors,
+)
 from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 
@@ -142,11 +148,11 @@ class Call(CommandLine):
 
     def read_of(self, sweep: str | None, replicas: int | None = None) -> Project:
         """Return the project for a sweep that is there: its agents are where they were started."""
-        return settle_executor(sweep, self.read(replicas))
+        return resolve_executor(sweep, self.read(replicas))
 
     def read_of_all(self) -> Project:
         """Return the project for all sweeps of a place: that which was named, else the current."""
-        return settle_all(self.read())
+        return resolve_executors(self.read())
 
     def connect(
         self, sweep: str | None, replicas: int | None = None, *, reading: bool = False

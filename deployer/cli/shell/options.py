@@ -189,6 +189,8 @@ def _check_format(ctx: typer.Context, value: str | None) -> str | None:
     return value
 
 
+# Never called: Typer turns a function's parameters into options, and `list_options` reads those of
+# this one. Each command parses a copy of them, and `CommandLine.given` merges what was typed.
 def _declare(
     on: Annotated[
         str | None,

@@ -13,7 +13,7 @@ from deployer.config.project import Project
 from deployer.errors import BackendError, CloudError, ConfigError, Finding, right, unknown, wrong
 from deployer.executors.base import Held, PaidCluster, Removal, Saved
 from deployer.executors.gke.idle_timer import DISK_DRIVER
-from deployer.executors.gke.orphans import describe_results, tell_rest
+from deployer.executors.gke.orphans import describe_results, report_rest
 from deployer.executors.kubernetes.backend.deployment import build_backend, load_backend_templates
 from deployer.executors.kubernetes.backend.host import ClusterBackendHost
 from deployer.executors.kubernetes.backend.removal import find_data
@@ -47,7 +47,7 @@ ANYWHERE = "-"  # Google's word for all locations
 
 
 class GkeCluster(PaidCluster):
-    """The cluster of the specification, or the one that `mean` names.
+    """The cluster of the specification, or the one that `select` names.
 
     `spec` is what `gke:` of deployer.yaml names, read once.
     """
@@ -83,7 +83,7 @@ class GkeCluster(PaidCluster):
         """The cluster of the specification in any location, as Google writes it."""
         return f"projects/{self.gke.project}/locations/{ANYWHERE}/clusters/{self.spec.name}"
 
-    def mean(self, name: str, sweep_path: str) -> None:
+    def select(self, name: str, sweep_path: str) -> None:
         self._command = f"deployer down {sweep_path} --cluster" if sweep_path else self._command
         _, project, _, place, _, cluster = name.split("/")
         self._location = "" if place == ANYWHERE else place
@@ -349,5 +349,5 @@ def remove_with_proof(gke: Gke, spec: ClusterSpec, terms: Terms, prices: Prices)
     Disks with results stay unless `terms` give them up. Raises CloudError naming what else stays.
     """
     left = remove_cluster(gke, spec, terms=terms)
-    tell_rest(spec.name, left, prices, gke.project)
+    report_rest(spec.name, left, prices, gke.project)
     return left

@@ -163,7 +163,7 @@ def remove_remains(gke: Gke, remains: Remains, waiter: Waiter, terms: Terms) -> 
     return remove_named(gke, remains.name, waiter, replace(terms, owner_id=owner_id))
 
 
-def tell_rest(name: str, left: Inventory, prices: Prices, project: str = "") -> None:
+def report_rest(name: str, left: Inventory, prices: Prices, project: str = "") -> None:
     """Report the disks with results that stay, and that nothing else is left."""
     for disk in left.disks:
         LOG.info(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")

@@ -58,7 +58,7 @@ def get_key(kube: Kube) -> str | None:
 
 
 def create_secret(kube: Kube, key: str, base_url: str) -> bool:
-    """Make the Secret; tell whether it was made: one that holds this key already is left alone.
+    """Make the Secret; return whether it was made: one that holds this key already is left alone.
 
     Raises ConfigError if it holds another key.
     """
@@ -77,7 +77,7 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
 
 
 def make_secret(kube: Kube, key: str, base_url: str) -> bool:
-    """Make the Secret unless there is one, whatever its key; tell whether it was made."""
+    """Make the Secret unless there is one, whatever its key; return whether it was made."""
     manifest = build_secret(WANDB_SECRET, kube.namespace, {WANDB_SECRET_KEY: key})
     manifest["metadata"]["annotations"] = {BASE_URL_ANNOTATION: base_url}
     return kube.create_once(manifest)

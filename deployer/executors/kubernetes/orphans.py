@@ -95,7 +95,7 @@ def count_living(kube: Kube) -> int:
 
 
 def holds_results(kube: Kube) -> bool:
-    """Tell whether a backend, or the disk of one that was ended, keeps sweeps' results.
+    """Return whether a backend, or the disk of one that was ended, keeps sweeps' results.
 
     Raises KubeError.
     """

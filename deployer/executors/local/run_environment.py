@@ -61,7 +61,7 @@ class Interpreter:
         """Return True for deployer's own, which knows nothing of the user's packages."""
         return self.reason.startswith(OWN)
 
-    def lead_path(self, path: str) -> str:
+    def prepend_to_path(self, path: str) -> str:
         if _is_interpreter(shutil.which("python", path=path), self.path):
             return path
         folder = os.path.dirname(self.path)
@@ -101,7 +101,7 @@ def choose_interpreter(project: Project) -> Interpreter:
 def build_run_environment(project: Project) -> dict[str, str]:
     """Return the caller's environment as runs get it; raises ConfigError, see above."""
     environment = project.environment
-    path = choose_interpreter(project).lead_path(environment.get("PATH", os.defpath))
+    path = choose_interpreter(project).prepend_to_path(environment.get("PATH", os.defpath))
     kept = {name: value for name, value in environment.items() if not is_dropped(name)}
     setting = project.credentials.setting
     overrides = {name: "" for key, name in EMPTIED.items() if setting(key)}

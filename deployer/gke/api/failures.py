@@ -172,17 +172,17 @@ class CloudRefusal:
 
     @property
     def everywhere(self) -> bool:
-        """Tell whether every location would refuse: the quota counts the whole project."""
+        """Return whether every location would refuse: the quota counts the whole project."""
         return self.reason == QUOTA and bool(_EVERYWHERE.search(self.sentence))
 
     @property
     def of_gpus(self) -> bool:
-        """Tell whether it is about these GPUs, so that others may be had in the same place."""
+        """Return whether it is about these GPUs, so that others may be had in the same place."""
         return bool(_GPUS.search(self.sentence))
 
 
 def is_refusal(reason: str) -> bool:
-    """Tell whether a CloudError's reason means that there may be room elsewhere or later."""
+    """Return whether a CloudError's reason means that there may be room elsewhere or later."""
     return reason in (STOCKOUT, QUOTA)
 
 
@@ -204,7 +204,7 @@ def next_try(
 
 
 def _is_hopeless(location: str, choice: int, refusals: Sequence[CloudRefusal]) -> bool:
-    """Tell whether a refusal covers this too: a quota counts its region, not only a zone."""
+    """Return whether a refusal covers this too: a quota counts its region, not only a zone."""
     return any(
         (refusal.choice == choice or not refusal.of_gpus)
         and (

@@ -94,7 +94,7 @@ class CloudCluster:
 
     @property
     def ours(self) -> bool:
-        """Tell whether `deployer` made it, going by its labels alone."""
+        """Return whether `deployer` made it, going by its labels alone."""
         return is_ours(self.labels, self.name)
 
     @property
@@ -111,7 +111,7 @@ class CloudCluster:
 
     @property
     def usable(self) -> bool:
-        """Tell whether it runs and its pool for the system is not broken."""
+        """Return whether it runs and its pool for the system is not broken."""
         system = [pool for pool in self.pools if not pool.accelerators]
         return self.status in USABLE and any(pool.good for pool in system)
 

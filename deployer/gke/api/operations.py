@@ -101,7 +101,7 @@ def find_running(gke: Gke, location: str, cluster: str) -> CloudOperation | None
     return next((one for one in running if one.cluster == cluster), None)
 
 
-def settle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> CloudOperation | None:
+def wait_until_idle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> CloudOperation | None:
     """Wait until nothing is being done to a cluster; return what ended last."""
     last = None
     waited: set[str] = set()

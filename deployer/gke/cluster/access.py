@@ -10,7 +10,12 @@ from deployer.errors import CloudError, KubeError
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import DOWN, CloudCall, build_failure
 from deployer.gke.api.model import CloudCluster
-from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+from deployer.gke.api.operations import (
+    Waiter,
+    explain_operation,
+    wait_for_operation,
+    wait_until_idle,
+)
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
 from deployer.waiting import NO_ANSWER
@@ -70,7 +75,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
     """
     failure = CloudError(f"{cluster.words} does not go", DOWN)
     for tries in range(1, TRIES + 1):
-        ended = settle(gke, cluster.location, cluster.name, waiter)
+        ended = wait_until_idle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:
             failure = explain_operation(gke, ended)
             LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}): once more")

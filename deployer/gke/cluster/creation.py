@@ -24,7 +24,12 @@ from deployer.gke.api.failures import (
 )
 from deployer.gke.api.messages import build_cluster, build_gpu_pool
 from deployer.gke.api.model import EXPIRES_LABEL, USABLE, CloudCluster, CloudOperation, CloudPool
-from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+from deployer.gke.api.operations import (
+    Waiter,
+    explain_operation,
+    wait_for_operation,
+    wait_until_idle,
+)
 from deployer.gke.cluster.access import begin_removal, remove_whole
 from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
 from deployer.gke.cluster.rule import ClusterFacts, describe_owner, gather_facts, list_reasons
@@ -48,7 +53,7 @@ def ensure_pool(gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Wait
     if any(pool.status != "PROVISIONING" for pool in pools):
         return cluster
     if pools:
-        settle(gke, cluster.location, cluster.name, waiter)
+        wait_until_idle(gke, cluster.location, cluster.name, waiter)
     _add(gke, spec, cluster, waiter, stop_at_first=True)
     return gke.get_cluster(cluster.location, cluster.name) or cluster
 
@@ -141,7 +146,7 @@ def _make(
             return pool, made
         try:
             if pool is not None and pool.good:
-                settle(gke, cluster.location, cluster.name, waiter)
+                wait_until_idle(gke, cluster.location, cluster.name, waiter)
             elif pool is not None:
                 _remove(gke, cluster, pool, waiter)
             else:
@@ -151,7 +156,7 @@ def _make(
             if not _may_pass(error):
                 raise
             made, failure = True, error
-            settle(gke, cluster.location, cluster.name, waiter)
+            wait_until_idle(gke, cluster.location, cluster.name, waiter)
             waiter.sleep(min(0.25 * 2.0**tries, 10.0))
     raise failure
 
@@ -183,7 +188,9 @@ def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) ->
         raise CloudError(said + describe_owner(cluster.owner), f"ask them: {BY_HAND}", "NOT_YOURS")
     failure = CloudError(f"pool {pool.name} of {cluster.words} does not go", "deployer gke up")
     for tries in range(1, TRIES + 1):
-        settle(gke, cluster.location, cluster.name, waiter)  # Google refuses two things at a time
+        wait_until_idle(
+            gke, cluster.location, cluster.name, waiter
+        )  # Google refuses two things at a time
         found = find_pool(gke, cluster, pool.name)
         if found is None or found.good:
             return
@@ -429,7 +436,7 @@ class _Maker:
 
     def _join(self, cluster: CloudCluster) -> None:
         """Wait for a cluster that is being made, by this command or a former one."""
-        operation = settle(self.gke, cluster.location, cluster.name, self.waiter)
+        operation = wait_until_idle(self.gke, cluster.location, cluster.name, self.waiter)
         if operation is not None:
             self._judge(operation)
             return

@@ -100,7 +100,7 @@ def _find_obstacle(
         if offered and missing:
             said = f"no {name} in {' and '.join(missing)}, for {whose}"
             return CloudRefusal(
-                location, NOT_OFFERED, said, _tell_zones(spec, offered, name), number
+                location, NOT_OFFERED, said, _describe_zones(spec, offered, name), number
             )
     return _find_small_quota(spec, offer, project, location, number)
 
@@ -169,7 +169,7 @@ def _name_pool(spec: ClusterSpec, number: int) -> str:
     return f"{spec.pool_names[number]} ({spec.gpus[number].accelerator})"
 
 
-def _tell_zones(spec: ClusterSpec, offered: Offered, name: str) -> str:
+def _describe_zones(spec: ClusterSpec, offered: Offered, name: str) -> str:
     if not offered.zones:
         return f"no zone has {name}: gcloud compute machine-types list, accelerator-types list"
     regions = {region_of(one) for one in spec.locations}

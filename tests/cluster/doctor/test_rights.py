@@ -102,7 +102,7 @@ def test_a_backend_that_may_be_there_is_not_called_gone(cluster: Cluster, namesp
     refusals = Refusals()
     assert not remove_backend(open_client(tenant, namespace), refusals, delete_data=False)
     with pytest.raises(KubeError, match=f"cannot list Secret in namespace {namespace}"):
-        refusals.settle()
+        refusals.raise_all()
 
 
 def test_down_all_ends_the_backend_although_agents_are_refused(

@@ -107,7 +107,7 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
     db = info.context.db
     if input.get("id"):
         row, inserted = _own_run(info, db, input["id"]), False
-        row = _resumed(info, db, row) if _tells_its_process(input) else row
+        row = _resumed(info, db, row) if _comes_from_process(input) else row
     else:
         row, inserted = _initialised(info, db, input)
     changes = _read_columns(input)
@@ -128,8 +128,8 @@ def _resumed(info: Info, db: Connection, row: RunRow) -> RunRow:
     return _going(info.context.backend, db, row)
 
 
-def _tells_its_process(input: dict[str, Any]) -> bool:
-    """Tell whether the run's own process asks, as it starts or renames its run.
+def _comes_from_process(input: dict[str, Any]) -> bool:
+    """Return whether the run's own process asks, as it starts or renames its run.
 
     Its later requests have the configuration alone; the public API sends neither field.
     """
@@ -149,7 +149,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
         raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
     # Also one after the other: the second would replace the first one's rows.
     begun = found is not None and found.state != "pending"
-    if begun and request.shared and _tells_its_process(input):
+    if begun and request.shared and _comes_from_process(input):
         raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
     if found is None and request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot start runs of its own")
@@ -173,7 +173,7 @@ def _check_state(state: str) -> None:
 
 
 def _is_fork(input: dict[str, Any]) -> bool:
-    """Tell whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
+    """Return whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
     return "branch_point" in wandb_part(input.get("config") or "{}")
 
 
@@ -184,7 +184,7 @@ def _started(backend: Backend, db: Connection, row: RunRow, input: dict[str, Any
     a checkpoint of its own, send the next part of a resumed run, as `wandb sync` does, or be a new
     run under the same id: the first row of history tells, and until then the old one stays.
     """
-    if not _tells_its_process(input) and row.state != "pending":
+    if not _comes_from_process(input) and row.state != "pending":
         return row
     clear_lines(db, row.id, "events", "output")
     lines, former = count_lines(db, row.id, "history"), None
@@ -196,14 +196,14 @@ def _started(backend: Backend, db: Connection, row: RunRow, input: dict[str, Any
 
 
 def _is_rival(backend: Backend, row: RunRow, input: dict[str, Any]) -> bool:
-    """Tell whether another process of the same attempt works on a sweep's run, such as rank 0.
+    """Return whether another process of the same attempt works on a sweep's run, such as rank 0.
 
     It does if it is heard of once more after this one has asked first, perhaps with its end; until
     then this one is to ask again. One that is silent was killed, and this one begins in its place.
     A request that is repeated, since its reply was lost, has the same configuration.
     """
     config = input.get("config") or ""
-    begins = row.args is not None and row.started_at is not None and _tells_its_process(input)
+    begins = row.args is not None and row.started_at is not None and _comes_from_process(input)
     known = backend.rivals.get((row.id, config))
     if not begins or config == row.config or not (known or row.active):
         return False

@@ -188,7 +188,7 @@ class AgentObjects:
 
     @property
     def ended(self) -> bool:
-        """Tell whether no pod will come any more: the Job is over, or deleted."""
+        """Return whether no pod will come any more: the Job is over, or deleted."""
         job = self.job
         if job is None or job["metadata"].get("deletionTimestamp"):
             return not self.living_pods
@@ -213,7 +213,7 @@ class AgentObjects:
 
     @property
     def draining(self) -> bool:
-        """Tell whether this agent is asked to leave after its run; another pod does not know it."""
+        """Return True if this agent is being drained; a new pod of its Job is not."""
         return self.pod is not None and DRAIN_ANNOTATION in annotations_of(self.pod)
 
 
@@ -387,7 +387,7 @@ def _exit_code(objects: AgentObjects) -> int | None:
 
 
 def _was_drained(objects: AgentObjects) -> bool:
-    """Tell whether an agent that has ended left because somebody drained it."""
+    """Return whether an agent that has ended left because somebody drained it."""
     return objects.draining and _exit_code(objects) == 0
 
 

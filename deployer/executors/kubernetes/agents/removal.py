@@ -206,7 +206,7 @@ def forget_objects(
 
 
 def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
-    """Tell whether something is of the sweep, or any if none is named; not of other namespaces."""
+    """Return True if an object of this namespace belongs to the sweep, or to any without one."""
     claim = item.get("spec", {}).get("claimRef") or {}
     here = kind_of(item) != VOLUME or claim.get("namespace") == kube.namespace
     return here and sweep_path in (None, path_of(item))

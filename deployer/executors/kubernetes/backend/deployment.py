@@ -149,7 +149,7 @@ def _build_stateful_set(
 
 
 def is_up(stateful_set: Manifest) -> bool:
-    """Tell whether the pod of the newest description is ready."""
+    """Return whether the pod of the newest description is ready."""
     status, metadata = stateful_set.get("status") or {}, stateful_set["metadata"]
     return (
         status.get("observedGeneration") == metadata.get("generation")

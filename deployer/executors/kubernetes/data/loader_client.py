@@ -86,7 +86,7 @@ class LoaderClient:
         return self._again(self._list)
 
     def is_unfinished(self) -> bool:
-        """Tell whether a copy to the volume was begun and has not come to its end."""
+        """Return whether a copy to the volume was begun and has not come to its end."""
         return bool(self._ask("GET", "/")["unfinished"])
 
     def begin(self) -> None:
@@ -156,7 +156,7 @@ class LoaderClient:
         self._ask("POST", "/delete", path=path)
 
     def clear(self) -> bool:
-        """Delete everything on the volume; tell whether there was any file."""
+        """Delete everything on the volume; return whether there was any file."""
         return bool(self._ask("POST", "/clear")["found"])
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:

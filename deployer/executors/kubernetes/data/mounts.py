@@ -98,7 +98,7 @@ def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> M
 
 
 def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -> bool:
-    """Make the claim unless it is there; tell whether it was made.
+    """Make the claim unless it is there; return whether it was made.
 
     Raises DataError if it is missing and nothing is to be put there (None); KubeError.
     """
@@ -148,7 +148,7 @@ def count_size(data: DataSet, size_bytes: int) -> str:
 
 
 def delete_claim(kube: Kube, name: str) -> bool:
-    """Delete a claim that we made, and with it the data; tell whether it was ours. KubeError."""
+    """Delete a claim that we made, and with it the data; return whether it was ours. KubeError."""
     found = kube.get(CLAIM, name)
     ours = (
         build_labels(DATA).items()
