@@ -1,7 +1,7 @@
-"""The HTTP server of the loader: its requests, its own end.
+"""The HTTP server of the loader.
 
-What takes long (a checksum, an archive) begins its answer with spaces, so that nobody in between
-takes the connection for dead; the status is then in the JSON.
+The answer of a slow request (such as a checksum) begins with spaces, so that proxies do not close
+the connection as idle. Its status is then in the JSON.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Optional
 from urllib.parse import parse_qs, urlsplit
 
-from .tree import BLOCK_BYTES, LoaderRefusal, Tree, refuse_error
+from .tree import BLOCK_BYTES, RequestRefusal, Tree, refuse_error
 
-ADDRESS = "127.0.0.1"  # of the pod: reached through a port-forward alone
-SILENCE_SECONDS = 120.0  # of a client in the middle of a request
+ADDRESS = "127.0.0.1"  # of the pod; only a port-forward reaches it
+SILENCE_SECONDS = 120.0  # read timeout in the middle of a request
 SIGN_SECONDS = 5.0
 ROOT_VARIABLE = "LOADER_ROOT"
 PORT_VARIABLE = "LOADER_PORT"
@@ -28,7 +28,7 @@ TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 
 
 class LoaderServer(ThreadingHTTPServer):
-    """Serves one tree to whoever has the token of which `token_hash` is the SHA-256."""
+    """Serves one tree to clients with the token; `token_hash` is its SHA-256."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -40,7 +40,7 @@ class LoaderServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection, which may ask many times."""
+    """Answers the requests of one connection."""
 
     protocol_version = "HTTP/1.1"
     timeout = SILENCE_SECONDS
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: names of files are nobody else's business."""
+        """Log nothing, since file names are private."""
 
     def _answer(self, actions: Dict[str, Callable[[], None]]) -> None:
         split = urlsplit(self.path)
@@ -78,11 +78,11 @@ class Handler(BaseHTTPRequestHandler):
             token = self.headers.get("Authorization", "").partition("Bearer ")[2]
             found = hashlib.sha256(token.encode()).hexdigest()
             if not hmac.compare_digest(found, self.server.token_hash):
-                raise LoaderRefusal(401, "token", "the token is another loader's")
+                raise RequestRefusal(401, "token", "the token is another loader's")
             if split.path not in actions:
-                raise LoaderRefusal(404, "unknown", f"{self.command} {split.path} is not served")
+                raise RequestRefusal(404, "unknown", f"{self.command} {split.path} is not served")
             actions[split.path]()
-        except LoaderRefusal as refusal:
+        except RequestRefusal as refusal:
             self._refuse(refusal)
         except (BrokenPipeError, ConnectionResetError, TimeoutError):
             self.close_connection = True
@@ -116,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             while left:
                 block = file.read(min(left, BLOCK_BYTES))
-                if not block:  # it has become shorter: the client sees that bytes are missing
+                if not block:  # the file was truncated; the client notices the missing bytes
                     self.close_connection = True
                     return
                 self.wfile.write(block)
@@ -131,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, {"size_bytes": there})
 
     def _write_many(self) -> None:
-        """Take small files: a line of JSON that names them, then their bytes one after another."""
+        """Receive small files: a line of JSON with their names, then the bytes of each."""
         listed = self._read_json(self._head_bytes)
         right = []
         for one in listed:
@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
             return None
 
     def _read_many(self) -> None:
-        """Answer with the bytes of files one after another, their sizes in a line before them."""
+        """Send several files: a line of JSON with their sizes, then the bytes of each."""
         held = []
         for path in self._read_json(self._body_bytes):
             with self.server.tree.open(str(path)) as file:
@@ -208,14 +208,14 @@ class Handler(BaseHTTPRequestHandler):
         return int(self.query.get("offset", "0"))
 
     def _work(self, act: Callable[[], Dict[str, Any]]) -> None:
-        """Answer with what `act` returns, and a sign of life as long as it runs."""
+        """Answer with the result of `act`; send spaces as keep-alive while it runs."""
         self._begin("application/json")
         done = threading.Event()
         signs = threading.Thread(target=self._send_progress, args=(done,), daemon=True)
         signs.start()
         try:
             answer = {"status": 200, **act()}
-        except LoaderRefusal as refusal:
+        except RequestRefusal as refusal:
             answer = _describe(refusal)
         except OSError as error:
             answer = _describe(refuse_error(error))
@@ -229,7 +229,7 @@ class Handler(BaseHTTPRequestHandler):
             while not done.wait(SIGN_SECONDS):
                 self._write_chunk(b" ")
         except OSError:
-            pass  # nobody listens; what was begun is ended all the same
+            pass  # the client is gone; `act` still runs to its end
 
     def _begin(self, kind: str) -> None:
         self.send_response(200)
@@ -241,8 +241,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
         self.wfile.flush()
 
-    def _refuse(self, refusal: LoaderRefusal) -> None:
-        self.close_connection = True  # bytes that nobody has read may stand in it
+    def _refuse(self, refusal: RequestRefusal) -> None:
+        self.close_connection = True  # it may contain unread bytes
         self._send(refusal.status, _describe(refusal))
 
     def _send(self, status: int, content: Dict[str, Any]) -> None:
@@ -254,13 +254,13 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _describe(refusal: LoaderRefusal) -> Dict[str, Any]:
+def _describe(refusal: RequestRefusal) -> Dict[str, Any]:
     return {"status": refusal.status, "code": refusal.code, "message": refusal.message}
 
 
 def main() -> int:
-    """Serve; returns what was wrong with the environment as an exit code."""
-    # Process 1 of a container ignores what it has no handler for.
+    """Serve; return exit code 78 if the root folder is unusable."""
+    # Process 1 of a container ignores signals that have no handler.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     root = os.environ.get(ROOT_VARIABLE, "")
     try:

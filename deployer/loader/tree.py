@@ -1,6 +1,6 @@
-"""A tree of files below one folder, and how a request for it is refused.
+"""A tree of files below one folder, and its errors.
 
-Partial files lie in a folder at the root, which is there as long as a copy is not whole.
+Partial files are in a folder at the root, which exists while a copy is incomplete.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import shutil
 from typing import BinaryIO, Callable, Dict, Iterator, Optional, Tuple, Union
 
-# What the system says of a file, as a status of HTTP and a word to decide by.
+# System errors -> HTTP status and error code.
 SYSTEM: Dict[int, Tuple[int, str]] = {
     errno.ENOENT: (404, "missing"),
     errno.ENOTDIR: (409, "in-the-way"),
@@ -34,8 +34,8 @@ IDENTITY = re.compile("[0-9a-f]{64}")
 FileEntry = Dict[str, Union[str, int]]
 
 
-class LoaderRefusal(Exception):
-    """A request that is answered with no: a status of HTTP, a word to decide by, a sentence."""
+class RequestRefusal(Exception):
+    """A refused request: HTTP status, error code and message."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -44,14 +44,14 @@ class LoaderRefusal(Exception):
         self.message = message
 
 
-def refuse_error(error: OSError) -> LoaderRefusal:
-    """Return what a failure of the file system means to the client."""
+def refuse_error(error: OSError) -> RequestRefusal:
+    """Convert an error of the file system to a refusal."""
     status, code = SYSTEM.get(error.errno or 0, (500, "failed"))
-    return LoaderRefusal(status, code, error.strerror or str(error))
+    return RequestRefusal(status, code, error.strerror or str(error))
 
 
 class Tree:
-    """Names are relative, with slashes; nothing outside `root` is read or written."""
+    """Files below `root`; paths are relative, with slashes. Never accesses files outside."""
 
     def __init__(self, root: str) -> None:
         self.root = os.path.realpath(root)
@@ -60,7 +60,7 @@ class Tree:
         self._unsynced = False
 
     def list_entries(self) -> Iterator[FileEntry]:
-        """Yield every file, in order; what is no file is left out, and so are partial ones."""
+        """Yield every file in sorted order, without special files and partial files."""
         for folder, folders, names in os.walk(self.root):
             folders[:] = sorted(set(folders) - ({PARTIAL_FOLDER} if folder == self.root else set()))
             for name in sorted(names):
@@ -73,7 +73,7 @@ class Tree:
     def open(self, path: str) -> BinaryIO:
         place = self.find(path)
         if not self._is_inside(os.path.realpath(place)):
-            raise LoaderRefusal(400, "bad-path", f"{path}: a link leads out of the volume")
+            raise RequestRefusal(400, "bad-path", f"{path}: a link leads out of the volume")
         return open(place, "rb")
 
     def hash(self, path: str) -> str:
@@ -81,7 +81,7 @@ class Tree:
             return hash_file(file)
 
     def begin(self) -> None:
-        """Mark the tree as being copied to, and refuse a second copy beside this one."""
+        """Mark the tree as incomplete; refuse a concurrent second copy with 423."""
         os.makedirs(self._marks, exist_ok=True)
         if self._lock is None:
             handle = os.open(self._marks, os.O_RDONLY | os.O_DIRECTORY)
@@ -89,13 +89,13 @@ class Tree:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(handle)
-                raise LoaderRefusal(423, "busy", "another copy to it is under way") from None
+                raise RequestRefusal(423, "busy", "another copy to it is under way") from None
             except OSError:
-                pass  # a file system without locks: two copies at once cost time, and no file
+                pass  # no locks on this file system; concurrent copies waste time but lose no file
             self._lock = handle
 
     def end(self) -> None:
-        """Take the mark away, and with it what earlier copies have left."""
+        """Remove the mark and all partial files, including those of earlier copies."""
         if self._unsynced:
             os.sync()
             self._unsynced = False
@@ -108,20 +108,20 @@ class Tree:
         return os.path.isdir(self._marks)
 
     def partial_size(self, identity: str) -> int:
-        """Return how many bytes of a file have come; 0 if none."""
+        """Return how many bytes of a file were received; 0 if none."""
         try:
             return os.path.getsize(self._partial(identity))
         except FileNotFoundError:
             return 0
 
     def write(self, identity: str, offset: int, read: Callable[[int], bytes], size: int) -> int:
-        """Write `size` bytes to a partial file from `offset` on, whatever it had after that.
+        """Truncate a partial file to `offset`, then write `size` bytes there.
 
-        What has come is kept if the rest does not come. Returns how many bytes there are now.
+        Keeps the received bytes if the rest does not arrive. Returns the new size in bytes.
         """
         there = self.partial_size(identity)
         if offset > there:
-            raise LoaderRefusal(409, "gap", f"only {there} bytes are there")
+            raise RequestRefusal(409, "gap", f"only {there} bytes are there")
         os.makedirs(self._marks, exist_ok=True)
         handle = os.open(self._partial(identity), os.O_RDWR | os.O_CREAT, 0o644)
         with open(handle, "r+b", buffering=0) as file:
@@ -139,9 +139,9 @@ class Tree:
             return offset + size - left
 
     def finish(self, path: str, identity: str, size: int, sha256: str) -> bool:
-        """Give a partial file its name if it has this size and checksum; else nothing of it stays.
+        """Rename a partial file to `path` if it has this size and checksum; else delete it.
 
-        Without a checksum the size alone counts. Tells which of the two it was.
+        Without a checksum only the size is compared. Return True if it was renamed.
         """
         partial, final = self._partial(identity), self.find(path)
         with open(partial, "rb") as file:
@@ -157,9 +157,9 @@ class Tree:
         return True
 
     def place(self, path: str, sha256: str, held: bytes) -> bool:
-        """Write a small file if it has this checksum, or none is known; return whether it had.
+        """Write a small file; return False and write nothing if its checksum differs.
 
-        `end` sees to it that it is on the disk.
+        An empty `sha256` is not compared. `end` flushes the file to disk.
         """
         digest = hashlib.sha256(held).hexdigest()
         if sha256 and digest != sha256:
@@ -175,7 +175,7 @@ class Tree:
         return True
 
     def delete(self, path: str) -> None:
-        """Delete a file, which may be gone already, and the folders that are empty then."""
+        """Delete a file if it exists, and the parent folders that become empty."""
         place = self.find(path)
         try:
             os.unlink(place)
@@ -187,9 +187,9 @@ class Tree:
             folder = os.path.dirname(folder)
 
     def clear(self) -> bool:
-        """Delete everything, links as such; return whether there was any file.
+        """Delete everything, links without their targets; return True if there was any file.
 
-        A folder that is not empty then, or that may not be removed, as a disk's lost+found, stays.
+        Keeps folders that are not empty or must not be removed, such as a disk's lost+found.
         """
         found = False
         for folder, folders, names in os.walk(self.root, topdown=False):
@@ -205,13 +205,13 @@ class Tree:
         return found
 
     def find(self, path: str) -> str:
-        """Return where a file is; refuses what would lie outside, also behind a link."""
+        """Return a file's absolute path; refuse paths outside the root, also through links."""
         parts = path.split("/")
         if any(part in UNUSABLE or "\0" in part for part in parts) or parts[0] == PARTIAL_FOLDER:
-            raise LoaderRefusal(400, "bad-path", f"{path!r} is no path of a file in a data set")
+            raise RequestRefusal(400, "bad-path", f"{path!r} is no path of a file in a data set")
         folder = os.path.realpath(os.path.join(self.root, *parts[:-1]))
         if not self._is_inside(folder):
-            raise LoaderRefusal(400, "bad-path", f"{path}: a link leads out of the volume")
+            raise RequestRefusal(400, "bad-path", f"{path}: a link leads out of the volume")
         return os.path.join(folder, parts[-1])
 
     def _is_inside(self, place: str) -> bool:
@@ -219,7 +219,7 @@ class Tree:
 
     def _partial(self, identity: str) -> str:
         if not IDENTITY.fullmatch(identity):
-            raise LoaderRefusal(400, "bad-path", f"{identity!r} names no partial file")
+            raise RequestRefusal(400, "bad-path", f"{identity!r} names no partial file")
         return os.path.join(self._marks, identity)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, Optional
 
 
-class RunExit:
+class ForkedExit:
     """The last exit handler of a run, since it is registered before any other.
 
     `code` is the run's exit code once it has come to a plain end.

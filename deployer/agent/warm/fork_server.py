@@ -17,7 +17,7 @@ import sys
 from typing import Any, Callable, Collection, Dict, List, NoReturn, Optional, Sequence
 
 from .core_wait import PORT_FILE_MODULE, look_sooner
-from .ending import RunExit
+from .ending import ForkedExit
 from .inherited import OWN_PREFIXES, Inherited
 from .program import COLD, ForkTask, StartOver, become, build_program, name_process
 
@@ -36,7 +36,7 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 ASK_SECONDS = 5.0  # a stand-in that is stopped must not hold up the others
 
 
-def prepare_run(folder: str, packages: Sequence[str], ending: RunExit) -> Callable[[], None]:
+def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Callable[[], None]:
     """Preload, listen and fork; returns in a run alone, with what executes its program.
 
     `folder` is the agent's.

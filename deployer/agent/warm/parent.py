@@ -1,4 +1,4 @@
-"""The warm parent: what a script needs beforehand, and the process that has it and forks runs."""
+"""The warm parent: find the packages to preload for a script, run the process that forks runs."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from ..host.processes import RESTORED_SIGNALS, run_task, send_signal, spawn
 from ..host.status import is_unwritable
 from ..settings import AgentSettings
 
-# A parent that is killed is started again, but not for ever.
+# Limit of restarts of a parent that was killed.
 MOST_STARTS = 5
 PRELOAD_SECONDS = 120.0
-LOOK_SECONDS = 5.0  # at the script
+LOOK_SECONDS = 5.0  # timeout for reading the script
 AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# The files in the agent's folder by which the supervisor (this module), the parent's process
-# (fork_server.py) and a run's stand-in (stand_in.py, which starts on its own and therefore repeats
-# the names) talk to each other:
+# The supervisor (this module), the parent's process (fork_server.py) and a run's stand-in
+# (stand_in.py, a separate program that repeats the names) communicate by files in the agent's
+# folder:
 #   warm.starting  there while the parent preloads; stand-ins wait, and delete nothing
 #   warm.sock      the parent's socket; a stand-in sends it the run's command and streams
 #   start          how the last run was started: `warm`, or `cold: REASON`
 #   warm.cold      why this parent must not fork any more; its agent stays cold
-#   warm.over      why a forked run starts over, which its stand-in does
+#   warm.over      why a forked run must start over; its stand-in then starts it
 SOCKET, STARTING, START = "warm.sock", "warm.starting", "start"
 COLD, OVER = "warm.cold", "warm.over"
 FIRST_START = "cold: no parent yet"
 SHEBANG_BYTES = 127  # Linux before 5.1
-# Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
+# For a path that does not fit after `#!`: a shell script whose first line is a string in Python.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 # The parent's program, given to `python -c`. A forked run returns from `prepare_run` with its own
 # script as `program`: this is the lowest frame of every warm run, so it must hold nothing else, and
@@ -53,8 +53,8 @@ SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 PROGRAM = """\
 import sys
 sys.path[:] = [{above!r}, *filter(None, sys.path)]
-from {package}.warm.ending import RunExit
-ending = RunExit()
+from {package}.warm.ending import ForkedExit
+ending = ForkedExit()
 from {package}.warm.fork_server import prepare_run
 del sys.path[0]
 program = prepare_run({folder!r}, {packages!r}, ending)
@@ -69,7 +69,7 @@ PRELOADED = ("wandb", "numpy", "torch", "torchvision")
 MOST_FILES = 200
 CHANGING = ("setdefault", "update", "pop", "clear", "putenv", "unsetenv")
 LOADS_VARIABLES = "load_dotenv"
-# Variables that none of these packages reads at its import, or only when it opens a device.
+# Variables that none of these packages reads at import, or only when it opens a device.
 UNREAD = (
     *("CUBLAS_WORKSPACE_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "DEPLOYER_", "HF_"),
     *("HYDRA_", "MPLBACKEND", "PL_", "PYTHONHASHSEED", "TF_CPP_", "TOKENIZERS_", "TRANSFORMERS_"),
@@ -81,7 +81,7 @@ OPTIMIZERS, BY_OPTIMIZERS = "optim", "torch._dynamo"
 
 
 class WarmParent:
-    """The process from which an agent's runs are forked, if its script can be preloaded for."""
+    """The process that forks an agent's runs, if its script allows preloading."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._settings = settings
@@ -93,22 +93,22 @@ class WarmParent:
         self._started_at, self._starts = 0.0, 0
 
     def start_agent(self, environment: Mapping[str, str], log: int, program: str = "") -> int:
-        """Start the agent, and its parent beside it; return the agent's process id.
+        """Start the agent and its warm parent; return the agent's process id.
 
-        `program` is the sweep's, relative to this folder.
+        `program` is the sweep's program, relative to the current folder.
         """
         prepared = self.prepare(environment, program)
         self.keep_running(())
         return spawn(agent_command(self._settings), prepared, log)
 
     def prepare(self, environment: Mapping[str, str], program: str) -> Dict[str, str]:
-        """Return the agent's environment, in which `python` is the stand-in if runs may be warm."""
+        """Return the agent's environment; its `python` is the stand-in if runs may be warm."""
         self._environment = dict(environment)
         path = environment.get("PATH", os.defpath)
         self._python, self._reason = "", ""
         if not self._settings.warm:
             return self._environment
-        self.stop()  # of what an earlier supervisor has left
+        self.stop()  # a parent that an earlier supervisor left
         for name in (COLD, OVER):
             with contextlib.suppress(OSError):
                 os.unlink(self._get_path(name))
@@ -141,7 +141,7 @@ class WarmParent:
         return run_task(read, LOOK_SECONDS) or ((), f"{program} cannot be read")
 
     def keep_running(self, ended: Container[int]) -> None:
-        """Start the parent, or start it again; `ended` are process ids that were reaped."""
+        """Start the parent, or restart it; `ended` are process ids that were reaped."""
         if self._process in ended:
             self.stop()
         if not self._python:
@@ -156,13 +156,13 @@ class WarmParent:
                 self._start()
             except (OSError, NotImplementedError) as error:
                 self.stop()
-                if is_unwritable(error):  # which may pass
+                if is_unwritable(error):  # transient
                     self._starts -= 1
                 else:
                     self._python, self._reason = "", str(error)
 
     def _find_cold(self) -> str:
-        """Return why the agent stays cold from now on, empty if it does not."""
+        """Return why the agent must stay cold from now on; empty if it need not."""
         hangs = self._process and os.path.exists(self._get_path(STARTING))
         if hangs and time.monotonic() - self._started_at > PRELOAD_SECONDS:
             return f"preloading took more than {PRELOAD_SECONDS:.0f} s"
@@ -171,16 +171,16 @@ class WarmParent:
         return self._read(COLD)
 
     def read_start(self) -> str:
-        """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""
+        """Return how the last run was started: `warm`, or `cold: REASON`; empty if unknown."""
         if not self._settings.warm:
             return ""
-        if not self._python:  # what an earlier agent has left in the folder is about its own run
+        if not self._python:  # the file is stale: it is about an earlier agent's run
             return f"cold: {self._reason}"
         return self._read(START)
 
     def stop(self) -> None:
         if self._process and os.path.exists(self._get_path(STARTING)):
-            send_signal(self._process, signal.SIGKILL)  # it would preload to the end first
+            send_signal(self._process, signal.SIGKILL)  # it would first finish preloading
         if self._lifeline >= 0:
             os.close(self._lifeline)
         self._process, self._lifeline = 0, -1
@@ -201,7 +201,7 @@ class WarmParent:
     def _start(self) -> None:
         with open(self._get_path(STARTING), "w", encoding="utf-8"):
             pass
-        above, package = os.path.split(AGENT)  # of a zip file, maybe
+        above, package = os.path.split(AGENT)  # possibly in a zip file
         folder, packages = self._settings.folder, list(self._packages)
         code = PROGRAM.format(above=above, package=package, folder=folder, packages=packages)
         # Not into the runs' log.
@@ -213,7 +213,7 @@ class WarmParent:
                 ["python", "-c", code],
                 self._environment,
                 file_actions=[(os.POSIX_SPAWN_DUP2, *s) for s in ((reader, 0), (log, 1), (log, 2))],
-                setsid=True,  # so that it is not taken for a run
+                setsid=True,  # so that it does not look like a run
                 setsigmask=[],
                 setsigdef=RESTORED_SIGNALS,
             )
@@ -224,11 +224,11 @@ class WarmParent:
 
 
 def find_reason(settings: AgentSettings) -> str:
-    """Return why an agent like this one never has a parent, empty if it may have one."""
+    """Return why an agent with these settings never has a parent; empty if it may have one."""
     if settings.metrics:
         return "a wrapper reads its metrics"
     if settings.count == 1:
-        return "the agent takes one run"  # which a parent would preload for alone
+        return "the agent takes one run"  # so preloading would save nothing
     return "" if os.path.isdir("/proc/self/fd") and hasattr(os, "fork") else "no /proc"
 
 
@@ -250,9 +250,9 @@ class PreloadList(NamedTuple):
 
 
 def read_script(program: str, folder: str, more: Sequence[str]) -> PreloadList:
-    """Read a script and the modules of its project; `more` are packages to preload besides.
+    """Read a script and its project's modules; `more` are additional packages to preload.
 
-    A change of the environment counts where it stands in the text, also inside a function.
+    A change of the environment counts at its position in the text, even inside a function.
     """
     script = os.path.join(folder, program)
     text = _Text(script, folder)
@@ -268,7 +268,7 @@ def read_script(program: str, folder: str, more: Sequence[str]) -> PreloadList:
 
 
 class _Text:
-    """What a project's files do, in the order in which Python would execute them."""
+    """The imports and environment changes of a project's files, in order of execution."""
 
     def __init__(self, script: str, folder: str) -> None:
         self.packages: Dict[str, None] = {}
@@ -291,7 +291,7 @@ class _Text:
         self._visit(tree, path, False)
 
     def end(self) -> None:
-        """Take the imports inside functions, which are executed last."""
+        """Add the imports inside functions, which run last."""
         for name in self._late:
             self._take(name)
 
@@ -330,7 +330,7 @@ class _Text:
 
 
 def list_imports(node: ast.AST) -> Iterator[Tuple[int, str]]:
-    """Yield what a statement imports: how many dots stand before its name, and the name."""
+    """Yield the imports of a statement: the number of leading dots, and the name."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield 0, alias.name
@@ -340,7 +340,7 @@ def list_imports(node: ast.AST) -> Iterator[Tuple[int, str]]:
 
 
 def find_files(name: str, places: Sequence[str]) -> List[str]:
-    """Return the project's files that are executed when a module is imported."""
+    """Return the project's files that run when a module is imported."""
     words = name.split(".")
     for place in places:
         stems = [os.path.join(place, *words[:end]) for end in range(1, len(words) + 1)]
@@ -352,9 +352,9 @@ def find_files(name: str, places: Sequence[str]) -> List[str]:
 
 
 def find_change(node: ast.AST) -> Optional[str]:
-    """Return the variable that a node sets or removes: empty if unknown, None if there is none.
+    """Return the variable that a node sets or removes; empty if unknown, None if no variable.
 
-    Variables that no preloaded package reads at its import do not count.
+    Ignores variables that no preloaded package reads at import.
     """
     keys: List[Any] = []
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, (ast.Store, ast.Del)):
@@ -368,7 +368,7 @@ def find_change(node: ast.AST) -> Optional[str]:
         owner = _get_name(getattr(node.func, "value", node))
         first: Any = node.args[0] if node.args and not node.keywords else ""
         keys = getattr(first, "keys", [first]) if owner in ("environ", "os") else []
-    # Python 3.8 wraps the key of a subscript once more.
+    # Python 3.8 wraps the key of a subscript in an Index node.
     names = [str(getattr(key, "value", getattr(key, "s", key))) for key in keys]
     names = [name if name.isidentifier() else "" for name in names]
     read = [n for n in names if not n.startswith(UNREAD) or n.startswith(READ_BY_WANDB)]
