@@ -10,11 +10,10 @@ from deployer.sweeps.results import Row, rank_key
 
 @dataclass(frozen=True)
 class BestPoint:
-    """A run that has finished with a finite value.
+    """A finished run with a finite value.
 
     `number` counts such runs from 1 in the order of their ends. `ended_at` is in epoch seconds, or
-    None where it is not known; `best` is the best value up to here, `improved` whether it is this
-    run's.
+    None if unknown. `best` is the best value so far, `improved` is True if it is this run's.
     """
 
     number: int
@@ -28,7 +27,7 @@ class BestPoint:
 def list_best_so_far(rows: Sequence[Row], goal: str) -> tuple[BestPoint, ...]:
     """Return a point for each ranked run, in the order in which they ended.
 
-    Those of which no time is known come last.
+    Runs with an unknown end come last.
     """
     ended = [(find_end(row), row.run_id, row.value) for row in rows if row.rank is not None]
     ended.sort(key=lambda one: (one[0] is None, one[0] or 0.0))

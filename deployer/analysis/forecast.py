@@ -1,4 +1,4 @@
-"""When a sweep will be over, from what its runs have taken so far; pure."""
+"""Forecasts the end of a sweep from the durations of its runs; pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import pairwise
 from deployer.model import Run
 from deployer.sweeps.results import ACTIVE_STATES, Results, run_seconds
 
-# Where no server tells of attempts: an agent waits for its next poll, and the run for the SDK.
+# Overhead if the server has no attempts: the agent's next poll, and the start of the SDK.
 AGENT_POLL_SECONDS = 5.0
 
 
 def forecast_end(results: Results, runs: Sequence[Run], agents: int, now: float) -> float | None:
-    """Estimate when the last configuration is finished: what is left, shared by living agents.
+    """Estimate when the last configuration finishes: remaining work, divided by living agents.
 
     None before the first run has finished, for an endless or paused sweep, without agents, and at
     the end.
@@ -24,7 +24,7 @@ def forecast_end(results: Results, runs: Sequence[Run], agents: int, now: float)
         return None
     if (pace := finishing_pace(runs, agents)) is not None:
         last, seconds = pace
-        # The next one is overdue, or the clock was set: then it is due now, the others after it.
+        # If the next one is overdue, or the clock was set, it is due now, and the others after it.
         ends_at = max(min(last, now) + left * seconds, now + (left - 1) * seconds)
         return ends_at if ends_at > now else None
     if (usual := usual_seconds(runs)) is None:
@@ -39,7 +39,7 @@ def forecast_end(results: Results, runs: Sequence[Run], agents: int, now: float)
 
 
 def usual_seconds(runs: Sequence[Run]) -> float | None:
-    """Return how long an agent usually is at one run, from when it is handed out to the next.
+    """Return the usual seconds of an agent for one run, from its assignment to the next.
 
     None before the first run has finished.
     """
@@ -63,9 +63,9 @@ def usual_seconds(runs: Sequence[Run]) -> float | None:
 def finishing_pace(runs: Sequence[Run], agents: int) -> tuple[float, float] | None:
     """Return when the last run finished and the seconds from one finish to the next.
 
-    It has everything in it: starting the SDK, the agent's polls, data that is loaded again. The
-    median of whole rounds, so that a night without agents, or a clock that is set, does not count:
-    as many rounds as there are agents have it in them. None until each agent has finished three.
+    This includes all overhead: starting the SDK, the agent's polls, loading data again. It is the
+    median of whole rounds, so that a night without agents or a clock change does not count: such a
+    gap affects only as many rounds as there are agents. None until each agent has finished three.
     """
     ends = sorted(r.heartbeat_at for r in runs if r.state == "finished" and r.heartbeat_at)
     recent = ends[-4 * agents - 1 :]

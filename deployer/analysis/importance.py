@@ -1,4 +1,4 @@
-"""Which parameters matter, by the two figures of W&B's own panel.
+"""Which parameters matter, by the two measures of W&B's own panel.
 
 A random forest's feature importance, and the linear correlation with the metric
 (https://docs.wandb.ai/models/app/features/panels/parameter-importance, in November 2026).
@@ -29,9 +29,9 @@ LARGEST_SAMPLE = 1000  # of runs that a tree learns from
 class ParameterImportance:
     """One parameter that varies.
 
-    `importance` (0 to 1) is its part of what the forest has learned; all add up to 1, or to 0 where
-    there was nothing to learn. `correlation` is Pearson's with the metric (-1 to 1), None for
-    categories. `runs` have a value of it.
+    `importance` (0 to 1) is its share in the forest; all add up to 1, or to 0 if there was nothing
+    to learn. `correlation` is Pearson's with the metric (-1 to 1), None for categories. `runs`
+    counts the runs that have a value.
     """
 
     name: str
@@ -44,9 +44,9 @@ class ParameterImportance:
 class Importance:
     """The parameters, most important first.
 
-    `runs` were used. Left out were `stopped_early` ones, and `left_out` ones, which have no finite
-    value of the metric or have not finished. `constants` do not vary, and `names` are texts that
-    are another one in every run.
+    `runs` were used. The `stopped_early` runs were left out, and so were `left_out` ones, without a
+    finite value of the metric or unfinished. `constants` do not vary, and `names` are texts that
+    differ in every run.
     """
 
     metric: str
@@ -73,7 +73,7 @@ class Importance:
 def build_importance(rows: Sequence[Row], metric: str) -> Importance:
     """Return how much each parameter matters for the metric in the ranked rows.
 
-    The same rows give the same answer. Raises DeployerError without scikit-learn.
+    Deterministic. Raises DeployerError without scikit-learn.
     """
     if find_spec("sklearn") is None:
         needed = install_package("scikit-learn")
@@ -127,15 +127,15 @@ def _learn(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[
 
 
 def _scale(values: Sequence[float]) -> list[float]:
-    """Return values in units of the largest, so that no square overflows."""
+    """Return values divided by the largest, so that no square overflows."""
     unit = largest(values) or 1.0
     return [value / unit for value in values]
 
 
 def _encode(configurations: Sequence[Mapping[str, Any]], name: str) -> list[list[float]]:
-    """Return a parameter as columns: the order of a number, and whether it is each category.
+    """Return a parameter as columns: the rank of a number, or one column for each category.
 
-    Trees need no more than the order, so that no number is too large for them.
+    Trees need only the order, so ranks avoid numbers that are too large for them.
     """
     keys = [value_key(one[name]) if name in one else None for one in configurations]
     there = {key: one[name] for key, one in zip(keys, configurations, strict=True) if name in one}
@@ -147,7 +147,7 @@ def _encode(configurations: Sequence[Mapping[str, Any]], name: str) -> list[list
 
 
 def _correlate(rows: Sequence[Row], name: str) -> float | None:
-    """Return Pearson's correlation of a number with the metric; None where there is none."""
+    """Return Pearson's correlation of a number with the metric; None if it is undefined."""
     pairs = [
         (row.parameters[name], row.value)
         for row in rows
@@ -163,7 +163,7 @@ def _correlate(rows: Sequence[Row], name: str) -> float | None:
 
 
 def _count_values(rows: Sequence[Row], name: str) -> int:
-    """Return how many different values a parameter has; being left out is one."""
+    """Return the number of distinct values of a parameter; a missing value counts as one."""
     keys = {value_key(row.parameters[name]) for row in rows if name in row.parameters}
     return len(keys) + any(name not in row.parameters for row in rows)
 

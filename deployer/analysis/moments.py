@@ -1,6 +1,6 @@
-"""Means and spreads of values as large as floats can be; pure.
+"""Means and deviations of values up to the largest floats; pure.
 
-Sums and squares of them overflow: values are then taken in units of the largest.
+Their sums and squares overflow, so values are then divided by the largest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean; NaN where one is, or where infinities of both signs are."""
+    """Return the mean; NaN if a value is, or with infinities of both signs."""
     try:
         return fmean(values)
     except OverflowError:
@@ -22,7 +22,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of two finite values or more; infinite where no float is."""
+    """Return the standard deviation of at least two finite values; infinite on overflow."""
     try:
         return stdev(values)
     except OverflowError:

@@ -12,12 +12,12 @@ from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import Row
 from deployer.sweeps.space import Continuous, distinct
 
-# Values that are not drawn, and lie over more than this factor, are spread by their logarithm.
+# Parameters without a known distribution use a log scale if they span more than this factor.
 LOG_FACTOR = 50.0
 
 
 class Scale(StrEnum):
-    """How values lie on an axis."""
+    """How an axis places values."""
 
     LINEAR = "linear"
     LOG = "log"
@@ -29,7 +29,7 @@ class Axis:
     """One axis; the metric's is the last one.
 
     `domain` is the least and the largest value, or (0, number of categories - 1). `categories` are
-    the values of a category axis, each at the place of its index.
+    the values of a category axis, placed at their indices.
     """
 
     name: str
@@ -44,10 +44,10 @@ def build_axes(
     metric: str | None,
     order: Sequence[str] = (),
 ) -> tuple[list[Axis], dict[str, Any]]:
-    """Return the axes of the parameters that vary, and of the metric, and the other values by name.
+    """Return the axes of varying parameters and the metric, and the constant values by name.
 
-    Those named in `order` (the most important first) stand nearest to the metric; the others are
-    to the left of them, as in the sweep's file.
+    Parameters in `order` (the most important first) are nearest to the metric; the others are to
+    the left of them, in the order of the sweep's file.
     """
     names = tuple(dict.fromkeys(name for row in rows for name in row.parameters))
     found = {name: distinct(_values(rows, name)) for name in names}
@@ -97,9 +97,9 @@ def _build_metric_axis(metric: str, rows: Sequence[Row]) -> Axis:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number; a switch is none."""
+    """Return True if a value is a finite number; a boolean is not."""
     kind = type(value)
-    if kind is float:  # what there is most of
+    if kind is float:  # the most frequent type
         return math.isfinite(value)
     try:
         return isinstance(value, int | float) and kind is not bool and math.isfinite(value)

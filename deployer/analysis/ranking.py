@@ -1,4 +1,4 @@
-"""Ranking by any metric, and by a value that a run's history is reduced to; pure."""
+"""Ranking by any metric, and by a value reduced from a run's history; pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deployer.sweeps.results import Results, Row, build_results, is_done, rank_r
 
 
 class Taken(StrEnum):
-    """Which value of a history counts."""
+    """Which value of a history is used."""
 
     LAST = "last"
     BEST = "best"
@@ -22,7 +22,7 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a history becomes one value; `count` is K of the mean of the last K values."""
+    """How a history is reduced to one value; `count` is K of the mean of the last K values."""
 
     taken: Taken
     count: int = 1
@@ -42,10 +42,9 @@ def parse_reduction(text: str) -> Reduction:
 
 
 def reduce_values(values: Sequence[float], reduction: Reduction, goal: str) -> float | None:
-    """Return one value of a run's history, in the order in which it was logged; None if empty.
+    """Return one value of a run's history, in the order of logging; None if empty.
 
-    The best is that of the finite values. A mean is of as many as there are, up to K, and NaN if
-    one of them is.
+    The best is that of the finite values. A mean is of up to K values, and NaN if one of them is.
     """
     if not values:
         return None
@@ -69,7 +68,7 @@ def rank_by_history(
     histories: Mapping[str, Sequence[float]],
     reduction: Reduction,
 ) -> Results:
-    """Rank results anew, by a value of each run's history of the metric.
+    """Rank results again, by a value of each run's history of the metric.
 
     `histories` are by run id, in the order of logging. A run without one has no value.
     """

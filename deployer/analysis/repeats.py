@@ -1,6 +1,6 @@
-"""Repeats of a configuration as one group; pure.
+"""Groups repeats of a configuration; pure.
 
-Repeats have equal parameters apart from a seed.
+Repeats have equal parameters except for a seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deployer.sweeps.configuration_list import configuration_key
 from deployer.sweeps.recount import FEWEST_VALUES, CurveValues, find_equal_curves
 from deployer.sweeps.results import Results, Row, rank_key
 
-# The number of a set in a list tells no more than a seed.
+# The number of a set in a list carries no more information than a seed.
 SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state", "job_id")
 
 
@@ -23,9 +23,10 @@ SEED_NAMES = ("seed", "random_seed", "rng_seed", "random_state", "job_id")
 class RepeatGroup:
     """A configuration and its repeats.
 
-    `parameters` are without the seed. `values` are finite, one for each ranked run, in the order
-    of `run_ids`; `mean` and `deviation` (standard deviation, None below two values) are of them, in
-    the metric's unit. `rank` is None without a value. `runs` counts all, unfinished ones too.
+    `parameters` are without the seed. `values` are finite, one for each ranked run, in the order of
+    `run_ids`. `mean` and `deviation` (standard deviation, None for fewer than two values) are of
+    these, in the metric's unit. `rank` is None without a value. `runs` counts all, including
+    unfinished ones.
     """
 
     rank: int | None
@@ -38,7 +39,7 @@ class RepeatGroup:
 
     @property
     def count(self) -> int:
-        """How many values the mean is of."""
+        """The number of values in the mean."""
         return len(self.values)
 
 
@@ -51,9 +52,9 @@ class Groups:
 
 
 def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = None) -> Groups:
-    """Group ranked rows by their parameters apart from `seeds`, left out: what is named like one.
+    """Group ranked rows by their parameters except `seeds`; by default, names like a seed's.
 
-    Rows without a rank, early-stopped ones and copies are counted in `runs` alone.
+    Rows without a rank, early-stopped ones and copies count only in `runs`.
     """
     names = tuple(dict.fromkeys(name for row in rows for name in row.parameters))
     chosen = tuple(name for name in names if (name in seeds if seeds else is_seed(name)))
@@ -70,7 +71,7 @@ def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = 
 
 
 def note_curves(results: Results, curves: Mapping[str, CurveValues]) -> Results:
-    """Note equal curves of the metric; a short one makes copies only if all repeats have it."""
+    """Mark equal curves of the metric; a short one makes copies only if all repeats have it."""
     groups: dict[Hashable, dict[CurveValues, list[str]]] = {}
     for row in results.rows:
         if row.rank is not None and row.state == "finished":
@@ -88,7 +89,7 @@ def note_curves(results: Results, curves: Mapping[str, CurveValues]) -> Results:
 
 @lru_cache(maxsize=1024)
 def is_seed(name: str) -> bool:
-    """Return whether a parameter is a seed by the last part of its name, as `seed`, `data.seed`."""
+    """Return True if the last part of a parameter's name is a seed's: `seed`, `data.seed`."""
     last = name.lower().rpartition(".")[2].replace("-", "_")
     return last in SEED_NAMES or last.endswith("_seed")
 

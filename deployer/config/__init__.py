@@ -1,5 +1,4 @@
-"""Everything that a user sets: deployer.yaml, flags, environment, credentials, paths, each problem
-at its place.
+"""User configuration: deployer.yaml, flags, environment, credentials, paths; locates errors.
 
 It must not contact anything.
 """

@@ -1,4 +1,4 @@
-"""The causes for which an agent does not start, by their names in JSON and docs/pending.md."""
+"""The reasons why an agent does not start, by their names in JSON and docs/pending.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Cause(StrEnum):
-    """What keeps an agent's pod from running, where there is a fix; docs/pending.md has each."""
+    """Why an agent's pod does not run, if there is a fix; docs/pending.md lists them all."""
 
     # Nodes.
     NO_SUCH_GPU = "no-such-gpu"
@@ -15,7 +15,7 @@ class Cause(StrEnum):
     SELECTOR = "selector"
     DRIVER_MISSING = "driver-missing"
     STOCKOUT = "stockout"
-    # Rules of the server, and what the pod names.
+    # Rules of the server, and objects that the pod references.
     QUOTA = "quota"
     POD_SECURITY = "pod-security"
     OBJECT_MISSING = "object-missing"
@@ -23,10 +23,10 @@ class Cause(StrEnum):
     # Images.
     IMAGE = "image"
     PROGRAM_MISSING = "program-missing"
-    # Queues, and who ends pods.
+    # Queues, and evictions.
     QUEUE_MISSING = "queue-missing"
     QUEUED = "queued"
     SUSPENDED = "suspended"
     EVICTED = "evicted"
-    # The cluster's own words are all that is known.
+    # Only the cluster's own text is known.
     OTHER = "other"

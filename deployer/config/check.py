@@ -1,4 +1,4 @@
-"""Reads a YAML file into a class of settings, with every complaint at its line; pure."""
+"""Reads a YAML file into a class of settings, and reports every error with its line; pure."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from deployer.config.redaction import CREDENTIALS
 from deployer.errors import ConfigError, KeyPath
 from deployer.text import DURATION, DURATION_HINT, parse_duration
 
-# No key that the class does not know, no text for a number. A class that is only read inside
-# another needs no validator of its own.
+# Refuses unknown keys, and text for a number. A class that is only read inside another needs no
+# validator of its own.
 STRICT = ConfigDict(extra="forbid", strict=True, defer_build=True)
-# What to write instead of a text that does not match: the hint of each pattern.
+# The hint of each pattern for a text that does not match.
 PATTERN_HINTS: dict[str, str] = {}
 Text = Annotated[str, StringConstraints(min_length=1)]
 T = TypeVar("T")
@@ -56,7 +56,7 @@ HINTS = {
 
 
 def refuse(said: str, hint: str = "") -> NoReturn:
-    """Raise what a validator says of a value; text in braces stays as it is."""
+    """Raise a validator's error for a value; braces in the text stay unchanged."""
     raise PydanticCustomError("refused", "{said}", {"hint": hint, "said": said})
 
 
@@ -69,7 +69,7 @@ def refuse_twice(items: Iterable[Any], within: str = "") -> None:
 
 
 def section() -> Any:
-    """Return the default of a section, which its class makes of no keys.
+    """Return the default of a section: its class, validated from no keys.
 
     The class itself as the factory would build its validator a second time, apart from the file's.
     """
@@ -93,17 +93,18 @@ def at_least(seconds: int) -> AfterValidator:
 def make_tuple(value: object) -> object:
     if isinstance(value, str):
         return (value,)
-    # A validator's value is taken as Python's own, where only a tuple is strictly a tuple.
+    # A validator's return value is checked as a Python value, where strict mode accepts only a
+    # tuple.
     return tuple(value) if isinstance(value, list) else value
 
 
 def _number_to_text(value: object) -> object:
-    """Take YAML's numbers where text is wanted; a boolean is no number."""
+    """Convert YAML's numbers to text; a boolean is not a number."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _read_duration(value: object) -> timedelta:
-    if isinstance(value, timedelta):  # `replace` checks a section again
+    if isinstance(value, timedelta):  # `replace` validates a section again
         return value
     try:
         return timedelta(seconds=parse_duration(str(value)))
@@ -122,9 +123,9 @@ Duration = Annotated[
 
 
 def check(model: type[T], document: Document, value: object) -> T:
-    """Read a file into a class; raise ConfigError with every complaint, in the file's order.
+    """Read a file into a class; raise ConfigError with every error, in the file's order.
 
-    `value` is the document's own, or what is read in its place.
+    `value` is the document's own, or its replacement.
     """
     found, problems = read(model, document, value)
     if found is None or problems:
@@ -139,9 +140,9 @@ def read(
     within: KeyPath = (),
     more: Sequence[Problem] = (),
 ) -> tuple[T | None, list[ConfigError]]:
-    """Read a file, or its part at a path, into a class, or say what keeps it from being one.
+    """Read a file, or its part at a path, into a class; return it or the errors.
 
-    Complaints are in the order of the file, `more` among them. Raises ConfigError for a value that
+    Errors are in the order of the file, including `more`. Raises ConfigError for a value that
     contains itself.
     """
     found: T | None = None
@@ -150,7 +151,7 @@ def read(
     plain = to_plain(document, value)
     adapter: TypeAdapter[T] = _adapt(model)  # type: ignore[arg-type]  # mypy: has no hash
     try:
-        # As JSON, of which pydantic takes lists for tuples, and still no text for a number.
+        # As JSON, in which pydantic accepts lists for tuples, but no text for a number.
         found = adapter.validate_json(json.dumps(plain))
     except ValidationError as error:
         wrong = list_problems(error, model, plain)
@@ -162,7 +163,7 @@ def read(
 
 
 def change(settings: T, place: str, **values: object) -> T:
-    """Return settings with other values; raise ConfigError for those that they do not take."""
+    """Return settings with other values; raise ConfigError for invalid ones."""
     try:
         return replace(settings, **values)  # type: ignore[type-var]
     except ValidationError as error:
@@ -178,9 +179,9 @@ def _adapt(model: type[T]) -> TypeAdapter[T]:
 
 
 def to_plain(document: Document, value: object, path: KeyPath = ()) -> Any:
-    """Return a value of a file as JSON has it; dates and the like become text.
+    """Return a value of a file as JSON types; dates and the like become text.
 
-    Raises ConfigError for a value that contains itself, and for keys that JSON cannot have.
+    Raises ConfigError for a value that contains itself, and for keys that JSON does not allow.
     """
     if not path and refers_to_itself(document):
         raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
@@ -199,13 +200,13 @@ def to_plain(document: Document, value: object, path: KeyPath = ()) -> Any:
 
 
 def list_problems(error: ValidationError, model: Any, value: object) -> list[Problem]:
-    """Return path, message and hint of each thing wrong; the first alone of what one value is.
+    """Return path, message and hint of each error; only the first for each value.
 
-    A value is told without the user and the password of an address in it.
+    Messages omit user and password from addresses.
     """
     found: dict[tuple[KeyPath, bool], tuple[str, str]] = {}
     for one in error.errors(include_url=False):
-        # A key is wrong apart from its value.
+        # Errors of a key are separate from those of its value.
         what = _find_path(one["loc"], value), "[key]" in one["loc"]
         found.setdefault(what, _describe(one, model))
     return [
@@ -223,12 +224,13 @@ def _find_path(location: tuple[int | str, ...], value: Any) -> KeyPath:
         elif isinstance(value, list) and isinstance(part, int):
             path.append(f"[{part}]")
             value = value[part]
-        # Else it is the item of a value that stands for a list of one, or the name of a choice.
+        # Otherwise it is the item of a value that stands for a list of one, or the name of a
+        # choice.
     return tuple(path)
 
 
 def _describe(detail: ErrorDetails, model: Any) -> tuple[str, str]:
-    """Return what is wrong in our words, and what to do about it."""
+    """Return the error in our words, and the hint."""
     kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "unexpected_keyword_argument":
         return "unknown key", _hint_at_key(detail["loc"], model)
@@ -251,7 +253,7 @@ def _describe(detail: ErrorDetails, model: Any) -> tuple[str, str]:
 
 
 def hint_nearest(given: str, known: Sequence[str], among: str) -> str:
-    """Return the question whether the name most like it was meant, or all names."""
+    """Return a question with the most similar name, or all names."""
     near = difflib.get_close_matches(given, known, n=1)
     return f"did you mean `{near[0]}`?" if near else f"{among}: {', '.join(known)}"
 
@@ -260,7 +262,7 @@ def _hint_at_key(location: tuple[int | str, ...], model: Any) -> str:
     *above, key = map(str, location)
     inside = _find_class(model)
     for part in above:
-        # Numbers of items and names that the user gives stay in the class that reads them.
+        # Item numbers and user-given names stay in the class that reads them.
         inside = _find_class(_list_fields(inside).get(part)) or inside
     fields = _list_fields(inside)
     deeper = [name for name, kind in fields.items() if key in _list_fields(_find_class(kind))]

@@ -1,7 +1,7 @@
-"""The server and the key, as the W&B SDK finds them, and who owns what we make.
+"""The server and the key, found like the W&B SDK does, and the owner of our objects.
 
-Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, netrc, settings files. Reads files only; one
-that is broken is a `problem`, as the SDK warns of it and goes on.
+Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, netrc, settings files. Only reads files; a
+broken file is a `problem`, like the SDK, which warns and continues.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from deployer.errors import ConfigError
 NETRC = "each entry is: machine HOST login user password KEY; wandb login writes one"
 SETTINGS = f"write [default] and below it lines such as base_url = {CLOUD_URL}"
 ID_LENGTH = 16  # hexadecimal characters: valid in labels of Kubernetes and of Google's cloud
-# As EKS names the session of a role that nobody has named: botocore-session-1764374400.
+# EKS's name for the session of an unnamed role: botocore-session-1764374400.
 NAMELESS_SESSION = re.compile(r"^(arn:aws[\w-]*:sts::\d+:assumed-role/[^/]+)/.*\d$")
 
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """What one settings file of the SDK says."""
+    """The content of one settings file of the SDK."""
 
     path: Path
     values: Mapping[str, str] = field(repr=False)
@@ -39,10 +39,10 @@ class SettingsFile:
 
 @dataclass(frozen=True)
 class Credentials:
-    """What the environment and the user's files say about W&B.
+    """The environment's and the user's files' W&B settings.
 
-    `files` are the settings files, the folder's own first. `problems` are the files that cannot be
-    read; netrc's is among them once it has been looked at.
+    `files` are the settings files, the folder's own first. `problems` are the unreadable files;
+    netrc's is added once it has been read.
     """
 
     environment: Mapping[str, str] = field(repr=False)
@@ -51,7 +51,7 @@ class Credentials:
     problems: list[ConfigError] = field(default_factory=list)
 
     def base_url(self) -> tuple[str, str] | None:
-        """Return a server that was named, and where; a key alone means W&B's own server."""
+        """Return the named server, and its source; a key alone means W&B's own server."""
         if url := self.environment.get("WANDB_BASE_URL"):
             return url, "WANDB_BASE_URL"
         if found := self.find_setting("base_url"):
@@ -70,9 +70,9 @@ class Credentials:
         return is_same(found[0] if found else CLOUD_URL, base_url)
 
     def key(self, base_url: str, named: bool = True) -> tuple[str, str] | None:
-        """Return the key for a server, and where it was found.
+        """Return the key for a server, and its source.
 
-        The environment's is for whichever server the user has `named`, as in the SDK.
+        The environment's key is for any server that the user has `named`, as in the SDK.
         """
         named = named or self.is_for(base_url)
         if named and (key := self.environment.get("WANDB_API_KEY")):
@@ -85,23 +85,23 @@ class Credentials:
 
     @property
     def token_file(self) -> str:
-        """The file with an identity token, by which the SDK logs in without a key."""
+        """The file with an identity token, with which the SDK logs in without a key."""
         return self.environment.get(TOKEN_FILE_VARIABLE, "")
 
     def find_setting(self, name: str) -> tuple[str, str] | None:
-        """Return a value of the settings files, and the file it is in."""
+        """Return a value of the settings files, and its file."""
         for file in self.files:
             if value := file.values.get(name):
                 return value, str(file.path)
         return None
 
     def setting(self, name: str) -> str | None:
-        """Return a value of the settings files alone."""
+        """Return a value of the settings files, without its file."""
         found = self.find_setting(name)
         return found[0] if found else None
 
     def _settings_key(self, base_url: str) -> tuple[str, str] | None:
-        """Return a key of a settings file, which is for the server that the same file names."""
+        """Return a key of a settings file, which applies to the server in the same file."""
         for file in self.files:
             server = file.values.get("base_url") or self.environment.get("WANDB_BASE_URL")
             if (key := file.values.get("api_key")) and is_same(server or CLOUD_URL, base_url):
@@ -109,10 +109,10 @@ class Credentials:
         return None
 
     def _find_entry(self, base_url: str, default_counts: bool) -> tuple[str, str] | None:
-        """Return netrc's host, with its port if it has one, and the key of a server.
+        """Return netrc's host, with its port if any, and the key of a server.
 
-        netrc's `default` entry is a key for a server that was named, no reason to choose one; as in
-        the SDK it counts more than another name of the same server.
+        netrc's `default` entry is a key for a named server, but does not select one. As in the SDK,
+        it precedes aliases of the same server.
         """
         own, *others = list_key_hosts(base_url)
         fallback = ["default"] if default_counts else []
@@ -128,7 +128,7 @@ class Credentials:
             return _Netrc(self.netrc_path).hosts
         except FileNotFoundError:
             return {}
-        except netrc.NetrcParseError as error:  # its own words may hold a key
+        except netrc.NetrcParseError as error:  # its message may contain a key
             place = f"{self.netrc_path}:{error.lineno}"
             self.problems.append(ConfigError(place, "is not an entry of a netrc file", NETRC))
         except OSError as error:
@@ -140,7 +140,7 @@ class Credentials:
 
 
 class _Netrc(netrc.netrc):
-    """Netrc's own parser, for which another host's entry may hold bytes that are not UTF-8."""
+    """Netrc's own parser, which tolerates bytes that are not UTF-8 in other hosts' entries."""
 
     def __init__(self, path: Path) -> None:
         self.hosts, self.macros = {}, {}
@@ -149,7 +149,7 @@ class _Netrc(netrc.netrc):
 
 
 def load_credentials(environment: Mapping[str, str], folder: Path) -> Credentials:
-    """Read the settings files and find netrc; the folder's own settings count over the user's."""
+    """Read the settings files and find netrc; the folder's settings override the user's."""
     user_home = Path(environment.get("HOME") or Path.home())
     config = Path(environment.get("WANDB_CONFIG_DIR") or user_home / ".config" / "wandb")
     root = Path(environment.get("WANDB_DIR") or folder).expanduser()
@@ -176,7 +176,7 @@ def _load_settings(path: Path, problems: list[ConfigError]) -> dict[str, str]:
     try:
         parser.read(path)
         return dict(parser["default"]) if parser.has_section("default") else {}
-    except (configparser.Error, UnicodeDecodeError):  # their own words may hold a key
+    except (configparser.Error, UnicodeDecodeError):  # their messages may contain a key
         problems.append(ConfigError(str(path), "is not as wandb writes it", SETTINGS))
     except OSError as error:
         problems.append(_refuse_file(path, error, SETTINGS))
@@ -188,8 +188,8 @@ def _refuse_file(path: Path, error: OSError, hint: str) -> ConfigError:
     return ConfigError(str(path), said, hint)
 
 
-# Who owns the objects that we create: an id for labels, and the readable name behind it. The label
-# prevents accidents, not malice: docs/threats.md.
+# The owner of the objects that we create: an id for labels, and a readable name. The label prevents
+# accidents, not malice: docs/threats.md.
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Owner:
     name: str = field(compare=False)
 
 
-# Stands in plans for the owner, which only a server knows.
+# The owner in plans, because only a server knows the real one.
 UNKNOWN_OWNER = Owner("OWNER", "OWNER")
 
 
@@ -209,18 +209,18 @@ def drop_session(user: str) -> str:
 
 
 def build_owner(name: str) -> Owner:
-    """Return the owner of this name: a server's name for the user, or what `--owner` says."""
+    """Return the owner of this name: a server's name for the user, or `--owner`."""
     return Owner(hashlib.sha256(name.encode()).hexdigest()[:ID_LENGTH], name)
 
 
 def load_random_owner() -> Owner:
-    """Return this state folder's own owner, made once, for servers that do not name their users."""
+    """Return this state folder's own owner, created once, for servers without user names."""
     path = paths.home() / "owner"
     if not path.exists():
         partial = path.with_name(f"{path.name}.{os.getpid()}")
         partial.write_text(secrets.token_hex(ID_LENGTH // 2), encoding="utf-8")
         try:
-            os.link(partial, path)  # keeps the one of a command that was faster
+            os.link(partial, path)  # keeps the file of a faster command
         except FileExistsError:
             pass
         finally:

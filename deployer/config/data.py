@@ -1,4 +1,4 @@
-"""The section `data:` of deployer.yaml: where data sets are kept, where trainers see them; pure."""
+"""The section `data:` of deployer.yaml: where data sets are, where trainers see them; pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from deployer.config.kubernetes import (
 )
 
 SOURCES = ("claim", "nfs", "url", "folder")
-BROUGHT = ("claim", "url", "folder")  # what runs in a cluster see in a claim
-OPTIONS = {  # which sources each of the other keys belongs to
+BROUGHT = ("claim", "url", "folder")  # sources that a cluster mounts as a claim
+OPTIONS = {  # valid sources of each other key
     "size": BROUGHT,
     "storage_class": BROUGHT,
     "access_mode": BROUGHT,
@@ -29,12 +29,13 @@ OPTIONS = {  # which sources each of the other keys belongs to
 }
 URL = re.compile(r"(s3|gs)://[^/@:\s]+(/[^?#\s]*)?")
 ENDPOINT = re.compile(r"https?://[^/@\s?#]+(/[^@\s?#]*)?")
-# Of the first data set; each by its name has `_NAME` after it: `_TRAIN_IMAGES` of `train-images`.
+# The variable of the first data set. The others append their names: `_TRAIN_IMAGES` for
+# `train-images`.
 VARIABLE = "DEPLOYER_DATA_DIR"
 
 
 def check_url(value: str) -> str:
-    """Refuse what is no address, without repeating what may hold a key."""
+    """Refuse an invalid address, without repeating a key that it may contain."""
     if not URL.fullmatch(value):
         hint = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys do not belong in a file"
         refuse("is not the address of an object store", hint)
@@ -44,7 +45,7 @@ def check_url(value: str) -> str:
 
 
 def check_endpoint(value: str) -> str:
-    """Refuse what is not the address of a server, without repeating what may hold a key."""
+    """Refuse an invalid server address, without repeating a key that it may contain."""
     if not ENDPOINT.fullmatch(value):
         hint = "write it such as http://minio.example:9000; keys do not belong in a file"
         refuse("is not the address of a server", hint)
@@ -105,7 +106,7 @@ class DataSet:
 
     @property
     def source(self) -> str:
-        """Return which of claim, nfs, url and folder it is kept in."""
+        """Return the kind of its source: claim, nfs, url or folder."""
         return next(source for source in SOURCES if getattr(self, source) is not None)
 
     @model_validator(mode="after")
@@ -149,9 +150,9 @@ DataSets = Annotated[
 def list_variables(
     sets: Sequence[DataSet], places: Mapping[str, str] | None = None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the variables by which runs find data sets: `VARIABLE` the first, others by name.
+    """Return the variables with the paths of data sets: `VARIABLE` for the first, then by name.
 
-    `places` are their folders by name; left out: where pods see them.
+    `places` maps names to folders; by default, paths in pods.
     """
     found = {one.name: (places or {}).get(one.name, one.path) for one in sets}
     named = [(f"{VARIABLE}_{name.upper().replace('-', '_')}", at) for name, at in found.items()]

@@ -1,7 +1,7 @@
-"""YAML as PyYAML reads it (1.1, as W&B does) with the line of everything; files that users name.
+"""Reads YAML like PyYAML (1.1, as W&B does), with the line of every value; reads users' files.
 
-Besides the value it finds what YAML 1.1 silently reads as something else: `1e-5` as text, `on`
-as a boolean, `017` as 15, and a key that is written twice.
+Also finds what YAML 1.1 silently reads as something else: `1e-5` as text, `on` as a boolean, `017`
+as 15, and duplicate keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 from deployer.errors import ConfigError, KeyPath
 from deployer.text import find_lookalike, format_bytes, number_hint
 
-# What PyYAML says, "context: problem", since it has nothing else; what that means; what to do.
+# PyYAML's message as "context: problem", its only detail; its meaning; the hint.
 TROUBLES = (
     (r"'\\t' that cannot start", "a tab", "indent with spaces, not tabs"),
     (r"'(.)' that cannot start", r"a value begins with \1", "put the value in quotes"),
@@ -62,14 +62,14 @@ TAG = "tag:yaml.org,2002:"
 ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "timestamp"))
 # Integers whose text does not look like their value: octal and base-60 numbers.
 ODD_INTEGER = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)")
-MOST_VALUES = 100_000  # in all, with every alias written out
+MOST_VALUES = 100_000  # in total, with every alias expanded
 MOST_LEVELS = 100
 MOST_BYTES = 5_000_000
-# Where a shell puts what is piped into a command, and `<(command)`.
+# Paths of piped input and of `<(command)`.
 PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
 FILE_NAME = "deployer.yaml"
-MOST_REPLICAS = 1000  # of a sweep and owner: a larger number is a slip
+MOST_REPLICAS = 1000  # of a sweep and owner: a larger number is a typo
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Remark:
 class Document:
     """A file's value; `lines` maps the path of each key and list item to its line, from 1.
 
-    Paths hold keys as YAML reads them; `typed` has those that look otherwise in the file.
+    Paths hold keys as YAML reads them; `typed` has those that are written differently in the file.
     """
 
     place: str
@@ -97,15 +97,15 @@ class Document:
     columns: Mapping[KeyPath, int] = field(default_factory=dict)
 
     def line_of(self, path: KeyPath) -> int:
-        """Return the line of a key, or of the nearest one above it that exists, else 0."""
+        """Return the line of a key, or of its nearest ancestor with a line, else 0."""
         return _find_nearest(path, self.lines)
 
     def column_of(self, path: KeyPath) -> int:
-        """Return the column of a key, or of the nearest one above it that exists, else 0."""
+        """Return the column of a key, or of its nearest ancestor with a column, else 0."""
         return _find_nearest(path, self.columns)
 
     def place_of(self, path: KeyPath) -> str:
-        """Return a place such as `sweeps/lr.yaml:12: parameters.lr.min`."""
+        """Return a location such as `sweeps/lr.yaml:12: parameters.lr.min`."""
         line = f":{self.line_of(path)}" if self.line_of(path) else ""
         where = self.name_of(path)
         return f"{self.place}{line}: {where}" if where else f"{self.place}{line}"
@@ -117,7 +117,7 @@ class Document:
 
 
 class UnreadableYaml(ConfigError):
-    """A file that is no YAML, and where it stops to be; the first line and column are 1."""
+    """Invalid YAML, and the position of the error; line and column count from 1."""
 
     def __init__(self, file: str, line: int, column: int, said: str, hint: str) -> None:
         super().__init__(f"{file}:{line}:{column}", said, hint)
@@ -125,7 +125,7 @@ class UnreadableYaml(ConfigError):
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Stops reading at the first value too many, and at the first level too deep."""
+    """Stops at the first value over the limit, and at the first level too deep."""
 
     def __init__(self, text: str, place: str) -> None:
         super().__init__(text)
@@ -151,7 +151,7 @@ class _BoundedLoader(yaml.SafeLoader):
 
 
 def parse_document(text: str, place: str) -> Document:
-    """Read one YAML document; raise ConfigError with line and column where it is none."""
+    """Read one YAML document; raise ConfigError with line and column if it is invalid."""
     try:
         loader = _BoundedLoader(text, place)
         root = loader.get_single_node()
@@ -173,7 +173,7 @@ def say_too_many(most: int) -> tuple[str, str]:
 
 
 def _count_nodes(node: yaml.Node, counts: dict[int, int]) -> int:
-    """Count the values in a node, as often as aliases repeat it; one within itself is 0."""
+    """Count the values in a node, with every alias expanded; a node inside itself counts 0."""
     if id(node) not in counts:
         counts[id(node)] = 0
         inside: list[yaml.Node] = []
@@ -204,7 +204,7 @@ def _note_places(place: str, root: yaml.Node | None) -> Document:
         remark = _odd_scalar(path, node)
         if remark:
             scalars[path] = number, remark
-    # What stood in the first of two keys is read by nobody.
+    # The value of the first of two equal keys is never read.
     read = (r for p, (n, r) in scalars.items() if not _is_followed(p, n, second))
     return Document(place, None, lines, typed, tuple(duplicates.values()), tuple(read), columns)
 
@@ -223,7 +223,7 @@ def _is_inside(path: KeyPath, places: Collection[KeyPath]) -> bool:
 
 
 def refers_to_itself(document: Document) -> bool:
-    """Return whether an anchor contains an alias of itself, which only YAML can express."""
+    """Return True if an anchor contains an alias of itself, which only YAML can express."""
     return _is_circular(document.value, ())
 
 
@@ -256,7 +256,7 @@ def _walk(
 
 
 def _read_key(key: yaml.Node) -> str:
-    """Return a key as it is in the value: YAML 1.1 reads the word `on` as a boolean."""
+    """Return a key as in the value: YAML 1.1 reads the word `on` as a boolean."""
     return str(yaml.safe_load(key.value)) if key.tag in ODD_KEYS else str(key.value)
 
 
@@ -296,7 +296,7 @@ def _is_circular(value: Any, above: tuple[int, ...]) -> bool:
 def read_user_file(path: Path, place: str = "") -> bytes:
     """Return a file's content; raise OSError, or ConfigError for a device or a file too large.
 
-    `place` names it in complaints.
+    Messages name it `place`.
     """
     try:
         mode = path.stat().st_mode
@@ -320,13 +320,13 @@ def read_user_file(path: Path, place: str = "") -> bytes:
 
 
 def read_user_text(path: Path, place: str = "") -> str:
-    """Return a text in UTF-8 with the line ends of Unix; raise UnicodeDecodeError, too."""
+    """Return UTF-8 text with Unix line ends; may also raise UnicodeDecodeError."""
     text = read_user_file(path, place).decode("utf-8")
     return io.StringIO(text, newline=None).getvalue()
 
 
 def write_user_text(path: Path, text: str) -> None:
-    """Write or replace a file, whole or not at all; raise ConfigError if that fails."""
+    """Write or replace a file atomically; raise ConfigError if that fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         draft.write_text(text, encoding="utf-8")
@@ -340,7 +340,7 @@ def write_user_text(path: Path, text: str) -> None:
 def read_document(folder: Path) -> Document | None:
     """Read deployer.yaml in a folder; None if there is none. Raises ConfigError.
 
-    This is the only place that opens the file.
+    Only this function opens the file.
     """
     path = folder / FILE_NAME
     try:
@@ -362,13 +362,13 @@ def place_of_key(document: Document | None, name: str) -> str:
 
 
 def place_of_flag(flag: str, value: str, environment: Mapping[str, str]) -> str:
-    """Name the place of a flag's value: the variable that it came from, else the flag."""
+    """Return the source of a flag's value: its environment variable, else the flag."""
     variable = f"DEPLOYER_{flag.strip('-').upper()}"
     return variable if environment.get(variable) == value else flag
 
 
 def find_too_many(place: str, replicas: int, hint: str = "") -> ConfigError | None:
-    """Return what is wrong with a number of agents that no sweep needs."""
+    """Return an error if the number of agents is implausibly large."""
     if replicas <= MOST_REPLICAS:
         return None
     said = f"{replicas:,} agents are more than {MOST_REPLICAS:,}"

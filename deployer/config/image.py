@@ -21,7 +21,7 @@ REPOSITORY_HINT = (
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ImageConfig:
-    """What an image is built from, with which tool, and where it is pushed."""
+    """How an image is built, with which tool, and where it is pushed."""
 
     repository: Annotated[str | None, matching(REPOSITORY, REPOSITORY_HINT)] = None
     """The registry and name to push to, without a tag."""

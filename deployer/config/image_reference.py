@@ -1,4 +1,4 @@
-"""The name of an image: its registry, its name there, its tag or digest; pure."""
+"""The name of an image: registry, repository, tag or digest; pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deployer.errors import ConfigError
 
-# The registry is told from a name by a dot, a port, or being this machine, as docker does it.
+# As in docker, the first part is a registry if it has a dot, a port, or is localhost.
 REPOSITORY = (
     r"^(localhost|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+|[a-zA-Z0-9-]+:[0-9]+)(:[0-9]+)?"
     r"(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+$"
@@ -37,12 +37,12 @@ class Repository:
 
     @property
     def api_host(self) -> str:
-        """Return the host that answers; Docker Hub's has another name."""
+        """Return the host of the API, which differs for Docker Hub."""
         return "registry-1.docker.io" if self.host == DOCKER_HUB else self.host
 
     @property
     def is_google(self) -> bool:
-        """Return whether it is one of Google's: Artifact Registry, or its older names."""
+        """Return True for Google's registries: Artifact Registry, or its predecessors."""
         return (
             self.host.endswith(ARTIFACT_REGISTRY)
             or re.fullmatch(r"([a-z]+\.)?gcr\.io", self.host) is not None
@@ -50,12 +50,12 @@ class Repository:
 
     @property
     def is_artifact_registry(self) -> bool:
-        """Return whether it is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME."""
+        """Return True for LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME."""
         return self.host.endswith(ARTIFACT_REGISTRY)
 
     @property
     def google_place(self) -> tuple[str, str, str]:
-        """Return location, project and repository of one in Artifact Registry."""
+        """Return location, project and repository of an Artifact Registry image."""
         project, repository = self.path.split("/")[:2]
         return self.host.removesuffix(ARTIFACT_REGISTRY), project, repository
 
@@ -73,6 +73,6 @@ def parse_repository(text: str, place: str = "--repository") -> Repository:
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """Return repository and tag of `REPOSITORY:TAG`; the tag is empty where there is none."""
+    """Return repository and tag of `REPOSITORY:TAG`; the tag is empty without one."""
     repository, colon, tag = reference.rpartition(":")
     return (repository, tag) if colon and "/" not in tag else (reference, "")

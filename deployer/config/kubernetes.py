@@ -31,7 +31,7 @@ CHECKPOINTS = "checkpoints"
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"  # set by the device plugin's feature discovery
 CHECKPOINTS_PATH = "/deployer/checkpoints"
 OUTPUTS_FOLDER = "outputs"  # on the volume of checkpoints
-# Volumes of k8s/agent.yaml that nobody can replace.
+# Volumes of k8s/agent.yaml that users cannot replace.
 RESERVED_VOLUMES = (
     "deployer-supervisor",
     "deployer-code",
@@ -52,7 +52,7 @@ LABEL_LETTERS = "at most 63 letters, digits, dashes, dots and underscores, no si
 Quantity = Annotated[Value, matching(QUANTITY, "write it as Kubernetes does: 500m, 2, 4Gi")]
 Image = Annotated[str, matching(IMAGE, IMAGE_HINT)]
 ObjectName = Annotated[str, matching(NAME, "small letters, digits and dashes, at most 63")]
-# Of what is no part of an address.
+# For names that are not part of an address.
 LongName = Annotated[str, matching(OBJECT, "small letters, digits, dashes and dots")]
 LabelKey = Annotated[str, matching(LABEL_KEY, f"a name, or DOMAIN/NAME: {LABEL_LETTERS}")]
 LabelValue = Annotated[Value, matching(LABEL_VALUE, LABEL_LETTERS)]
@@ -79,13 +79,13 @@ def _bare_empty_dir(value: object) -> object:
 
 
 def _plain_to_amount(value: object) -> object:
-    """Take `cpu: 2` as `cpu: {request: 2, limit: 2}`."""
+    """Read `cpu: 2` as `cpu: {request: 2, limit: 2}`."""
     return value if isinstance(value, dict | Amount) else {"request": value, "limit": value}
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Amount:
-    """How much of a resource a pod gets in any case, and the most that it may use."""
+    """The guaranteed amount of a resource for a pod, and the maximum."""
 
     request: Quantity
     """The request: nodes reserve it, and quotas count it."""
@@ -118,7 +118,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NfsFolder:
-    """A folder of an NFS server; it comes as a PersistentVolume and a claim on it, or `inline`."""
+    """A folder of an NFS server, mounted as a PersistentVolume and a claim, or `inline`."""
 
     server: Text
     """The host name or address of the NFS server."""
@@ -134,7 +134,7 @@ class NfsFolder:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class EmptyDir:
-    """A folder that lives as long as the pod; `memory` keeps it in memory."""
+    """A folder that is deleted with the pod; `memory` keeps it in memory."""
 
     size: Quantity | None = None
     """The size limit."""
@@ -147,7 +147,7 @@ class EmptyDir:
 class Volume:
     """A volume from exactly one source.
 
-    One named `checkpoints` takes the place of the folder that ends with the pod.
+    The name `checkpoints` replaces the folder that is deleted with the pod.
     """
 
     name: ObjectName
@@ -212,7 +212,7 @@ class SecretKey:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Toleration:
-    """A taint that agents bear, in Kubernetes' own words."""
+    """A taint that agents tolerate, in Kubernetes' own terms."""
 
     key: Text | None = None
     """The taint's key; default with `Exists`: every key."""
@@ -230,13 +230,13 @@ class Toleration:
     """How many seconds a pod stays after a NoExecute taint appears."""
 
 
-# The section `kubernetes:` of deployer.yaml as one frozen `ClusterConfig`; pure. What is left out
-# here stays as the template says: k8s/agent.yaml, or the user's own manifest.
+# The section `kubernetes:` of deployer.yaml as one frozen `ClusterConfig`; pure. Missing settings
+# keep the template's values: k8s/agent.yaml, or the user's own manifest.
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ClusterConfig:
-    """Where agents run in a cluster and what each of them gets."""
+    """Where agents run in a cluster and what resources each gets."""
 
     image: Image | None = None
     """Any image with Python and wandb."""

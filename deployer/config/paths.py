@@ -1,4 +1,4 @@
-"""The state folder of this user on this machine."""
+"""The paths in the local state folder."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import platformdirs
 
 from deployer.errors import ConfigError
 
-# Where `results get` copies to in a project, which is no part of its code.
+# The target of `results get` in a project, which is not part of its code.
 RESULTS = "results"
 
 
 def home() -> Path:
-    """Return the state folder (`DEPLOYER_HOME`, else the platform's), made with mode 0700.
+    """Return the state folder (`DEPLOYER_HOME`, else the platform's), created with mode 0700.
 
-    Raises ConfigError where there can be none.
+    Raises ConfigError if it cannot be created.
     """
     chosen = os.environ.get("DEPLOYER_HOME")
     path = Path(chosen).expanduser() if chosen else Path(platformdirs.user_data_dir("deployer"))
-    if not path.is_absolute():  # each working folder would have a backend of its own
+    if not path.is_absolute():  # else each working folder would have its own backend
         hint = f'export DEPLOYER_HOME="$PWD/{chosen}"'
         raise ConfigError("DEPLOYER_HOME", f"{chosen} is a relative path", hint)
     try:
         path.mkdir(parents=True, mode=0o700)
     except OSError as error:
-        if not path.is_dir():  # one that is there already keeps its mode
+        if not path.is_dir():  # an existing folder keeps its mode
             raise _refuse(path, error.strerror or str(error)) from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise _refuse(path, "is not writable")
@@ -34,7 +34,7 @@ def home() -> Path:
 
 
 def _refuse(path: Path, reason: str) -> ConfigError:
-    """Blame the variable that led to a folder: the one that was set, or whose folder is home."""
+    """Return an error that names the variable which determined the folder, by default HOME."""
     names = ("DEPLOYER_HOME", "XDG_DATA_HOME")
     blamed = next((name for name in names if os.environ.get(name)), "HOME")
     hint = "export DEPLOYER_HOME=FOLDER, with a folder that you may write to"
@@ -46,7 +46,7 @@ def backend_folder() -> Path:
 
 
 def copies_folder() -> Path:
-    """Return the folder of copies of backends whose cluster is gone, one subfolder for each."""
+    """Return the folder with copies of backends from deleted clusters, a subfolder for each."""
     return home() / "copies"
 
 
@@ -63,7 +63,7 @@ def checkpoints_folder() -> Path:
 
 
 def outputs_folder() -> Path:
-    """Return the folder in which runs on this machine keep models and other outputs."""
+    """Return the folder in which local runs keep models and other outputs."""
     return home() / "outputs"
 
 
@@ -81,7 +81,7 @@ def sweeps_folder() -> Path:
 
 
 def find_packaged(name: str) -> Path:
-    """Return a folder such as k8s or infra/gke: installed inside the package, else beside it."""
+    """Return a folder such as k8s or infra/gke: inside the installed package, else next to it."""
     package = Path(__file__).parents[1]
     inside = package / name
     return inside if inside.is_dir() else package.parent / name

@@ -1,7 +1,7 @@
-"""Flag over environment over deployer.yaml over default, as one frozen `Project`.
+"""Merge flags, environment, deployer.yaml and defaults into one frozen `Project`.
 
-Contacts nothing. Decides which W&B: the flag, deployer.yaml, the SDK's own settings, then the
-embedded backend. What stands lower takes the project, and reads none of this again.
+Contacts nothing. Selects the W&B server: the flag, deployer.yaml, the SDK's own settings, then the
+embedded backend. Lower layers take the project, and read none of these sources again.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from deployer.config.image import ImageConfig
     from deployer.config.kubernetes import ClusterConfig
     from deployer.config.settings import BackendConfig, LocalConfig, MetricsConfig, Settings
-# By which W&B's SDK knows the commit where it finds no repository.
+# With these variables W&B's SDK knows the commit without a repository.
 COMMIT_VARIABLE = "WANDB_GIT_COMMIT"
 REPOSITORY_VARIABLE = "WANDB_GIT_REMOTE_URL"
 LOG = logging.getLogger(__name__)
 EMBEDDED = "embedded"
-DEFAULT = "default"  # the source of a server that nobody has named
-LOCAL = "local"  # where agents run if nobody says where
-KUBERNETES = "kubernetes"  # and if a context or a namespace is named
+DEFAULT = "default"  # the source of the default server
+LOCAL = "local"  # the default executor
+KUBERNETES = "kubernetes"  # the default with a context or namespace
 
 
 def derive_project(program: str | None, folder: Path) -> str:
@@ -62,9 +62,9 @@ def derive_project(program: str | None, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Code:
-    """Runs on this machine work in `folder`, and pods in an archive of its files.
+    """The code of runs: local runs work in `folder`, and pods in an archive of its files.
 
-    Of code from git, `commit` is the whole one, and `repository` its address without credentials.
+    For code from git, `commit` is the full hash, and `repository` its address without credentials.
     """
 
     folder: Path
@@ -73,14 +73,14 @@ class Code:
 
     @property
     def variables(self) -> tuple[tuple[str, str], ...]:
-        """Return the environment that tells runs their commit."""
+        """Return the environment variables that give runs their commit."""
         named = {COMMIT_VARIABLE: self.commit, REPOSITORY_VARIABLE: self.repository}
         return tuple((name, value) for name, value in named.items() if value)
 
 
 @dataclass(frozen=True)
 class Flags:
-    """What was said on the command line; None where nothing was."""
+    """The flags of the command line; None if a flag is absent."""
 
     wandb: str | None = None
     entity: str | None = None
@@ -99,21 +99,20 @@ class Flags:
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that was read, and what was decided from it before anything is contacted.
+    """The merged configuration, and the choices made before anything is contacted.
 
-    `wandb` is `embedded` or a base URL, `key` its key: empty for embedded, and where there is none,
-    which matters only to what contacts the server. `given_replicas` is None where nobody named a
-    number and `replicas` is the default; `explicit_on` tells whether it was given.
-    A sweep file's entity and project count more than `deployer.yaml`'s and less than the
-    environment's, as W&B has it.
-    `known_backend_on` is where the embedded backend of a sweep that is there already is.
-    `known_data` is the data folder of one that was copied here before its cluster was deleted.
-    `given_settings` is deployer.yaml as it was when the command began; None without it, unless
-    flags name a cluster. `resolved_code` is a commit,
-    once it is checked out for the section `code:`. `named_cluster` are the context and namespace
-    that flags name, or named when the agents of the sweep that is meant were started.
-    `owner` names the owner of created objects; None: as the API server or the cloud names the user.
-    `by_page_alone`: the server is named by a sweep's page alone, and gets no login of another one.
+    `wandb` is `embedded` or a base URL. `key` is its key: empty for embedded, and if there is none,
+    which matters only to code that contacts the server. `given_replicas` is None if `replicas` is
+    the default. `explicit_on` is True if the user named the executor. As in W&B, a sweep file's
+    entity and project override those of `deployer.yaml`, and the environment overrides both.
+    `known_backend_on` is the executor of an existing sweep's embedded backend. `known_data` is the
+    data folder of a backend that was copied here before its cluster was deleted. `given_settings`
+    is deployer.yaml as of the command's start. It is None without the file, unless flags name a
+    cluster. `resolved_code` is the checked-out commit of the section `code:`. `named_cluster` has
+    the context and namespace that flags name, or that flags named when the sweep's agents were
+    started. `owner` names the owner of created objects; None: as the API server or the cloud names
+    the user. `by_page_alone`: only a sweep's page names the server, so it gets no login of another
+    server.
     """
 
     folder: Path
@@ -146,17 +145,17 @@ class Project:
 
     @property
     def backend_on(self) -> str:
-        """Return the place of the embedded backend that is meant: that of new agents, if new."""
+        """Return the place of the embedded backend: the known one, else that of new agents."""
         return self.known_backend_on or self.on
 
     @property
     def code(self) -> Code:
-        """Return the code that agents run: this folder as it is, unless a commit was chosen."""
+        """Return the code that agents run: this folder unchanged, unless a commit was chosen."""
         return self.resolved_code or Code(self.folder)
 
     @property
     def on_option(self) -> str:
-        """Return what names the place in a command; empty for the default."""
+        """Return the options that select the place in a command; empty for the default."""
         return "" if self.on == LOCAL else f" --on {self.on}{self.cluster_options}"
 
     @property
@@ -165,7 +164,7 @@ class Project:
 
     @cached_property
     def settings(self) -> Settings:
-        """What deployer.yaml says, and the defaults of the rest."""
+        """The settings of deployer.yaml, with defaults for missing ones."""
         if self.given_settings is not None:
             return self.given_settings
         from deployer.config.settings import check_settings  # pydantic, as below
@@ -201,7 +200,7 @@ class Project:
         return self.settings.local
 
     def with_image(self, image: str) -> Project:
-        """Return the same config for agents in this image, whatever deployer.yaml names."""
+        """Return the same config for agents in this image, overriding deployer.yaml."""
         return self.with_kubernetes(image=image)
 
     def with_kubernetes(self, **values: Any) -> Project:
@@ -212,7 +211,7 @@ class Project:
         return self.with_settings(kubernetes=section)
 
     def with_cluster(self, context: str, namespace: str) -> Project:
-        """Return the same config for a context and namespace, whatever flags name."""
+        """Return the same config for a context and namespace, overriding flags."""
         found = {"context": context, "namespace": namespace}
         named = {name: value for name, value in found.items() if value}
         return replace(self.with_kubernetes(**named), named_cluster=named)
@@ -221,13 +220,13 @@ class Project:
         return replace(self, given_settings=replace(self.settings, **values))
 
     def for_server(self, wandb: str, source: str, named: bool = True) -> Project:
-        """Return the same config for another server: the one where a sweep was made.
+        """Return the same config for another server, where a sweep was created.
 
-        One that was not `named` by the user, but by a page, gets none but its own key.
+        A server that is not `named` by the user, but by a page, gets only its own key.
         """
         url = normalise_server(wandb, source)
         if EMBEDDED not in (url, self.wandb) and is_same(url, self.wandb):
-            return self  # under the name, and so with the key, that is in use now
+            return self  # keep the name, and its key
         login = None if url == EMBEDDED else self.credentials.key(url, named=named)
         key, key_source = login or ("", "")
         foreign = not (named or self.credentials.is_for(url))
@@ -241,7 +240,7 @@ class Project:
         )
 
     def check_login(self) -> None:
-        """Refuse two logins at once, and none if a file that may hold one cannot be read.
+        """Refuse two logins at once, and no login if a file that may hold one is unreadable.
 
         Raises ConfigError.
         """
@@ -255,7 +254,7 @@ class Project:
 
     @property
     def has_login(self) -> bool:
-        """Return True with a key or an identity token for the server."""
+        """Return True if there is a key or an identity token for the server."""
         return bool(self.key or (self.credentials.token_file and not self.by_page_alone))
 
     def require_key(self) -> str:
@@ -269,11 +268,11 @@ class Project:
         )
 
     def entity_for(self, of_sweep: str | None, of_viewer: str) -> str:
-        """Return the entity for a new sweep; the embedded backend has no use for WANDB_ENTITY."""
+        """Return the entity for a new sweep; the embedded backend ignores WANDB_ENTITY."""
         return self.entity or of_sweep or self.file_entity or of_viewer
 
     def project_for(self, of_sweep: str | None, program: str | None) -> str:
-        """Return the project for a new sweep, derived from the program's place if none is named."""
+        """Return the project for a new sweep, by default derived from the program's path."""
         named = self.project or of_sweep or self.file_project
         return named or derive_project(program, self.folder)
 
@@ -283,8 +282,8 @@ def load_project(
 ) -> Project:
     """Read deployer.yaml in `folder`, the environment and the user's W&B files, each once.
 
-    `executors` are the names that `--on` may have. Raises ConfigError with every
-    complaint about the file.
+    `executors` are the valid values of `--on`. Raises ConfigError with every complaint about the
+    file.
     """
     document = read_document(folder)
     settings = _read_settings(flags, document)
@@ -304,7 +303,7 @@ def load_project(
     of_file = LOCAL if values.get("on") is None else values["on"]
     if flags.cluster and not on and of_file == LOCAL:
         of_file = KUBERNETES
-    # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
+    # WANDB_ENTITY and WANDB_PROJECT belong to the server that the SDK is set up for.
     ours = wandb == EMBEDDED
     return Project(
         folder=folder,
@@ -330,7 +329,7 @@ def load_project(
 
 
 def normalise_server(wandb: str, source: str) -> str:
-    """Return `embedded` or a base URL without a slash at its end; raises ConfigError."""
+    """Return `embedded` or a base URL without a trailing slash; raises ConfigError."""
     if wandb == EMBEDDED:
         return wandb
     hint = f"write `embedded`, or an address such as {CLOUD_URL}"
@@ -341,7 +340,7 @@ def normalise_server(wandb: str, source: str) -> str:
 
 
 def check_address(url: str, source: str, hint: str) -> None:
-    """Refuse what is no address, and one with a login in it, which messages would show.
+    """Refuse an invalid address, and one that contains a login, which messages would reveal.
 
     Raises ConfigError.
     """
@@ -373,10 +372,10 @@ def _choose_server(
 
 
 def _read_settings(flags: Flags, document: Document | None) -> Settings | None:
-    """Read deployer.yaml; the cluster that flags name counts more."""
+    """Read deployer.yaml; flags that name a cluster override it."""
     if document is None and not flags.cluster:
         return None
-    from deployer.config.check import change  # pydantic: 50 ms, for who has a file or a cluster
+    from deployer.config.check import change  # pydantic takes 50 ms: only with a file or a cluster
     from deployer.config.settings import check_settings
 
     settings = check_settings(document or parse_document("", FILE_NAME))

@@ -1,6 +1,6 @@
-"""Which names are those of secrets, and values without them; pure.
+"""Recognises names of secrets, and redacts their values; pure.
 
-Hyperparameters are no secrets: of `key` and `token` only texts are taken for one, so that
+Hyperparameters are not secrets: for `key` and `token` only text values are redacted, so that
 `num_tokens: 512` stays.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 REDACTED = "REDACTED"
-# Whatever these name is secret; what those below name is, if it is text.
+# Every value under these names is secret; under the names below, only text is.
 ALWAYS = ("password", "passwd", "passphrase", "pwd", "secret", "credential")
 KEYS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass", "authorization")
 ENDINGS = ("apikey", "accesskey", "secretkey", "privatekey", "signingkey", "token", "authkey")
@@ -23,24 +23,24 @@ ENDINGS = ("apikey", "accesskey", "secretkey", "privatekey", "signingkey", "toke
 CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/=-]{6,}")
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
-# A name is looked for at its beginning alone: a line may be a megabyte of letters.
+# A name is matched only at its beginning: a line may be a megabyte of letters.
 _NAME = r"(?<![\w.-])-{0,2}([A-Za-z_][\w.-]*+)"
 ASSIGNED = re.compile(rf"{_NAME}=({_TEXT}|(?:[^\s\"';&|),:]|:(?=\S))+)")
 FLAG = re.compile(r"--?([\w.-]+)")
-# What programs print: `--password x`, `'api_key': 'x'`, `bad token: x`, and keys by their look.
+# Program output: `--password x`, `'api_key': 'x'`, `bad token: x`, and well-known key formats.
 FLAGGED = re.compile(r"(?<!\S)--?([\w.-]+)\s+([^\s\"'`;&|)}\]$-][^\s\"'`;&|)}\]]*)")
 QUOTED = re.compile(rf"([\"'])([\w.-]+)\1\s*:\s*({_TEXT})")
 TOLD = re.compile(_NAME + r"(?<!Error):\s+[\"'`]?([^\s\"'`;&|,)}\]]+)")
 KNOWN = re.compile(
     r"\b(?:sk-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|wandb_v\d_)(?=[\w-]*\d)[\w-]{16,}"
 )
-# Texts of such names that are no secrets: words of Python and JSON, `</s>`, `[CLS]`; and numbers.
+# Text under such names that is not secret: words of Python and JSON, `</s>`, `[CLS]`; and numbers.
 SPECIAL = re.compile(r"None|null|[Tt]rue|[Ff]alse|<.*>|\[\w*\]|")
 NUMBER = re.compile(r"-?\d{1,7}(?:\.\d*)?(?:e[+-]?\d+)?")
 UNLIKE_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
-SHORTEST = 4  # letters of a value that is looked for in a text
+SHORTEST = 4  # minimum length of a value to search for
 _WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
-SHORTEST = 4  # letters of a value that is looked for in a text
+SHORTEST = 4  # minimum length of a value to search for
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -56,7 +56,7 @@ def is_secret_name(name: str) -> bool:
 def redact(value: Any) -> Any:
     """Return a copy without the values whose names look like secrets.
 
-    Names stand in mappings, in Kubernetes' {name, value}, in pairs, before `=` and after `--`.
+    Finds names in mappings, in Kubernetes' {name, value}, in pairs, before `=` and after `--`.
     """
     if isinstance(value, str):
         return redact_text(value)
@@ -75,9 +75,10 @@ def redact(value: Any) -> Any:
 
 
 def redact_text(text: str, hidden: Iterable[str] = ()) -> str:
-    """Return a text without the `hidden` values, credentials, and what stands after secret names.
+    """Return a text without `hidden` values, credentials, and values after secret names.
 
-    After `name:` in prose only what looks like a secret is one: `unknown key: lr` stays.
+    After `name:` in prose, only values that look like secrets are redacted: `unknown key: lr`
+    stays.
     """
     for value in sorted(hidden, key=len, reverse=True):
         text = text.replace(value, REDACTED)
@@ -95,14 +96,14 @@ def _redact_credentials(text: str) -> str:
 def find_hidden(value: Any) -> frozenset[str]:
     """Return the texts that `redact` hides in a value, as programs print them.
 
-    Those too short to look for are left out.
+    Texts that are too short to search for are left out.
     """
     forms = (form for text in _list_hidden(value, redact(value)) for form in _list_forms(text))
     return frozenset(form for form in forms if len(form) >= SHORTEST)
 
 
 def _hide_after(pattern: re.Pattern[str], name: int, found: re.Match[str]) -> str:
-    """Return what was found; the value, next to its name, is replaced if that is a secret's."""
+    """Return the match, with its value replaced if its name is a secret's."""
     named, quoted = found[name], found[name + 1]
     text = quoted[1:-1] if quoted[0] in "\"'" else quoted
     if not is_secret_name(named) or text.startswith("$"):
@@ -116,7 +117,7 @@ def _hide_after(pattern: re.Pattern[str], name: int, found: re.Match[str]) -> st
 
 
 def _list_forms(text: str) -> Iterator[str]:
-    """Yield a text as it is, as Python, JSON and addresses write it, and each of its lines."""
+    """Yield a text verbatim, escaped as in Python, JSON and URLs, and each of its lines."""
     yield from (text, repr(text)[1:-1], quote(text, safe=""), quote_plus(text))
     yield from (json.dumps(text, ensure_ascii=kept)[1:-1] for kept in (True, False))
     yield from map(str.strip, text.splitlines())
@@ -150,7 +151,7 @@ def _redact_sequence(value: Sequence[Any]) -> list[Any]:
 
 
 def _hide(name: str, value: Any) -> Any:
-    """Replace every value inside by a word, and keep the shape."""
+    """Replace every value inside by a placeholder, and keep the shape."""
     if isinstance(value, Mapping):
         return {key: _hide(name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
 """The settings of deployer.yaml that have no file of their own, and its JSON schema.
 
-A setting is a name with its type and default, and its description below, which the editors' schema
-and docs/reference.md have from here.
+A setting is a name with type and default. The string below it is its description, which the
+editors' schema and docs/reference.md use.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ PATH = Path(__file__).with_name("deployer.schema.json")
 NULL = {"type": "null"}
 
 
-# The section `backend:` of deployer.yaml: the embedded backend where it runs in a cluster; pure.
-# What is left out here is as for agents (`kubernetes:`), or as k8s/backend.yaml has it.
+# The section `backend:` of deployer.yaml: the embedded backend in a cluster; pure. Missing settings
+# default to those of agents (`kubernetes:`), or to k8s/backend.yaml.
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class BackendConfig:
-    """Which image the backend runs in, what it gets, and its disk."""
+    """The backend's image, resources and disk."""
 
     image: Image | None = None
     """An image with Python 3.11 or newer; default: the agents' image."""
@@ -105,7 +105,7 @@ def _check_pattern(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MetricsConfig:
-    """Where a script's metrics are read; left out: the script logs them with wandb."""
+    """The source of a script's metrics; without it the script logs them with wandb."""
 
     source: Annotated[Literal["stdout"] | None, Field(alias="from")] = None
     """`stdout`: what the script prints, to stderr as well."""
@@ -143,7 +143,7 @@ class MetricsConfig:
 
     @property
     def variable(self) -> str:
-        """Return what agents are told (agent/metric_lines.py), empty without the section."""
+        """Return the variable for agents (agent/metric_lines.py), empty without the section."""
         if self.source is None:
             return ""
         told = {"step": self.step, "pattern": self.pattern}
@@ -179,7 +179,7 @@ class LocalConfig:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Settings:
-    """deployer.yaml; what was left out has its default."""
+    """deployer.yaml; missing settings have their defaults."""
 
     wandb: str | None = None
     """`embedded`, or the address of a W&B server."""
@@ -261,7 +261,7 @@ def check_settings(document: Document, value: Any = None) -> Settings:
 def read_settings(
     document: Document, value: Mapping[Any, Any], within: KeyPath = ()
 ) -> tuple[Settings | None, list[ConfigError]]:
-    """Read settings, also those inside another file, or say what keeps them from being read."""
+    """Read settings, possibly inside another file; return them or the errors."""
     known = {*Settings.__dataclass_fields__, "True"}
     said = {str(key): one for key, one in value.items()}
     empty = [key for key, one in said.items() if one is None and key in known]
@@ -275,7 +275,7 @@ def read_settings(
 
 
 class _Described(GenerateJsonSchema):
-    """Describes each key by the text below it, in the order of the class.
+    """Describes each key by the string below it, in the order of the class.
 
     Pydantic's own `use_attribute_docstrings` would read the sources whenever a command reads the
     file.
@@ -292,10 +292,10 @@ class _Described(GenerateJsonSchema):
 
 
 def build_schema(executors: Collection[str]) -> dict[str, Any]:
-    """Return the schema, made from the classes that read the file; `on:` has `executors`."""
+    """Return the schema, generated from the classes that read the file; `on:` has `executors`."""
     schema = TypeAdapter(Settings).json_schema(schema_generator=_Described)
     for one in schema["properties"].values():
-        # What deployer.yaml says nothing of is left out: an empty key is refused.
+        # Null is not valid in deployer.yaml: an empty key is refused.
         choices = one.get("anyOf", ())
         if NULL in choices:
             choices.remove(NULL)

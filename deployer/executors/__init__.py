@@ -1,4 +1,4 @@
-"""Where agents run: this machine, a cluster, a GKE cluster; one interface, one registry.
+"""Where agents run: local, a cluster, a GKE cluster; one interface, one registry.
 
-It must not ask a W&B server, or print.
+It must not contact a W&B server, or print.
 """

@@ -1,7 +1,7 @@
-"""The interface of what `--on` names, and the checks that each of them lists.
+"""The executor interface, selected by `--on`, and the checks that each executor lists.
 
-A new one is a subclass of `Executor` in a package of its own, and a line in the registry. What only
-some can do, they have as an object: `backend`, `data`, `cluster`.
+A new executor is a subclass of `Executor` in its own package, plus a line in the registry. Optional
+abilities are objects: `backend`, `data`, `cluster`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
 
-THREADS = 12  # questions under way at a time
-EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
-# A server writes its time in whole seconds. Tokens and signed addresses bear a few minutes, and
-# the ages of pods and runs are told by both clocks.
+THREADS = 12  # concurrent checks
+EMBEDDED_URL = "http://EMBEDDED"  # placeholder for an address unknown before `up`
+# A server writes its time in whole seconds. Tokens and signed addresses tolerate a few minutes of
+# skew, and ages of pods and runs mix both clocks.
 MOST_SKEW_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something to find out: `ask` returns findings, or raises what keeps agents from starting.
+    """One check: `ask` returns findings, or raises what prevents agents from starting.
 
-    The doctor's finding of such an error has this `code` and `subject`; if nothing was found, it
-    says `fine`.
+    The doctor reports such an error with this `code` and `subject`. If there is no finding, it
+    reports `fine`.
     """
 
     code: str
@@ -54,7 +54,7 @@ class Check:
     fine: str = ""
 
     def examine(self) -> tuple[Finding, ...]:
-        """Return what was found."""
+        """Return the findings."""
         try:
             found = tuple(self.ask() or ())
         except DeployerError as error:
@@ -64,19 +64,19 @@ class Check:
         return found
 
     def _judge(self, found: Finding) -> Finding:
-        """Turn an error's finding into this check's; a missing right makes it unknown."""
+        """Convert an error's finding to this check's; it is unknown without permission."""
         build = unknown if found.code == FORBIDDEN else wrong
         return build(self.code, self.subject, found.text, found.fix)
 
 
 def run_checks(checks: Iterable[Check]) -> None:
-    """Ask one after another; raises what the first one says that refuses anything."""
+    """Run checks one after another; raise the first error."""
     for check in checks:
         tuple(check.ask() or ())
 
 
 def examine_all(checks: Sequence[Check]) -> tuple[Finding, ...]:
-    """Ask concurrently; return what was found in the order of the checks."""
+    """Run checks concurrently; return the findings in the order of the checks."""
     if not checks:
         return ()
     with ThreadPoolExecutor(max_workers=min(THREADS, len(checks))) as pool:
@@ -85,10 +85,10 @@ def examine_all(checks: Sequence[Check]) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user will pay and wait for.
+    """The user's limits on cost and waiting.
 
-    `agents` work at once, None for as many as there may be; `max_seconds` is how long they stay;
-    `capacity_seconds` is how long to ask again where all is out of stock.
+    `agents` is the maximum number at once, None for no limit. Agents stay for `max_seconds`.
+    Without capacity, the executor retries for `capacity_seconds`.
     """
 
     agents: int | None = None
@@ -98,9 +98,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a place is examined for: so many agents, the first of them in `plan`.
+    """What an examination has to check: `agents` agents, the first of them in `plan`.
 
-    `script` is the program of their runs, if it is known and here.
+    `script` is the program of their runs, if it is known and exists here.
     """
 
     plan: Plan
@@ -110,7 +110,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Description:
-    """What users are told about the runs of a plan: `lines`, and doubts as `warnings`."""
+    """What to print about a plan's runs: `lines`, and `warnings`."""
 
     lines: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ class Description:
 
 @dataclass(frozen=True)
 class Belongings:
-    """What another owner has in a place: of sweeps, created at `created_at` or later.
+    """What another owner has in a place, for sweeps; the oldest object is from `created_at`.
 
     `created_at` is in seconds since the epoch. `by_session`: the owner is the caller under the name
     of an earlier session.
@@ -137,9 +137,9 @@ class Belongings:
 class HostedBackend:
     """An embedded backend in a cluster.
 
-    Agents reach it at `url`, this process at `reached_at`, and people at `pages_url`. `note_user`
-    notes the caller as one whose results it keeps. `cluster` is the id of its cluster: in another
-    one, a backend may have the same `url`.
+    Agents reach it at `url`, this process at `reached_at`, and browsers at `pages_url`. `note_user`
+    records the caller as a user whose results it keeps. `cluster` is the id of its cluster:
+    backends in different clusters may have the same `url`.
     """
 
     url: str
@@ -153,7 +153,7 @@ class HostedBackend:
 
 @dataclass(frozen=True)
 class Saved:
-    """A copy of an embedded backend in a folder here.
+    """A copy of an embedded backend in a local folder.
 
     Agents reached it at `url` in the cluster with the id `cluster`.
     """
@@ -165,7 +165,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Held:
-    """A place that is not deleted without being named: why, and whether it is another owner's."""
+    """A place that `remove` keeps without explicit consent; `foreign` if another owner has it."""
 
     words: str
     foreign: bool
@@ -175,7 +175,8 @@ class Held:
 class Removal:
     """What `remove` may delete.
 
-    `sure`: also what others use. `delete_data`: results too; those that were `copied` may go.
+    `sure`: also what others use. `delete_data`: results too. `copied`: results with a copy may be
+    deleted.
     """
 
     sure: bool = False
@@ -184,12 +185,12 @@ class Removal:
 
 
 class BackendHost(ABC):
-    """The embedded backend in the cluster in which agents run."""
+    """The embedded backend in the cluster of the agents."""
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """Return the backend's address for agents, as far as it is known before `up`."""
+        """Return the backend's address for agents, if known before `up`."""
 
     @property
     @abstractmethod
@@ -198,72 +199,72 @@ class BackendHost(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
+        """Restore what an earlier backend left before a new one is created. Raises KubeError."""
 
     @abstractmethod
     def open(self, *, make: bool = True) -> HostedBackend:
-        """Return the embedded backend; `make` it if there is none."""
+        """Return the embedded backend; create it with `make` if there is none."""
 
     @abstractmethod
     def save_results(self) -> Saved | None:
-        """Copy what the backend holds to a folder here, and prove it; None if it holds nothing.
+        """Copy the backend's content to a local folder and verify it; None if it is empty.
 
-        Raises DeployerError; then nothing is known to be copied.
+        If it raises DeployerError, there may be no copy.
         """
 
 
 class DataPlaces(ABC):
-    """Where runs see data sets, and keep outputs if that is in a place of its own."""
+    """Where runs read data sets, and write outputs if these have their own location."""
 
     @abstractmethod
     def open(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        """Return the place where runs see a data set; whoever opens it closes it.
+        """Open the location where runs read a data set; the caller closes it.
 
-        What has to be made for it holds `size_bytes` at least. Raises DeployerError.
+        A new volume holds at least `size_bytes`. Raises DeployerError.
         """
 
     def delete(self, data: DataSet) -> bool:
-        """Delete what runs see of a data set, and what was made to hold it.
+        """Delete what runs see of a data set, and the storage created for it.
 
-        Tells whether there was anything. Raises DeployerError.
+        Returns True if something was deleted. Raises DeployerError.
         """
         with self.open(data) as store:
             return store.delete_all()
 
     def check(self) -> None:
-        """Refuse data sets that runs would not find, as far as it can be told before `provision`.
+        """Refuse data sets that runs would not find, if known before `provision`.
 
         Raises DeployerError.
         """
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
-        """Return what a data set's Secret holds; None where this machine's credentials count."""
+        """Return the content of a data set's Secret; None if local credentials apply."""
         return None
 
     def open_outputs(self) -> Store | None:
-        """Return the place on which runs keep outputs, by SWEEP_ID/RUN_ID.
+        """Open the store where runs keep outputs, by SWEEP_ID/RUN_ID.
 
-        None where they are kept in no place of its own: in the state folder of this machine, or as
-        artifacts. Whoever opens it closes it. Raises DeployerError.
+        None if outputs are in the local state folder or are artifacts. The caller closes the store.
+        Raises DeployerError.
         """
         return None
 
 
 class PaidCluster(ABC):
-    """The cluster that is made for a sweep, is paid for, and can be deleted."""
+    """The cluster that is created for a sweep, costs money, and can be deleted."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The cluster that the project means, as records have it, wherever it will be."""
+        """The project's cluster, named as in records, wherever it will be created."""
 
     @abstractmethod
     def select(self, name: str, sweep_path: str) -> None:
-        """Mean the one cluster that a sweep's record names, whatever the project says."""
+        """Use the cluster that a sweep's record names instead of the project's."""
 
     @abstractmethod
     def find(self) -> str:
-        """Return `name` of the cluster that is meant, empty if it is not there.
+        """Return the `name` of the selected cluster, empty if it does not exist.
 
         Raises CloudError.
         """
@@ -274,63 +275,63 @@ class PaidCluster(ABC):
 
     @abstractmethod
     def describe_bill(self) -> Sequence[str]:
-        """Return what exists and costs money without agents, and the command that ends it."""
+        """Return what costs money without agents, and the command that deletes it."""
 
     @abstractmethod
     def list_held(self, *, copied: bool) -> Sequence[Held]:
-        """Return what keeps `remove` from its work unless the user is sure; raises DeployerError.
+        """Return what blocks `remove` unless the user is sure; raises DeployerError.
 
-        `copied`: the results of the caller's backend will be copied before.
+        `copied`: the results of the caller's backend are copied first.
         """
 
     @abstractmethod
     def list_results(self) -> Sequence[str]:
-        """Name the places with results that `remove` deletes with `delete_data`.
+        """Return the names of places with results that `remove` deletes with `delete_data`.
 
         Raises CloudError.
         """
 
     @abstractmethod
     def remove(self, removal: Removal) -> None:
-        """Delete the cluster and all that was made for it; raises CloudError."""
+        """Delete the cluster and everything created for it; raises CloudError."""
 
 
 class WantedNumbers(ABC):
-    """How many of the caller's agents there shall be, for each sweep.
+    """The wanted number of the caller's agents, for each sweep.
 
-    A command sets the number before it starts or ends anything: a watcher comes between any two
-    steps.
+    A command sets the number before it starts or stops agents, because a watcher may act between
+    any two steps.
     """
 
     @abstractmethod
     def get(self, sweep_path: str) -> Wanted | None:
-        """Return the number; None once the agents are taken down."""
+        """Return the number; None after the agents are taken down."""
 
     @abstractmethod
     def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
-        """Set the number to what `change` makes of it; None leaves it as it is.
+        """Replace the number by what `change` returns; None leaves it unchanged.
 
-        `change` may be asked again, also of its own answer.
+        `change` may be called again, also with its own result.
         """
 
     @abstractmethod
     def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Forget the number, for one sweep or for all: no watcher starts an agent again.
+        """Delete the number of one sweep or of all, so that no watcher starts an agent again.
 
-        Those of other owners stay unless `everyone` is meant.
+        Numbers of other owners stay unless `everyone` is True.
         """
 
 
 class Executor(ABC):
-    """Where a project's agents run; built once for a command.
+    """Where a project's agents run; created once for each command.
 
-    Nothing is contacted before a method needs it, which raises ConfigError or CloudError if there
-    is no such place. Every method may be called again after any failure.
+    The constructor contacts nothing. Methods raise ConfigError or CloudError if the place does not
+    exist. Every method may be called again after any failure.
 
-    `runs_here`: agents are processes of this machine, in the project's folder; their logs stay, and
-    nobody queues what does not fit. `wanted` has how many agents there shall be. What only some
-    have is None elsewhere: the embedded `backend` beside the agents, `data` sets and outputs, a
-    `cluster` that is paid for, the `gpus` that a plan deals out to its agents.
+    `runs_here`: agents are local processes in the project's folder; their logs stay, and there is
+    no queue for agents that do not fit. `wanted` has the wanted number of agents. Some executors
+    lack some of these, which are then None: the embedded `backend`, `data` sets and outputs, a
+    `cluster` that costs money, the `gpus` that a plan assigns to its agents.
     """
 
     runs_here = False
@@ -345,73 +346,73 @@ class Executor(ABC):
 
     @property
     def gpus(self) -> Sequence[str] | None:
-        """Return the ids of the GPUs that a plan deals out; None where a scheduler does it."""
+        """Return the ids of the GPUs that a plan assigns; None if a scheduler assigns them."""
         return None
 
     @property
     def embedded_url(self) -> str:
-        """Return the embedded backend's address for agents, as far as it is known before `up`."""
+        """Return the embedded backend's address for agents, if known before `up`."""
         return self.backend.url if self.backend else EMBEDDED_URL
 
     @property
     def agents_per_pod(self) -> int:
-        """Return how many agents start and end as one."""
+        """Return how many agents start and end together."""
         return 1
 
     @property
     def place(self) -> str:
-        """Return its name in a sentence."""
+        """Return the executor's name for use in a sentence."""
         return "this machine" if self.runs_here else self.name
 
     @property
     def on(self) -> str:
-        """Return what stands behind `--on` in a command that means this place."""
+        """Return the value of `--on`, with options, that selects this place in a command."""
         return f"{self.name}{self.project.cluster_options}"
 
     @property
     def address(self) -> Mapping[str, str]:
-        """Return the cluster's context and namespace, or the cloud's name for it, as records do.
+        """Return the cluster's context and namespace, or the cloud's name for it, as in records.
 
-        Each is empty where there is none.
+        Values that do not apply are empty.
         """
         return {"context": "", "namespace": "", "cloud": ""}
 
     @property
     def has_folder(self) -> bool:
-        """Return whether agents work on this folder's code, here or as a copy of it."""
+        """Return True if agents run this folder's code, in place or as a copy."""
         return self.runs_here
 
     @property
     def run_environment(self) -> Mapping[str, str]:
-        """Return the environment in which this machine asks a script about its flags."""
+        """Return the environment in which this machine asks a script for its flags."""
         return self.project.environment
 
     @property
     def queued_seconds(self) -> float | None:
-        """Return after how long an agent ends, the wait for its start included; None for never."""
+        """Return after how long an agent ends, including its wait for a start; None for never."""
         return None
 
-    # Before anything is made
+    # Before anything is created
 
     def check(self, plan: Plan, limits: Limits) -> None:
-        """Refuse what is wrong without contacting anything; raises ConfigError."""
+        """Refuse errors that can be found without contacting anything; raises ConfigError."""
         if limits.capacity_seconds:
             said = f"--on {self.name} creates no cluster"
             raise ConfigError("--wait-for-capacity", said, "remove it, or use --on gke")
 
     def describe_runs(self, plan: Plan) -> Description:
-        """Return what users must know of the plan's runs; raises ConfigError if it is bad."""
+        """Return what users must know about the runs; raises ConfigError for an invalid plan."""
         return Description()
 
     def provision(self, limits: Limits) -> None:
-        """Make what agents need before they start: their image, their cluster."""
+        """Create what agents need before they start: their image, their cluster."""
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return what `up` asks the place before it starts the plan's agents, in its order."""
+        """Return the checks that `up` runs before it starts the plan's agents, in order."""
         return ()
 
     def examine(self, demand: Demand) -> Iterable[Finding]:
-        """Return what the doctor finds right and wrong with the place; leaves nothing behind."""
+        """Return the doctor's findings about the place; creates nothing that stays."""
         return examine_all(self.list_checks(demand.plan))
 
     def preview(
@@ -419,7 +420,7 @@ class Executor(ABC):
     ) -> Sequence[object]:
         """Return what `apply` would send for the agents in `api_keys`.
 
-        Without keys nothing is contacted, and the agents would start at `now`.
+        Without keys it contacts nothing and assumes that agents start at `now`.
         """
         return [plan]
 
@@ -427,7 +428,7 @@ class Executor(ABC):
 
     @abstractmethod
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet, and return those that it has started.
+        """Start the plan's agents that are not alive yet, and return the started agents.
 
         `api_keys` maps agent name to key.
         """
@@ -437,7 +438,7 @@ class Executor(ABC):
         """Return agents, oldest first; of one sweep, or of all."""
 
     def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
-        """Return what other owners have, of one sweep or of all; nothing where there are none."""
+        """Return what other owners have, for one sweep or for all."""
         return ()
 
     @abstractmethod
@@ -446,13 +447,13 @@ class Executor(ABC):
 
     @abstractmethod
     def stop(self, names: Sequence[str]) -> Sequence[str]:
-        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+        """Interrupt agents and wait until they are gone; return those that were alive."""
 
     @abstractmethod
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
-        """Delete what is kept about agents that have ended, logs included; False if nothing was.
+        """Delete records and logs of agents that have ended; False if there were none.
 
-        What other owners have stays unless `everyone` is meant.
+        Records of other owners stay unless `everyone` is True.
         """
 
     @abstractmethod
@@ -460,12 +461,12 @@ class Executor(ABC):
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
 
     def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
-        """Do for these agents what no scheduler does; return what was done."""
+        """Repair these agents where no scheduler does; return a sentence about each repair."""
         return ()
 
 
 def judge_clock(subject: str, ahead_seconds: float) -> Finding:
-    """Say whether a server's clock, so many seconds ahead of ours, is near enough."""
+    """Return a finding about a server's clock that is `ahead_seconds` ahead of ours."""
     if abs(ahead_seconds) <= MOST_SKEW_SECONDS:
         return right("clock", subject, "its clock is this machine's")
     way = "ahead of" if ahead_seconds > 0 else "behind"

@@ -1,4 +1,4 @@
-"""The plan: what `apply` will do, and when agents leave; pure."""
+"""The plan: what `apply` will do, and when agents end; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import chain, count, islice
 from deployer.agent.settings import COUNT_VARIABLE, DEADLINE_VARIABLE
 from deployer.model import Agent, AgentPlan, Plan
 
-JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
+JOB_PATIENCE_SECONDS = 120.0  # after the supervisor's grace period
 
 
 def build_plan(
@@ -26,11 +26,11 @@ def build_plan(
     deadline: float | None = None,
     preferred: Sequence[str] = (),
 ) -> Plan:
-    """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
+    """Plan `replicas` agents: those in `existing` stay, new ones are `<sweep id>-a<number>`.
 
-    The `preferred` names are taken first, then the smallest free number, so that an agent that
-    replaces an ended one has its name and folder. Names in `leaving` stay unused. GPUs are dealt
-    round robin by number; with more agents than GPUs, several share one.
+    The `preferred` names come first, then the smallest free numbers, so that an agent that replaces
+    an ended one has its name and folder. Names in `leaving` stay unused. GPUs are assigned round
+    robin by number; with more agents than GPUs, several share one.
     """
     sweep_id = sweep_path.rpartition("/")[2]
     taken = {*existing, *leaving}
@@ -66,32 +66,32 @@ def _number(name: str) -> int:
 
 
 def split_by_pod(agents: Sequence[AgentPlan], size: int) -> Iterator[Sequence[AgentPlan]]:
-    """Yield the agents of each pod, `size` at most; one that takes one run has its pod alone."""
+    """Yield the agents of each pod, at most `size`; a single-run agent has its own pod."""
     alone = any((COUNT_VARIABLE, "1") in agent.environment for agent in agents)
     step = 1 if alone else size
     return (agents[start : start + step] for start in range(0, len(agents), step))
 
 
-# When a sweep's agents leave, watched or not (`--max-time`); pure. Each supervisor knows it and
-# interrupts its run, which is handed out again to later agents. What does not obey is ended by its
-# Job's own deadline, a little later.
+# When a sweep's agents end, watched or not (`--max-time`); pure. Each supervisor knows the deadline
+# and interrupts its run, which is assigned again to later agents. Agents that do not end are killed
+# by their Job's own deadline, a little later.
 
 
 def find_end(max_seconds: float | None, now: float) -> float | None:
-    """Return when agents that start now leave, in seconds since the epoch; None for never."""
+    """Return when agents that start now end, in seconds since the epoch; None for never."""
     return None if max_seconds is None else now + max_seconds
 
 
 def count_job_seconds(deadline: float | None, now: float) -> float | None:
-    """Return how long from now a Job may last, a little more than its agent; None for ever."""
+    """Return a Job's time limit from now, a little more than its agent's; None for none."""
     return None if deadline is None else deadline - now + JOB_PATIENCE_SECONDS
 
 
 def find_deadline(agents: Sequence[Agent]) -> float | None:
-    """Return when the last of a sweep's agents leaves, in seconds since the epoch.
+    """Return when the last of a sweep's agents ends, in seconds since the epoch.
 
-    None if one of the living never does. Once none lives, the youngest tells; `agents` are oldest
-    first.
+    None if a living agent has no deadline. Without living agents, the youngest one's applies;
+    `agents` are oldest first.
     """
     asked = [agent for agent in agents if agent.alive] or agents[-1:]
     told = [agent.environment.get(DEADLINE_VARIABLE) for agent in asked]

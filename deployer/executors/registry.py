@@ -1,4 +1,4 @@
-"""The executors by the names that `--on` has; the only place that knows which there are."""
+"""The registry of executors, by their names in `--on`; nothing else lists them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deployer.waiting import waiting_for
 
 Opener = Callable[[str, Project], Executor]
 
-# Where each class is; imported when its name is used, since clients of clouds take their time.
+# The location of each class; imported on use, since clients of clouds are slow to import.
 _EXECUTORS: dict[str, str | Opener] = {
     "local": "deployer.executors.local.executor:LocalExecutor",
     "kubernetes": "deployer.executors.kubernetes.executor:KubernetesExecutor",
@@ -21,12 +21,12 @@ _EXECUTORS: dict[str, str | Opener] = {
 
 
 def register(name: str, executor: str | Opener) -> None:
-    """Add an executor: a subclass of `Executor`, or the text `package.module:Class` for it."""
+    """Add an executor: a subclass of `Executor`, or its `package.module:Class`."""
     _EXECUTORS[name] = executor
 
 
 def unregister(name: str) -> None:
-    """Take an executor away that was added; running agents of it are left alone."""
+    """Remove an added executor; its running agents are left alone."""
     del _EXECUTORS[name]
 
 
@@ -35,10 +35,10 @@ def list_names() -> tuple[str, ...]:
 
 
 def find_executor(project: Project, on: str | None = None) -> Executor:
-    """Return what `--on` names, or what `on` does; contacts nothing."""
+    """Return the executor of `on`, else of the project's `--on`; contacts nothing."""
     name = on or project.on
     executor = _EXECUTORS.get(name)
-    if executor is None:  # a sweep's record may name one that is gone
+    if executor is None:  # a sweep's record may name a removed executor
         known = ", ".join(_EXECUTORS)
         raise ConfigError("--on", f"'{name}' is not an executor", f"one of: {known}")
     if isinstance(executor, str):

@@ -1,4 +1,4 @@
-"""Which cluster, as which user, in which namespace; how requests get there."""
+"""Selects the cluster, user and namespace, and connects to the API server."""
 
 from __future__ import annotations
 
@@ -45,28 +45,28 @@ from deployer.waiting import TIMEOUTS_SECONDS
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAMESPACE_FILE = ACCOUNT / "namespace"
-CONNECTIONS = 16  # more threads gain nothing end to end
+CONNECTIONS = 16  # more threads are not faster end to end
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
-PROXY_KINDS = ("http", "https", "socks5")  # that kubectl takes
+PROXY_KINDS = ("http", "https", "socks5")  # supported by kubectl
 IMPERSONATION = "impersonate-"
 
 
 @dataclass(frozen=True)
 class ApiServer:
-    """An API server: its address, the authority that vouches for it (PEM), and the way there.
+    """An API server: address, CA (PEM) and proxy.
 
-    Without an authority the system's count. `proxy` is its address, empty for a direct way.
+    Without a CA, the system's CAs apply. `proxy` is a URL, empty for a direct connection.
     """
 
     server: str
     ca: bytes = b""
-    name: str = ""  # in its certificate, if that is not the address
+    name: str = ""  # the name in its certificate, if not the address
     verified: bool = True
     proxy: str = ""
 
 
 class ApiConnection:
-    """The client of one API server. It logs in anew where credentials have ended."""
+    """The client of one API server. It logs in again when credentials expire."""
 
     def __init__(self, target: ApiServer, login: Login, impersonated: str = "") -> None:
         self.target = target
@@ -76,14 +76,14 @@ class ApiConnection:
         self.context: ssl.SSLContext | None = None
         settings: Any = client.Configuration()
         settings.host = target.server
-        settings.proxy = None  # the environment's, of which ours is the one that kubectl takes
+        settings.proxy = None  # ignore the environment: `target.proxy` follows kubectl
         self.client: Any = client.ApiClient(settings)
         self.client.user_agent = f"deployer/{__version__}"
         if impersonated:
             self.client.set_default_header("Impersonate-User", impersonated)
 
     def prepare(self) -> ApiCredentials:
-        """Use the credentials of now, before a request; return them. Raises ConfigError."""
+        """Load the current credentials before a request; return them. Raises ConfigError."""
         found = self._login.get()
         with self._lock:
             if found == self._used:
@@ -99,7 +99,7 @@ class ApiConnection:
             return found
 
     def refuse(self, used: ApiCredentials) -> bool:
-        """Note that the server did not take these; return True if there are others now."""
+        """Record that the server refused these credentials; return True if there are new ones."""
         return self._login.refuse(used)
 
     def _set_header(self, name: str, value: str) -> None:
@@ -113,7 +113,7 @@ class ApiConnection:
 class Access:
     """A connection, the context's name (empty inside a pod) and the namespace to work in.
 
-    `renewal` is what to do when the server does not know the user any more.
+    `renewal` is the hint for when the server no longer accepts the user.
     """
 
     connection: ApiConnection
@@ -123,7 +123,7 @@ class Access:
 
     @property
     def client(self) -> Any:
-        """The client, with the credentials of now. Raises ConfigError."""
+        """The client, with current credentials. Raises ConfigError."""
         self.connection.prepare()
         return self.connection.client
 
@@ -133,18 +133,18 @@ class Access:
 
     @property
     def fingerprint(self) -> str:
-        """Return a hash of the API server's address and of the CA that vouches for it."""
+        """Return a hash of the API server's address and its CA."""
         return hashlib.sha256(self.server.encode() + b"\n" + self.connection.target.ca).hexdigest()
 
 
 def is_configured(environment: Mapping[str, str]) -> bool:
-    """Return True if a kubeconfig is named or there, or a pod's own account."""
+    """Return True if KUBECONFIG is set, or a kubeconfig or a pod's service account exists."""
     named = bool(environment.get("KUBECONFIG"))
     return named or bool(list_files(environment)[1]) or NAMESPACE_FILE.exists()
 
 
 def list_contexts(environment: Mapping[str, str]) -> Sequence[str]:
-    """Return the names of the kubeconfig's contexts; none where it cannot be read."""
+    """Return the names of the kubeconfig's contexts; none if it is unreadable."""
     try:
         return list(load_kubeconfig(environment).contexts)
     except ConfigError:
@@ -154,9 +154,9 @@ def list_contexts(environment: Mapping[str, str]) -> Sequence[str]:
 def load_access(
     context: str | None, namespace: str | None, environment: Mapping[str, str]
 ) -> Access:
-    """Read the kubeconfig (KUBECONFIG, else ~/.kube/config), or a pod's own account.
+    """Read the kubeconfig (KUBECONFIG, else ~/.kube/config), or a pod's service account.
 
-    Raises ConfigError if there is none, or no such context.
+    Raises ConfigError if there is none, or the context is missing.
     """
     files, found = list_files(environment)
     if not found and NAMESPACE_FILE.exists():
@@ -168,7 +168,7 @@ def load_access(
     cluster = content.find("cluster", name, chosen.get("cluster"))
     user = content.find("user", name, chosen.get("user"))
     target = _read_target(cluster, environment)
-    # As kubectl, which sends no credentials that anybody on the way could read.
+    # Like kubectl, send no credentials over an unencrypted connection.
     shown = user if target.server.startswith("https://") else NamedEntry({}, user.file)
     login = build_login(shown, _describe_cluster(cluster, target), name, environment)
     connection = ApiConnection(target, login, _read_impersonated(files, user))
@@ -193,7 +193,7 @@ def _read_target(cluster: NamedEntry, environment: Mapping[str, str]) -> ApiServ
 
 
 def _read_server(cluster: NamedEntry) -> str:
-    """Return a cluster's address; one without a scheme has TLS if it has an authority."""
+    """Return a cluster's address; without a scheme it gets https if there is a CA."""
     server = cluster.get("server").rstrip("/")
     if server and "://" not in server:
         is_secure = any(cluster.get(f"certificate-authority{end}") for end in ("", "-data"))
@@ -214,12 +214,12 @@ def _read_server(cluster: NamedEntry) -> str:
 
 
 def _without_all_proxy(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return an environment as kubectl sees it: Go does not know ALL_PROXY."""
+    """Return an environment as kubectl sees it: Go ignores ALL_PROXY."""
     return {name: one for name, one in environment.items() if name.lower() != "all_proxy"}
 
 
 def _describe_cluster(cluster: NamedEntry, target: ApiServer) -> Mapping[str, Any]:
-    """Return what a credential plugin is told of a cluster (client.authentication.k8s.io)."""
+    """Return the cluster info for a credential plugin (client.authentication.k8s.io)."""
     listed = cluster.values.get("extensions") or ()
     extensions = [one for one in listed if isinstance(one, dict)]
     own = (one for one in extensions if one.get("name") == "client.authentication.k8s.io/exec")
@@ -235,7 +235,7 @@ def _describe_cluster(cluster: NamedEntry, target: ApiServer) -> Mapping[str, An
 
 
 def _read_impersonated(files: str, user: NamedEntry) -> str:
-    """Return the user that a kubeconfig acts as, empty for none."""
+    """Return the user that a kubeconfig impersonates, empty for none."""
     others = [key for key in ("as-groups", "as-uid", "as-user-extra") if user.values.get(key)]
     if others:
         hint = f"leave {others[0]} out, or use that user's own token"
@@ -256,17 +256,17 @@ def _load_own(namespace: str | None, environment: Mapping[str, str]) -> Access:
 def build_access(
     server: str, ca: bytes, get_token: Callable[[], str], namespace: str, context: str = ""
 ) -> Access:
-    """Return the access to a cluster by its address, its CA's certificate (PEM) and a token.
+    """Return access to a cluster by its address, its CA certificate (PEM) and a token.
 
-    `get_token` is asked before every request, so a token may be short-lived.
+    `get_token` is called before every request, so a token may be short-lived.
     """
     return Access(ApiConnection(ApiServer(server, ca), TokenLogin(get_token)), context, namespace)
 
 
 def open_websocket(access: Access, path: str) -> Any:
-    """Return a WebSocket to the API server; a refusal is an ApiException as other calls raise it.
+    """Open a WebSocket to the API server; a refusal raises ApiException, as in other calls.
 
-    By hand, since the client's own port-forward waits for ever once its connection is lost.
+    Hand-written, because the client's own port-forward hangs forever once its connection is lost.
     """
     headers = {
         name: value
@@ -295,7 +295,7 @@ def open_websocket(access: Access, path: str) -> Any:
 
 
 def _reach_through(target: ApiServer, context: ssl.SSLContext | None) -> socket.socket:
-    """Return a connection to an API server through its proxy, with TLS begun."""
+    """Return a connection to an API server through its proxy, after the TLS handshake."""
     parts, proxy = urlsplit(target.server), urlsplit(target.proxy)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     if proxy.scheme.startswith("socks"):
@@ -338,7 +338,7 @@ def _list_proxy_headers(proxy: str) -> dict[str, str]:
 def _build_pool(target: ApiServer, context: ssl.SSLContext | None) -> Any:
     options: dict[str, Any] = {
         "maxsize": CONNECTIONS,
-        # Our client decides what is sent again; urllib3 knows nothing of effects.
+        # Our client decides what to retry; urllib3 does not know which requests are idempotent.
         "retries": urllib3.Retry(total=False, redirect=3),
         "ssl_context": context,
     }
@@ -347,7 +347,7 @@ def _build_pool(target: ApiServer, context: ssl.SSLContext | None) -> Any:
     if not target.verified:
         options["assert_hostname"] = False
     if target.proxy.startswith("socks"):
-        # As Go has it, which lets the proxy look up names with socks5:// as well.
+        # Like Go, which lets the proxy resolve names for socks5:// as well.
         address = target.proxy.replace("socks5://", "socks5h://", 1)
         return SOCKSProxyManager(address, **options)
     if target.proxy:
@@ -357,30 +357,30 @@ def _build_pool(target: ApiServer, context: ssl.SSLContext | None) -> Any:
 
 
 def _build_context(target: ApiServer, credentials: ApiCredentials) -> ssl.SSLContext | None:
-    """Return what trusts the cluster's authority, and shows the user's certificate if any."""
+    """Return a context that trusts the cluster's CA and has the user's certificate, if any."""
     if not target.server.startswith("https://"):
         return None
     try:
         if target.ca:
-            blocks = PEM.findall(target.ca.decode(errors="replace"))  # comments may be in any code
+            blocks = PEM.findall(target.ca.decode(errors="replace"))  # comments have any encoding
             if not blocks:
                 raise ValueError("certificate-authority holds no certificate")
             context = ssl.create_default_context(cadata="\n".join(blocks))
-            # Python 3.13 refuses authorities without key identifiers; kubectl takes them.
+            # Python 3.13 refuses CAs without key identifiers; kubectl accepts them.
             context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
-            # And any of the file's certificates vouches for a server, also an intermediate one.
+            # Any of the file's certificates is a trust anchor, including intermediate ones.
             context.verify_flags |= getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0)
         else:
             context = build_context()
         if not target.verified:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if credentials.certificate:
-            # Load a certificate and its key, which OpenSSL takes from a file alone.
+            # OpenSSL loads a certificate and its key only from a file.
             with tempfile.NamedTemporaryFile("wb", suffix=".pem") as file:
                 os.chmod(file.name, 0o600)
                 file.write(credentials.certificate.rstrip() + b"\n" + credentials.key)
                 file.flush()
-                context.load_cert_chain(file.name, password="")  # or OpenSSL asks at the terminal
+                context.load_cert_chain(file.name, password="")  # else OpenSSL prompts for it
     except (ssl.SSLError, ValueError) as error:
         said = f"a certificate cannot be used: {error}"
         raise ConfigError("kubeconfig", said, SHOW_KUBECONFIG) from error

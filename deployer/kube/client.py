@@ -1,4 +1,4 @@
-"""One cluster and one namespace: objects as plain dicts, many at a time; which cluster it is."""
+"""One cluster and one namespace: objects as plain dicts, parallel calls, the cluster's id."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ THREADS = 16  # as many connections as the client keeps
 
 
 def parse_answer(data: bytes) -> Manifest:
-    """Parse an answer, without who set which field: half of every object, and nothing for us.
+    """Parse an answer without `managedFields`, which are half of every object and unused here.
 
-    The collector pauses, since it would walk through a thousand pods over and over.
+    The garbage collector pauses, since it would traverse a thousand pods repeatedly.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -68,7 +68,7 @@ def parse_answer(data: bytes) -> Manifest:
 
 
 def read_ahead_seconds(answer: Any, known: float) -> float:
-    """Return how far the server's clock is ahead of ours; `known` if it does not say."""
+    """Return how far the server's clock is ahead of ours; `known` without a Date header."""
     said = getattr(answer, "headers", {}).get("Date")
     return parsedate_to_datetime(said).timestamp() - time.time() if said else known
 
@@ -80,16 +80,16 @@ def open_kube(
     environment: Mapping[str, str],
     owner: str | None = None,
 ) -> Kube:
-    """Return a client of a cluster: the kubeconfig's context and namespace unless others are given.
+    """Return a client of a cluster; context and namespace default to the kubeconfig's.
 
-    `owner` names the owner of what it creates. Contacts nothing. Raises ConfigError.
+    `owner` names the owner of created objects. Contacts nothing. Raises ConfigError.
     """
     return Kube(load_access(context, namespace, environment), owner=owner)
 
 
 @dataclass
 class _Clock:
-    """How far a server's clock is ahead of ours; one for all clients of the server."""
+    """How far a server's clock is ahead of ours; shared by all clients of the server."""
 
     ahead_seconds: float = 0.0
 
@@ -97,8 +97,8 @@ class _Clock:
 class Kube:
     """A client. Every method raises KubeError and may be called again after any failure.
 
-    `owner` names the owner of what is created, else the server does. `sleep` waits before a request
-    is sent again.
+    `owner` names the owner of created objects, by default the server's user. `sleep` waits between
+    attempts.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class Kube:
         self._sleep = sleep
         self._owner_name = owner
         self._resender = Resender(sleep)
-        # It is asked by paths alone: without a list of the server's kinds, which it would read.
+        # Requests use paths alone, so the client need not read the server's list of kinds.
         connection = access.connection
         self._requests: Any = dynamic.DynamicClient(connection.client, discoverer=lambda *_: None)
         self._clock = _Clock()
-        self._kinds: dict[Kind, Kind] = {}  # those of users' templates, with their plurals
+        self._kinds: dict[Kind, Kind] = {}  # kinds of users' templates, with their plurals
 
     def in_namespace(self, namespace: str) -> Kube:
-        """Return a client for another namespace of the same cluster; empty: lists span them all."""
+        """Return a client for another namespace of the same cluster; empty: lists span all."""
         access = replace(self._access, namespace=namespace)
         other = Kube(access, self._timeouts_seconds, self._sleep, self._owner_name)
         other._clock, other._kinds = self._clock, self._kinds
@@ -133,7 +133,7 @@ class Kube:
 
     @cached_property
     def owner(self) -> Owner:
-        """The owner of what is created: the one named, the server's user, else the state folder's.
+        """The owner of created objects: the given name, the server's user, or the state folder's.
 
         Raises KubeError.
         """
@@ -157,7 +157,7 @@ class Kube:
         return read_owner(item) == self.owner
 
     def with_context(self, hint: str) -> str:
-        """Return a hint whose commands of kubectl go to this cluster, whichever is the current."""
+        """Return a hint whose kubectl commands name this cluster's context."""
         if not self.context or "--context" in hint:
             return hint
         return hint.replace("kubectl ", f"kubectl --context {shlex.quote(self.context)} ")
@@ -175,7 +175,7 @@ class Kube:
         return str(self._read("/version").get("gitVersion", ""))
 
     def find_version(self, group: str) -> str | None:
-        """Return the version in which the server prefers a group of kinds; None without it."""
+        """Return the server's preferred version of an API group; None if it has no such group."""
         try:
             return str(self._read(f"/apis/{group}")["preferredVersion"]["version"])
         except KubeError as error:
@@ -194,7 +194,7 @@ class Kube:
     def list_objects(
         self, kind: Kind, selector: str = "", field_selector: str = "", limit: int | None = None
     ) -> list[Manifest]:
-        """Return the objects of a kind that have these labels and fields: all, or a few."""
+        """Return the objects of a kind with these labels and fields, at most `limit`."""
         query = {"labelSelector": selector, "fieldSelector": field_selector, "limit": limit}
         items = self._send("list", kind, query=query).get("items") or ()
         return [{**_begin(kind), **item} for item in items]
@@ -214,8 +214,8 @@ class Kube:
     def create(self, manifest: Manifest, same: str = "", dry_run: bool = False) -> Manifest:
         """Create an object.
 
-        With `generateName` a lost answer is no reason to create another one: an object with the
-        labels of the selector `same` counts as this one.
+        With `generateName`, a lost answer must not create a second object: an existing object that
+        matches the selector `same` counts as this one.
         """
         kind, metadata = kind_of(manifest), manifest["metadata"]
         named = metadata.get("name")
@@ -237,7 +237,7 @@ class Kube:
             return found[0]
 
     def create_once(self, manifest: Manifest, same: str = "") -> bool:
-        """Create an object unless it is there, as `create` does; return whether it was not."""
+        """Create an object unless it exists, like `create`; return True if it was created."""
         try:
             self.create(manifest, same)
         except KubeError as error:
@@ -260,7 +260,7 @@ class Kube:
         propagation: str = "Background",
         grace_seconds: int | None = None,
     ) -> None:
-        """Delete one object; it may be gone already. With `grace_seconds=0` without waiting."""
+        """Delete one object, if it exists. `grace_seconds=0` deletes it at once."""
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -274,7 +274,7 @@ class Kube:
                 raise
 
     def delete_collection(self, kind: Kind, selector: str, propagation: str = "Background") -> None:
-        assert selector  # without one it would delete everybody's
+        assert selector  # without one it would delete other owners' objects
         query = {"labelSelector": selector, "propagationPolicy": propagation}
         self._send(
             "deletecollection", kind, method="DELETE", query=query, patience=COLLECTION_PATIENCE
@@ -290,7 +290,7 @@ class Kube:
     def read_rules(self) -> tuple[list[Manifest], bool]:
         """Return the rules that grant us rights in our namespace, and whether they are complete.
 
-        Authorizers behind a webhook, such as GKE's, list none.
+        Webhook authorizers, such as GKE's, list none.
         """
         body = {**_begin(RULES_REVIEW), "spec": {"namespace": self.namespace}}
         try:
@@ -333,7 +333,7 @@ class Kube:
         repeatable: bool = True,
         **request: Any,
     ) -> Manifest:
-        """Ask for an object, or with no name for all of the kind; `shown` names it in errors."""
+        """Request an object, or all of the kind without a name; `shown` names it in errors."""
         attempt = self.attempt(verb, kind, shown or name)
         if not kind.plural:
             kind = self._find_kind(kind, attempt)
@@ -352,7 +352,7 @@ class Kube:
             if error.status != 404:
                 raise
             listed = ()
-        # A subresource, such as pods/log, has the kind of what it takes.
+        # A subresource, such as pods/log, reports the kind of its argument.
         own = (one for one in listed if one["kind"] == kind.kind and "/" not in one["name"])
         found = next(own, None)
         if found is None:
@@ -365,16 +365,16 @@ class Kube:
     ) -> Manifest:
         def send() -> Manifest:
             answer = self._log_in(lambda: self._request(path=path, **request))
-            # Read here: an answer can be cut off after its head.
+            # Parse inside the attempt: an answer can be cut off after its headers.
             content = parse_answer(answer.data)
-            # Ours may be minutes off, and lost agents are judged by the server's clock.
+            # Our clock may be minutes off, and lost agents are judged by the server's clock.
             self._clock.ahead_seconds = read_ahead_seconds(answer, self._clock.ahead_seconds)
             return content
 
         return self._resender.send(send, attempt, repeatable)
 
     def _log_in(self, send: Callable[[], Any]) -> Any:
-        """Send a request with the credentials of now, and once more if they were over."""
+        """Send a request with the current credentials; retry once if they have expired."""
         connection = self._access.connection
         try:
             used = connection.prepare()
@@ -385,7 +385,7 @@ class Kube:
                     raise
             connection.prepare()
             return send()
-        except ConfigError as error:  # it was right when the command began: a watcher waits
+        except ConfigError as error:  # valid at the command's start: a watcher retries
             raise KubeError(error.message, error.hint, status=NO_ANSWER) from error
 
     def _request(
@@ -419,9 +419,10 @@ def _build_query(dry_run: bool = False) -> dict[str, str | None]:
 
 
 def identify_cluster(kube: Kube) -> str:
-    """Return the uid of the namespace kube-system, else of the caller's ConfigMap with the root CA.
+    """Return the uid of the namespace kube-system, else of the ConfigMap with the root CA.
 
-    Who may read neither gets a hash of the server's address and CA. Raises KubeError.
+    Without permission to read either, returns a hash of the server's address and CA. Raises
+    KubeError.
     """
     found = _read(kube, SYSTEM) or _read(kube, ROOT_CA)
     return str(found["metadata"]["uid"]) if found else kube.fingerprint
@@ -437,7 +438,7 @@ def _read(kube: Kube, name: str) -> Manifest | None:
 
 
 def do_all(act: Callable[[T], None], items: Sequence[T]) -> None:
-    """Call `act` for each item; the first failure is raised once no call is under way any more."""
+    """Call `act` for each item concurrently; raise the first failure once all calls ended."""
     if len(items) <= 1:
         for item in items:
             act(item)

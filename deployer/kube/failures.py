@@ -1,4 +1,4 @@
-"""Failures of calls to Kubernetes: as a `KubeError` with a hint, and which are sent again."""
+"""Failures of calls to Kubernetes: as a `KubeError` with a hint, and which to retry."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ EXPIRED = "if `date` is right, ask an administrator to renew the API server's ce
 OTHER_CLUSTER = "get the cluster's kubeconfig anew: this one is not for the server that answers"
 SENT = "deployer plan FILE -o yaml shows what is sent"
 VIEW = "kubectl config view"
-NOT_FOUND = "NotFound"  # Kubernetes' word for an object that is not there
-NO_SUCH_PATH = "could not find the requested resource"  # or no word at all
+NOT_FOUND = "NotFound"  # Kubernetes' reason for a missing object
+NO_SUCH_PATH = "could not find the requested resource"  # or an empty message
 
-# What to do where a status says more than that the server is not well.
+# Hints for statuses that say more than that the server is unhealthy.
 HINTS: dict[int, str] = {
     400: SENT,
     401: "{renewal}",
@@ -47,7 +47,7 @@ HINTS: dict[int, str] = {
     429: "wait a little, then type the command again",
     504: AGAIN,
 }
-# Words of the server that call for another hint than their status does.
+# Texts of the server that need another hint than their status.
 REFUSALS: tuple[tuple[str, str], ...] = (
     ("exceeded quota", "kubectl get resourcequota{namespace}{context}"),
     ("failed quota", "kubectl get resourcequota{namespace}{context}"),
@@ -57,7 +57,7 @@ REFUSALS: tuple[tuple[str, str], ...] = (
     ("failed calling webhook", WEBHOOKS),
     ("field is immutable", "deployer down, then the command again"),
 )
-# Exceptions of the client and of urllib3 that are no answer; the first that fits counts.
+# Exceptions of the client and of urllib3 without an answer; the first match applies.
 TROUBLES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((http.NameResolutionError,), "its name is unknown", REACH),
     ((http.NewConnectionError,), "it refuses the connection", REACH),
@@ -68,13 +68,13 @@ TROUBLES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((http.ProtocolError,), "the answer was cut off", AGAIN),
     ((http.LocationValueError, ConfigException), "the kubeconfig is wrong", VIEW),
     ((json.JSONDecodeError, UnicodeDecodeError), "the answer is not Kubernetes'", REACH),
-    # Its text may hold the token.
+    # Its text may contain the token.
     ((ValueError,), "the client cannot send it: is the kubeconfig's token one line?", VIEW),
     ((http.HTTPError, OpenApiException, OSError), "the connection failed", REACH),
 )
 # The request was sent, and its effect is unknown unless it only read.
 UNANSWERED = (http.ReadTimeoutError, http.ProtocolError)
-# What `kubectl auth can-i` calls what was tried, where it is another word.
+# Verbs of `kubectl auth can-i` that differ from ours.
 VERBS = {"read": "get", "read the log of": "get", "forward a port of": "create"}
 READS = ("get", "read", "list", "watch")
 CATCHABLE = tuple(kind for kinds, _, _ in TROUBLES for kind in kinds)
@@ -82,15 +82,15 @@ T = TypeVar("T")
 LONGEST_WAIT_SECONDS = 30.0
 FORBIDDEN_SECONDS = 60.0
 FORBIDDEN_PAUSE_SECONDS = 2.0
-# How a server says that its rules refuse a user; a quota or a policy has other words.
+# RBAC's text for a refusal; quotas and policies use other texts.
 REFUSED_BY_RULES = re.compile(r'\bUser ".*" cannot ')
 
 
 @dataclass(frozen=True)
 class ApiCall:
-    """What was tried, and where: `server` is an address, `context` the kubeconfig's name for it.
+    """A call and its target: `server` is an address, `context` the kubeconfig's name for it.
 
-    `renewal` is what to do when the server does not know the user.
+    `renewal` is the hint for when the server does not know the user.
     """
 
     verb: str
@@ -103,20 +103,20 @@ class ApiCall:
 
     @property
     def words(self) -> str:
-        """What was tried, for an error's first line."""
+        """The failed action, for an error's first line."""
         named = f"{self.kind.kind} {self.name}".strip()
         where = f"in namespace {self.namespace}" if self.namespace else "in any namespace"
         return f"cannot {self.verb} {named} {where}"
 
     @property
     def place(self) -> str:
-        """The API server's address, and the context that leads there."""
+        """The API server's address and context."""
         return f"the API server at {self.server}" + (
             f" (context {self.context})" if self.context else ""
         )
 
     def hint(self, template: str) -> str:
-        """Fill in a hint: a command that can be typed as it is."""
+        """Fill in a hint, so that its command can be pasted."""
         return template.format(
             verb=VERBS.get(self.verb, self.verb),
             plural=f"{self.kind.plural}.{self.kind.group}".rstrip("."),
@@ -128,7 +128,7 @@ class ApiCall:
 
 
 def translate_error(error: Exception, attempt: ApiCall) -> KubeError:
-    """Return what the user is told; the server's own sentence stays as it is."""
+    """Return the error for the user; the server's own sentence stays unchanged."""
     if isinstance(error, ApiException) and error.status:
         return _translate_answer(error, attempt)
     cause = _find_cause(error)
@@ -175,7 +175,7 @@ def _translate_answer(error: ApiException, attempt: ApiCall) -> KubeError:
 
 
 def build_missing_kind(attempt: ApiCall) -> KubeError:
-    """Say that a server has no such kind: an object that is not there is another answer."""
+    """Return the error for a kind that the server does not have, unlike a missing object."""
     kind = attempt.kind
     return KubeError(
         f"{attempt.words}: the server has no kind {kind.kind} in {kind.api_version}",
@@ -185,7 +185,7 @@ def build_missing_kind(attempt: ApiCall) -> KubeError:
 
 
 def _read_status(body: Any) -> dict[str, Any]:
-    """Return the server's `Status` object; a proxy's page in HTML is none."""
+    """Return the server's `Status` object; empty for a proxy's HTML page."""
     try:
         answer = json.loads(body or "")
     except (ValueError, TypeError):
@@ -201,10 +201,10 @@ def _read_retry_after(error: ApiException) -> float | None:
 
 
 class Resender:
-    """Sends requests of one client, again where that is safe and may help.
+    """Sends requests of one client, and retries where that is safe and may help.
 
-    A server that comes up refuses everybody until it has read its rules. So what was allowed before
-    and is forbidden now is tried again for a minute. `sleep` waits.
+    A starting server refuses every user until it has loaded its rules. So a request that was
+    allowed before and is forbidden now is retried for a minute. `sleep` waits.
     """
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
@@ -212,7 +212,7 @@ class Resender:
         self._allowed: set[tuple[str, str]] = set()
 
     def send(self, send: Callable[[], T], attempt: ApiCall, repeatable: bool) -> T:
-        """Send a request; raises KubeError once sending it again is of no use."""
+        """Send a request; raises KubeError once a retry is useless."""
         right = (attempt.verb, attempt.kind.plural)
 
         def ask() -> T:
@@ -243,6 +243,6 @@ class Resender:
 
 
 def _wait_seconds(failure: KubeError, tries: int) -> float:
-    """Return how long to wait: as long as the server asks, else a little longer each time."""
+    """Return how long to wait: as long as the server asks, else with exponential backoff."""
     asked = failure.retry_after_seconds
     return double_wait(failure, tries) if asked is None else min(LONGEST_WAIT_SECONDS, asked)

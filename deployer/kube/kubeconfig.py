@@ -1,7 +1,7 @@
-"""Reads kubeconfigs as kubectl does: which files, which entry counts, where relative paths begin.
+"""Reads kubeconfigs as kubectl does: which files, which entry wins, base of relative paths.
 
-The rules are those of client-go v0.37 (`tools/clientcmd/loader.go`; November 2026); kubectl itself
-is the judge in `tests/outside/test_kubeconfigs.py`.
+The rules are those of client-go v0.37 (`tools/clientcmd/loader.go`; November 2026);
+`tests/outside/test_kubeconfigs.py` compares with kubectl itself.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
 NO_KUBECONFIG = (
     "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
 )
-# What a list holds under its singular, and the name that Go gives its items in messages.
+# The key of each list's items, and Go's name for them in messages.
 LISTS = {
     "clusters": ("cluster", "NamedCluster"),
     "users": ("user", "NamedAuthInfo"),
     "contexts": ("context", "NamedContext"),
 }
-# What each entry may have, and of which kind: client-go v0.37, tools/clientcmd/api/v1/types.go.
+# The fields of each entry and their types: client-go v0.37, tools/clientcmd/api/v1/types.go.
 TEXTS = {
     "clusters": (
         *("server", "tls-server-name", "proxy-url"),
@@ -46,13 +46,13 @@ PLUGIN_TEXTS = ("apiVersion", "command", "installHint", "interactiveMode")
 
 @dataclass(frozen=True)
 class NamedEntry:
-    """A cluster, user or context, and the file that it is from."""
+    """A cluster, user or context, and its file."""
 
     values: Mapping[str, Any]
     file: Path
 
     def resolve(self, name: str) -> Path | None:
-        """Return a path, which begins beside the file if it is relative; None without it."""
+        """Return a path, relative to the file's folder; None if it is missing."""
         named = self.values.get(name)
         return self.file.parent / str(named) if named else None
 
@@ -62,7 +62,7 @@ class NamedEntry:
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """All files together, of which the first that has an entry counts; `files` are their names."""
+    """All files merged; the first file with an entry wins. `files` are their names."""
 
     files: str
     current: str
@@ -86,7 +86,7 @@ class Kubeconfig:
         raise ConfigError(self.files, said, hint if names else NO_KUBECONFIG)
 
     def find(self, kind: str, context: str, name: str) -> NamedEntry:
-        """Return the cluster or user of a context; an empty one for a user that is not named."""
+        """Return the cluster or user of a context; an empty entry for an unnamed user."""
         listed: Mapping[str, NamedEntry] = getattr(self, f"{kind}s")
         if name in listed:
             return listed[name]
@@ -120,7 +120,7 @@ def load_kubeconfig(environment: Mapping[str, str]) -> Kubeconfig:
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         text = path.read_text(encoding="utf-8-sig")
-        # JSON may have tabs, which YAML may not; of several documents kubectl reads the first.
+        # JSON may contain tabs, unlike YAML. Of several documents kubectl reads the first.
         is_json = text.lstrip().startswith("{")
         content = json.loads(text) if is_json else next(yaml.safe_load_all(text), None)
     except OSError as error:
@@ -136,7 +136,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 def _list_entries(
     path: Path, content: Mapping[str, Any], name: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the entries of a list by name. Raises ConfigError in kubectl's words."""
+    """Yield the entries of a list by name. Raises ConfigError with kubectl's messages."""
     singular, kind = LISTS[name]
     listed = content.get(name)
     if listed is not None and not isinstance(listed, list):
@@ -154,7 +154,7 @@ def _list_entries(
 
 
 def _check_values(path: Path, values: Mapping[str, Any], name: str, key: str) -> None:
-    """Refuse values of another kind than client-go takes. Raises ConfigError."""
+    """Refuse values of types that client-go does not accept. Raises ConfigError."""
     kind = LISTS[name][1].removeprefix("Named")
     place = f"{kind}.{name}.{LISTS[name][0]}"
     for text in TEXTS[name]:
@@ -198,7 +198,7 @@ def _read_text(path: Path, values: Mapping[str, Any], name: str, field: str) -> 
 
 
 def _refuse(path: Path, value: object, field: str, wanted: str) -> ConfigError:
-    """Return the error for a value of another kind than Go's decoder takes, in its words."""
+    """Return the error for a value of a type that Go's decoder rejects, with its message."""
     kinds = ((bool, "bool"), (int | float, "number"), (str, "string"), (list, "array"))
     kind = next((name for one, name in kinds if isinstance(value, one)), "object")
     said = f"json: cannot unmarshal {kind} into Go struct field {field} of type {wanted}"

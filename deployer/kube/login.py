@@ -1,6 +1,6 @@
-"""Who somebody is to an API server: tokens, certificates and programs that print them, renewed.
+"""Logs in to an API server: tokens, certificates and credential plugins, renewed.
 
-As client-go has it (v0.37, `plugin/pkg/client/auth/exec`; November 2026).
+Follows client-go (v0.37, `plugin/pkg/client/auth/exec`; November 2026).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from deployer.waiting import waiting_for
 LOG = logging.getLogger(__name__)
 
 PLUGIN_SECONDS = 30.0
-TYPING_SECONDS = 300.0  # of a plugin that asks somebody at the terminal
+TYPING_SECONDS = 300.0  # for a plugin that prompts on the terminal
 RENEWAL_SECONDS = 30.0  # between two runs of a plugin
-REREAD_SECONDS = 60.0  # of files, as client-go rereads a token
+REREAD_SECONDS = 60.0  # for files, like client-go's token refresh
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EXEC_INFO = "KUBERNETES_EXEC_INFO"
 LOG_IN = {  # by plugin
@@ -50,7 +50,7 @@ PROVIDERS = {
 
 @dataclass(frozen=True)
 class ApiCredentials:
-    """What is sent: an Authorization header, a certificate with its key (PEM), or neither."""
+    """Credentials: an Authorization header, a certificate with its key (PEM), or neither."""
 
     authorization: str = field(default="", repr=False)
     certificate: bytes = field(default=b"", repr=False)
@@ -59,17 +59,17 @@ class ApiCredentials:
 
 
 class Login(Protocol):
-    """Gives credentials, as they are now."""
+    """Provides current credentials."""
 
     def get(self) -> ApiCredentials:
         """Return the credentials to use now. Raises ConfigError."""
 
     def refuse(self, used: ApiCredentials) -> bool:
-        """Note that the server did not take these; return True if there are others now."""
+        """Record that the server refused these; return True if there are new ones."""
 
 
 class TokenLogin:
-    """Asks for a token before each request; who gives it keeps it for as long as it lasts."""
+    """Requests a token before each request; `get_token` caches it while it is valid."""
 
     def __init__(self, get_token: Callable[[], str]) -> None:
         self._get_token = get_token
@@ -82,7 +82,7 @@ class TokenLogin:
 
 
 class FileLogin:
-    """Reads what a kubeconfig or a pod's account has; files are read again each minute."""
+    """Reads the credentials of a kubeconfig or a pod's account; rereads files each minute."""
 
     def __init__(self, user: NamedEntry) -> None:
         self._user = user
@@ -100,7 +100,7 @@ class FileLogin:
         return self._found != used
 
     def _read_again(self) -> None:
-        """Read the files; what cannot be read any more stays as it was."""
+        """Reread the files; keep the previous credentials if that fails."""
         try:
             self._found = self._read()
         except ConfigError:
@@ -127,9 +127,9 @@ class FileLogin:
 
 
 class PluginLogin:
-    """Runs a kubeconfig's program for credentials: once, and again when they are over.
+    """Runs a kubeconfig's credential plugin: once, and again when the credentials expire.
 
-    `cluster` is what the program is told of the cluster if it asks for it.
+    `cluster` is the cluster info for a plugin that asks for it.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class PluginLogin:
 def build_login(
     user: NamedEntry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
 ) -> Login:
-    """Return how a kubeconfig's user logs in. Raises ConfigError."""
+    """Return the login of a kubeconfig's user. Raises ConfigError."""
     if provider := (user.values.get("auth-provider") or {}):
         name = str(provider.get("name", ""))
         said = f"auth-provider {name} is not supported"
@@ -184,7 +184,7 @@ def build_login(
 
 
 def describe_renewal(files: str, user: NamedEntry) -> str:
-    """Return what to do when a server does not know a kubeconfig's user any more."""
+    """Return the hint for when a server no longer accepts a kubeconfig's user."""
     if command := (user.values.get("exec") or {}).get("command"):
         name = Path(str(command)).name
         return LOG_IN.get(name, f"log in again: {command} gave what is refused")
@@ -201,7 +201,7 @@ def describe_renewal(files: str, user: NamedEntry) -> str:
 def run_plugin(
     user: NamedEntry, cluster: Mapping[str, Any], context: str, environment: Mapping[str, str]
 ) -> ApiCredentials:
-    """Run a kubeconfig's program, and return what it prints. Raises ConfigError."""
+    """Run a kubeconfig's credential plugin, and return its credentials. Raises ConfigError."""
     plugin: Mapping[str, Any] = user.values["exec"]
     version, command = str(plugin.get("apiVersion", "")), str(plugin.get("command", ""))
     files = str(user.file)
@@ -238,10 +238,10 @@ def _run(
     files: str,
     context: str,
 ) -> str:
-    """Run a program and show what it says meanwhile; return what it prints."""
+    """Run a program and log its stderr; return its stdout."""
     name, said = Path(words[0]).name, []
     hint = f"kubectl get pods --context {context}"
-    # A file, since a program that it leaves behind may keep a pipe open for ever.
+    # A file, since a program that the plugin leaves running may keep a pipe open forever.
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
         try:
             process = subprocess.Popen(
@@ -249,7 +249,7 @@ def _run(
                 env=environment,
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=printed,
-                stderr=None if interactive else subprocess.PIPE,  # questions, on a terminal
+                stderr=None if interactive else subprocess.PIPE,  # prompts appear on the terminal
                 text=True,
                 errors="replace",
             )
@@ -289,7 +289,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 def parse_credential(text: str, user: NamedEntry) -> ApiCredentials:
-    """Read an ExecCredential. Raises ConfigError in client-go's words."""
+    """Read an ExecCredential. Raises ConfigError with client-go's messages."""
     plugin = user.values["exec"]
     command, wanted = Path(str(plugin["command"])).name, str(plugin["apiVersion"])
     try:
@@ -319,7 +319,7 @@ def _parse_time(text: Any) -> float | None:
 
 
 def read_data(entry: NamedEntry, name: str) -> bytes:
-    """Return what an entry has as base64 data, else in a file; empty for neither."""
+    """Return an entry's value, from base64 data, else from a file; empty for neither."""
     if data := entry.get(f"{name}-data"):
         try:
             return base64.b64decode("".join(data.split()), validate=True)

@@ -1,4 +1,4 @@
-"""Kubernetes objects: their kinds, names, labels and amounts, and what they say; pure."""
+"""Kubernetes objects: their kinds, names, labels, quantities and status; pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from urllib.parse import quote
 from deployer.config.credentials import Owner
 
 ENDED_PHASES = ("Succeeded", "Failed")
-# What a container waits for while all is well.
+# Normal reasons for which a container waits.
 USUAL_WAITING = ("ContainerCreating", "PodInitializing")
 KubeObject = Mapping[str, Any]
 Manifest = dict[str, Any]
 CORE = "v1"
 PREFIX = "deployer.dev"
 SWEEP_LABEL = f"{PREFIX}/sweep"
-AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
-AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a pod that has several
-OWNER_LABEL = f"{PREFIX}/owner"  # as a label a hash, as an annotation the readable name
-NO_OWNER = "an unknown owner"  # of objects without the label, as older versions made them
+AGENT_LABEL = f"{PREFIX}/agent"  # a label, and unshortened an annotation
+AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a shared pod
+OWNER_LABEL = f"{PREFIX}/owner"  # label: a hash; annotation: the readable name
+NO_OWNER = "an unknown owner"  # for unlabelled objects of older versions
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
-ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
-LOADER_LABEL = f"{PREFIX}/loader"  # tells data loaders apart
+ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the whole archive
+LOADER_LABEL = f"{PREFIX}/loader"  # identifies a data loader
 MADE_BY_ANNOTATION = f"{PREFIX}/made-by"  # the process that a data loader works for
 KUEUE = "kueue.x-k8s.io"
 QUEUE_LABEL = f"{KUEUE}/queue-name"
@@ -38,10 +38,10 @@ QUEUE_PRIORITY_LABEL = f"{KUEUE}/priority-class"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
 APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}
 COMPONENT_LABEL = "app.kubernetes.io/component"
-BACKEND = "backend"  # the component that is kept when everything else goes
+BACKEND = "backend"  # the component that survives other deletions
 DATA = "data"  # the component of claims of data sets, which only `data delete` removes
-LOADER = "data-loader"  # the component of loaders, which end by themselves
-WANTED = "wanted"  # the component of the number of agents that an owner wants
+LOADER = "data-loader"  # the component of loaders, which end automatically
+WANTED = "wanted"  # the component of an owner's wanted number
 # A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
 # holds 63.
 LONGEST_NAME = 52
@@ -64,7 +64,7 @@ def find_container_state(pod: KubeObject, state: str) -> Mapping[str, Any] | Non
 
 
 def find_trouble(pod: KubeObject) -> Mapping[str, Any] | None:
-    """Return the status of a pod's first container in trouble; None while all is well."""
+    """Return the status of a pod's first container in trouble; None if there is none."""
     return next((one for one in list_statuses(pod) if _is_in_trouble(one["state"])), None)
 
 
@@ -75,9 +75,9 @@ def list_statuses(pod: KubeObject) -> list[Mapping[str, Any]]:
 
 
 def count_requests(pod: KubeObject) -> Counter[str]:
-    """Return how many of each extended resource, such as nvidia.com/gpu, a pod asks for.
+    """Return how many of each extended resource, such as nvidia.com/gpu, a pod requests.
 
-    As the scheduler counts: the containers together, or the largest init container.
+    Counts like the scheduler: the containers together, or the largest init container.
     """
     spec = pod["spec"]
     total: Counter[str] = sum(map(_count_one, spec.get("containers") or ()), Counter())
@@ -92,7 +92,7 @@ def created_at(item: KubeObject) -> float:
 
 
 def list_parents(item: KubeObject) -> list[str]:
-    """Return the uids of the objects that an object belongs to, such as a pod's Job."""
+    """Return the uids of an object's owners, such as a pod's Job."""
     return [one.get("uid", "") for one in item["metadata"].get("ownerReferences") or ()]
 
 
@@ -107,15 +107,15 @@ def _is_in_trouble(state: Mapping[str, Any]) -> bool:
 
 
 def _count_one(container: Mapping[str, Any]) -> Counter[str]:
-    # Extended resources have no request that differs from their limit.
+    # For extended resources, requests equal limits.
     limits = container.get("resources", {}).get("limits") or {}
     return Counter({name: int(count) for name, count in limits.items() if "/" in name})
 
 
 class Kind(NamedTuple):
-    """A kind of object: API version, kind, and the plural that paths and rights name it by.
+    """A kind of object: API version, kind, and the plural in paths and rights.
 
-    The plural is empty of a kind that only the server knows.
+    The plural is empty for a kind that only the server knows.
     """
 
     api_version: str
@@ -174,31 +174,31 @@ _KNOWN = {(one.api_version, one.kind): one for one in globals().values() if isin
 
 
 def kind_of(manifest: Manifest) -> Kind:
-    """Return the kind of a manifest; without its plural unless we use it ourselves."""
+    """Return the kind of a manifest; without its plural unless deployer itself uses the kind."""
     names = (str(manifest["apiVersion"]), str(manifest["kind"]))
     return _KNOWN.get(names) or Kind(*names, plural="")
 
 
-# Names, labels and selectors of Kubernetes objects; pure. Objects are found by label; the whole
-# path of the sweep, too long for a label, is an annotation.
+# Names, labels and selectors of Kubernetes objects; pure. Objects are found by label. The sweep's
+# full path is an annotation, because it is too long for a label.
 
 
 def build_name(text: str) -> str:
-    """Return a name for an object: `text` itself if it is one, else a slug and a hash of it."""
+    """Return a name for an object: `text` itself if valid, else a slug and its hash."""
     if len(text) <= LONGEST_NAME and _NAME.fullmatch(text):
         return text
     return _slug(text, LONGEST_NAME)
 
 
 def build_label(text: str) -> str:
-    """Return a label's value: `text` itself if it is one, else a slug and a hash of it."""
+    """Return a label's value: `text` itself if valid, else a slug and its hash."""
     if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
         return text
     return _slug(text, LONGEST_LABEL)
 
 
 def build_hash(*contents: bytes) -> str:
-    """Return 8 hexadecimal characters that tell contents apart."""
+    """Return a hash of 8 hexadecimal characters."""
     return hashlib.sha256(b"\0".join(contents)).hexdigest()[:HASH_LENGTH]
 
 
@@ -207,13 +207,13 @@ def sweep_id(sweep_path: str) -> str:
 
 
 def build_owned_name(sweep_path: str, owner: Owner, *parts: str) -> str:
-    """Return the name of what an owner's agents of a sweep need: no owner deletes another's."""
+    """Return a name that includes the owner, so that no owner deletes another's object."""
     what, *end = parts
     return build_name("-".join((sweep_id(sweep_path), what, owner.id[:HASH_LENGTH].lower(), *end)))
 
 
 def build_labels(component: str, sweep_path: str = "", agent: str = "") -> dict[str, str]:
-    """Return the labels of an object: of nothing in particular, of a sweep or of an agent."""
+    """Return the labels of an object: general, of a sweep or of an agent."""
     labels = {**MANAGED_BY, **APPLICATION, COMPONENT_LABEL: build_label(component)}
     if sweep_path:
         labels[SWEEP_LABEL] = build_label(sweep_id(sweep_path))
@@ -223,9 +223,9 @@ def build_labels(component: str, sweep_path: str = "", agent: str = "") -> dict[
 
 
 def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
-    """Return a manifest with its owner, as its Jobs and pods; the user's own stay as they are.
+    """Return a manifest stamped with its owner, including its templates.
 
-    Ours are told by their label `managed-by`.
+    Only our objects are stamped; the label `managed-by` marks them.
     """
     stamped = dict(manifest)
     metadata = stamped.get("metadata") or {}
@@ -242,13 +242,13 @@ def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:
-    """Return True if `deployer` made an object, for whichever owner."""
+    """Return True if `deployer` created an object, for any owner."""
     labels = (item.get("metadata") or {}).get("labels") or {}
     return MANAGED_BY.items() <= labels.items()
 
 
 def read_owner(item: Mapping[str, Any]) -> Owner | None:
-    """Return an object's owner; None if it has no owner label, as older versions made them."""
+    """Return an object's owner; None without an owner label, as on objects of older versions."""
     metadata = item["metadata"]
     found = (metadata.get("labels") or {}).get(OWNER_LABEL)
     name = (metadata.get("annotations") or {}).get(OWNER_LABEL)
@@ -256,9 +256,9 @@ def read_owner(item: Mapping[str, Any]) -> Owner | None:
 
 
 def build_selector(sweep_path: str | None = None, component: str = "", agent: str = "") -> str:
-    """Return the selector of what we made: everything, or of one sweep, component or agent.
+    """Return the selector of our objects: all, or those of one sweep, component or agent.
 
-    Short ids of different projects may be equal: compare the annotation with the whole path.
+    Projects may share short ids: compare the annotation with the full path.
     """
     wanted = dict(MANAGED_BY)
     if component:
@@ -284,12 +284,12 @@ UNITS |= {unit: 10.0 ** (3 * power) for power, unit in enumerate("kMGTPE", 1)}
 UNITS |= {f"{unit}i": 2.0 ** (10 * power) for power, unit in enumerate("KMGTPE", 1)}
 
 
-# Amounts as Kubernetes writes them: 500m, 2, 4Gi, 1e3; pure. Source:
+# Quantities as Kubernetes writes them: 500m, 2, 4Gi, 1e3; pure. Source:
 # kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity.
 
 
 def parse_quantity(text: object) -> float:
-    """Return an amount as a number; raises ValueError."""
+    """Return a quantity as a number; raises ValueError."""
     found = QUANTITY.fullmatch(str(text).strip())
     if found is None:
         raise ValueError(f"'{text}' is not an amount")
@@ -297,7 +297,7 @@ def parse_quantity(text: object) -> float:
 
 
 def read_quantity(text: object) -> float:
-    """Return an amount as a number; 0 of what is none."""
+    """Return a quantity as a number; 0 if it is invalid."""
     try:
         return parse_quantity(text)
     except ValueError:

@@ -1,7 +1,7 @@
-"""A port of this machine that leads to a port of a pod, whichever pod has that name now.
+"""Forwards a local port to a pod's port, even if the pod is replaced by one of its name.
 
-Each connection gets a tunnel of its own, so that a pod that was replaced or a lost connection costs
-the requests under way and nothing else. The channels are those of `v4.channel.k8s.io`.
+Each connection has its own tunnel, so a replaced pod or a lost connection affects only the requests
+in progress. The channels are those of `v4.channel.k8s.io`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ BROKEN: tuple[type[Exception], ...] = (*CATCHABLE, websocket.WebSocketException)
 
 
 class Forward:
-    """Listens until it is closed, or the process ends; `local_port` is taken if it is free.
+    """Listens until it is closed, or the process ends; uses `local_port` if it is free.
 
-    Connections wait until the pod is ready, or with `patient=False` lead to it as it is.
+    Connections wait until the pod is ready; with `patient=False` they do not wait.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Forward:
         self._kube, self._pod, self._port, self._patient = kube, pod, port, patient
         self._closed = threading.Event()
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        # Connections of the command before, which are over, do not hold the port.
+        # Closed connections of the previous command do not block the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", local_port))
@@ -60,7 +60,7 @@ class Forward:
 
     def close(self) -> None:
         self._closed.set()
-        with contextlib.suppress(OSError):  # wakes the thread that waits for one
+        with contextlib.suppress(OSError):  # wakes the accepting thread
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
@@ -80,12 +80,12 @@ class Forward:
             try:
                 _carry(tunnel, client)
             except BROKEN:
-                pass  # whoever asked sees its connection end, and asks again
+                pass  # the client sees its connection end, and retries
             finally:
                 tunnel.shutdown()
 
     def _open_tunnel(self) -> Any:
-        """Return a tunnel to the pod once it is ready; None if it does not come or we may not."""
+        """Return a tunnel to the pod once it is ready; None on timeout or without permission."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and not self._closed.is_set():
             try:
@@ -103,13 +103,13 @@ class Forward:
 
 
 def _carry(tunnel: Any, client: socket.socket) -> None:
-    """Carry bytes both ways until either side ends; in one thread, since TLS bears no two."""
+    """Copy bytes in both directions until one side ends; in one thread, as TLS requires."""
     heads: set[int] = set()
     with selectors.DefaultSelector() as selector:
         for one in (client, tunnel.sock):
             selector.register(one, selectors.EVENT_READ)
         while True:
-            # TLS may hold what the kernel has given out already.
+            # TLS may buffer bytes that the kernel has already delivered.
             waiting = isinstance(tunnel.sock, ssl.SSLSocket) and tunnel.sock.pending() > 0
             ready = {key.fileobj for key, _ in selector.select(0 if waiting else None)}
             if client in ready:
@@ -122,7 +122,7 @@ def _carry(tunnel: Any, client: socket.socket) -> None:
 
 
 def _receive(tunnel: Any, client: socket.socket, heads: set[int]) -> bool:
-    """Pass one frame on; return whether more may come. `heads` are the channels that have begun."""
+    """Forward one frame; return True if more may come. `heads` are the started channels."""
     code, frame = tunnel.recv_data_frame(control_frame=True)
     if code != websocket.ABNF.OPCODE_BINARY:
         return bool(code != websocket.ABNF.OPCODE_CLOSE)
@@ -133,4 +133,4 @@ def _receive(tunnel: Any, client: socket.socket, heads: set[int]) -> bool:
     if channel == DATA:
         client.sendall(content)
         return True
-    return not content  # on the other channel: that nobody listens on the pod's port
+    return not content  # the error channel: nothing listens on the pod's port

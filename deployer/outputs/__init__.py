@@ -1,4 +1,4 @@
-"""What runs have written and logged: where it is kept, and how it comes back.
+"""Outputs and artifacts of runs: where they are, and how to copy them.
 
-Chooses runs, finds the places of their outputs and copies them; prints nothing.
+Selects runs, finds the locations of their outputs and copies them; prints nothing.
 """

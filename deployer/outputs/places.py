@@ -1,4 +1,4 @@
-"""The outputs of a sweep's runs: where they may be, which are meant, and copying them."""
+"""The outputs of a sweep's runs: their possible locations, the selection, and copying."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
-# Below a run's own outputs, since an artifact may have files of the same names.
+# In a subfolder of a run's own outputs, since an artifact may have files of the same names.
 ARTIFACTS_FOLDER = "wandb-artifacts"
 SAVED_FOLDER = "wandb-files/"
-# What the SDK logs by itself: code, tables and history as media, the recipe of a job.
+# Artifacts that the SDK logs on its own: code, tables and history as media, the recipe of a job.
 OF_THE_SDK = ("job", "code", "run_table", "wandb-history")
 
-# The files of (sweep id, run id) in one place.
+# The files of (sweep id, run id) in one location.
 OpenRun = Callable[[str, str], Store]
 LONGEST_NAME = 100
-# Letters and digits of any language, and marks that mean nothing to a shell or a file system.
+# Keeps letters and digits of any language, and characters without meaning to shells and file
+# systems.
 ODD = re.compile(r"[^\w.=+,@-]+")
 NOT_KEPT = "deployer_outputs_not_kept"  # agent/prologue/deployer_outputs.py
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where to look, in this order, then among the artifacts of the run, then in `last` ones.
+    """Where to search: `first`, then the run's artifacts, then `last`.
 
     `family` are the ids of the sweep and its follow-ups.
     """
@@ -51,7 +52,7 @@ class Places:
     last: Sequence[OpenRun] = ()
 
     def open_run(self, run_id: str) -> RunStore:
-        """Return all that a run has kept; the first place with any outputs of it counts."""
+        """Return all outputs of a run; the first location with any outputs wins."""
         artifacts = list_artifacts(self.client, self.path, run_id)
         own = f"run-{run_id}-output"
         ours = [one for one in artifacts if one.name == own]
@@ -79,10 +80,10 @@ class Places:
 
 @contextmanager
 def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Places]:
-    """Give the places of a sweep's outputs; what has to be opened for it is closed at the end.
+    """Yield the locations of a sweep's outputs; opened stores are closed at the end.
 
-    A folder of this machine comes first where agents run here; otherwise what they left there
-    before they went elsewhere is the last to look at, after the volume of a cluster.
+    The local folder comes first for local agents. Otherwise it comes last, after the cluster's
+    volume, for outputs from before a change of executor.
     """
     family = list_family(server, path)
     executor = find_executor(config)
@@ -100,7 +101,7 @@ def _name_folder(artifact: RunArtifact) -> str:
 def choose_runs(snapshot: Snapshot, best: Results | None, names: Sequence[str]) -> tuple[Run, ...]:
     """Return the best run, or those named by id or title, or all that have finished.
 
-    Raises ConfigError for what is no run, SweepFailed where there is none to choose.
+    Raises ConfigError for an unknown run, SweepFailed if there is none to choose.
     """
     path = snapshot.sweep.path
     if best:
@@ -131,9 +132,9 @@ def _find(snapshot: Snapshot, name: str) -> Run:
 
 
 def name_runs(runs: Sequence[Run]) -> Mapping[str, str]:
-    """Return how each run of a sweep is shown, by run id: its title; with its id if others have it.
+    """Return each run's display name, by run id: its title, with its id if ambiguous.
 
-    One without a title has its id alone.
+    A run without a title has its id as name.
     """
     counts = Counter(run.title for run in runs)
     return {
@@ -149,7 +150,7 @@ def is_run(snapshot: Snapshot, name: str) -> bool:
 def name_folders(runs: Sequence[Run]) -> Mapping[str, str]:
     """Return a folder's name for each run of a sweep, by run id: its title, made safe.
 
-    Those whose titles come out alike, also where a file system ignores case, end with their ids.
+    If names collide, even on a file system that ignores case, they end with the run's id.
     """
     plain = {run.run_id: _make_safe(run.title) or _make_safe(run.run_id) for run in runs}
     counts = Counter(name.casefold() for name in plain.values())
@@ -165,7 +166,7 @@ def _make_safe(text: str) -> str:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What was copied of a run; `equal_files` were there already. `entries` have checksums."""
+    """The result of copying a run; `equal_files` existed already. `entries` have checksums."""
 
     files: int
     size_bytes: int
@@ -179,12 +180,12 @@ def find_loss(run: Run) -> str:
 
 
 def gather(source: Store, target: Store, progress: Progress, overwrite: bool) -> Gathered:
-    """Copy all of a run to its folder; raises DataError, also for files that would be lost.
+    """Copy a run's outputs to its folder; raises DataError, also for files that would be lost.
 
-    A copy that was broken off goes on where it was.
+    An interrupted copy resumes.
     """
     copied = copy(source, target, progress, overwrite=overwrite)
-    # Of an artifact that a trainer has logged only MD5 is known before it is here.
+    # For artifacts of trainers only MD5 is known before the copy.
     entries = (one if one.sha256 else _read_checksum(target, one) for one in copied.entries)
     return Gathered(copied.files, copied.size_bytes, copied.equal_files, tuple(entries))
 

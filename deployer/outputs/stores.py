@@ -1,4 +1,4 @@
-"""Where runs have kept their outputs, as stores that can only be read."""
+"""The places where runs keep outputs, as read-only stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOG = logging.getLogger(__name__)
 
 
 class ReadOnlyStore(Store):
-    """Refuses whatever would change it."""
+    """Refuses every change."""
 
     def partial_size(self, entry: Entry) -> int:
         raise self._refuse(entry.path)
@@ -51,7 +51,7 @@ class ReadOnlyStore(Store):
 
 
 class ServedFiles(ReadOnlyStore):
-    """Files by their addresses, which expire. Where only MD5 is known, `read` compares it."""
+    """Files with addresses that expire. If only MD5 is known, `read` verifies it."""
 
     parallel = 4
 
@@ -73,22 +73,22 @@ class ServedFiles(ReadOnlyStore):
         return self._files[path].sha256 or None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Yield a file's bytes; raises DataError at the end if their MD5 is wrong."""
+        """Yield a file's bytes; raises DataError at the end if their MD5 differs."""
         file = self._files[path]
-        if file.sha256 or not file.md5:  # whoever writes it compares, or nobody can
+        if file.sha256 or not file.md5:  # the writer verifies it, or there is no checksum
             yield from self._fetch(path, offset)
             return
         digest, position = hashlib.md5(usedforsecurity=False), 0
         for chunk in self._fetch(path, 0):
             digest.update(chunk)
-            if new := chunk[max(0, offset - position) :]:  # the others are there, and count too
+            if new := chunk[max(0, offset - position) :]:  # earlier bytes are only hashed
                 yield new
             position += len(chunk)
         if digest.hexdigest() != file.md5:
             raise DataError(f"{self}: {path} has come with other bytes", "try again", passing=True)
 
     def _fetch(self, path: str, offset: int) -> Iterator[bytes]:
-        """Yield bytes from the file's address, or from a new one where that has expired."""
+        """Yield bytes from the file's address, or from a new one if that has expired."""
         try:
             yield from self._read(self._files[path], offset)
         except _Expired:
@@ -125,7 +125,7 @@ class ArtifactStore(ServedFiles):
 
 
 class SavedFiles(ServedFiles):
-    """What a run has saved with `wandb.save`."""
+    """The files that a run saved with `wandb.save`."""
 
     def __init__(self, client: Client, path: SweepPath, run_id: str) -> None:
         super().__init__(client, list_saved_files(client, path, run_id))
@@ -139,11 +139,11 @@ class SavedFiles(ServedFiles):
 
 
 class _Expired(Exception):
-    """The server no longer takes a file's address."""
+    """The server no longer accepts a file's address."""
 
 
 class RunStore(ReadOnlyStore):
-    """Stores by the folder below which their files are; the first of two equal paths counts."""
+    """Combines stores, each under a folder; for equal paths the first store wins."""
 
     def __init__(self, parts: Mapping[str, Store]) -> None:
         self._parts = parts
@@ -177,7 +177,7 @@ class RunStore(ReadOnlyStore):
 
 
 class SharedVolume:
-    """What `open_store` opens, if anything, until the block ends."""
+    """A context manager for the store, if any, that `open_store` opens on first use."""
 
     def __init__(self, open_store: Callable[[], Store | None]) -> None:
         self._open_store = open_store
@@ -199,7 +199,7 @@ class SharedVolume:
 
 
 class RunPart(ReadOnlyStore):
-    """The files of one run on a volume, whose store others read, too."""
+    """The files of one run on a volume, whose store other runs share."""
 
     def __init__(self, store: Store | None, folder: str, runs: dict[str, list[Entry]]) -> None:
         self._store = store
@@ -222,7 +222,7 @@ class RunPart(ReadOnlyStore):
 
 
 def _split(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """Return the files of each run, by SWEEP_ID/RUN_ID; what lies beside them belongs to none."""
+    """Return the files of each run, by SWEEP_ID/RUN_ID; ignore files outside of run folders."""
     found: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         sweep_id, _, rest = entry.path.partition("/")
@@ -233,9 +233,9 @@ def _split(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 class RunFolder(FolderStore):
-    """A run's own folder. Links to files are followed, also out of it, as where it is sent.
+    """A run's own folder. Links to files are followed, even out of it.
 
-    Links to folders, or to nothing, are left out.
+    Links to folders and broken links are left out.
     """
 
     def list_entries(self) -> Sequence[Entry]:
@@ -264,7 +264,7 @@ class RunFolder(FolderStore):
 
 
 def open_run_here(sweep_id: str, run_id: str) -> Store:
-    """Return what a run on this machine has written, and say what becomes of its links."""
+    """Open the local outputs of a run, and log what happens to its links."""
     found = RunFolder(_folder_of(sweep_id) / check_path(run_id))
     for line in found.describe_links():
         LOG.info(f"run {run_id}: {line}")
@@ -272,13 +272,13 @@ def open_run_here(sweep_id: str, run_id: str) -> Store:
 
 
 def measure_here(sweep_id: str) -> int:
-    """Return how many bytes a sweep's runs have written on this machine."""
+    """Return how many bytes a sweep's runs have written locally."""
     found = (path.lstat() for path in _folder_of(sweep_id).rglob("*") if path.is_file())
     return sum(one.st_size for one in found)
 
 
 def delete_here(sweep_id: str) -> bool:
-    """Delete what a sweep's runs have written on this machine; tells whether there was a folder."""
+    """Delete a sweep's local outputs; return True if there was a folder."""
     folder = _folder_of(sweep_id)
     if not folder.is_dir():
         return False

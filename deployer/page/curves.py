@@ -1,4 +1,4 @@
-"""Curves of what runs logged, thinned to what a screen shows, or as CSV; pure."""
+"""Curves of logged metrics, thinned for display, or as CSV; pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ POINTS_PER_CURVE = 200
 STRETCHES = POINTS_PER_CURVE // 2 - 1
 EPOCH_NAMES = ("epoch", "train/epoch", "trainer/epoch", "train.epoch")
 W_AND_B = ("_step", "_runtime", "_timestamp")
-COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # by a spreadsheet, if a text begins so
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet evaluates text with these prefixes
 
 
 @dataclass(frozen=True)
 class Point:
-    """A logged value; one that is no finite number is None, as is an x that was not logged.
+    """A logged value; None if it is not finite. `seconds` and `epoch` are None if not logged.
 
-    `word` is what such a value is called.
+    `word` is the name of a value that is not finite.
     """
 
     step: float
@@ -35,10 +35,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """What was logged of a metric, thinned; what thinning may leave out is told of all of it.
+    """A metric's logged values, thinned; the other fields describe all values.
 
-    `gap` is the first step whose value is no finite number, `low` whether some value is 0 or less,
-    `thinned` whether some values are not there.
+    `gap` is the first step with a value that is not finite, `low` is True if some value is 0 or
+    less, `thinned` if some values were dropped.
     """
 
     points: list[Point]
@@ -65,10 +65,10 @@ def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
 
 
 def describe_curve(curve: Curve) -> dict[str, Any]:
-    """Return a curve as columns; `seconds` and `epochs` only where some point has one.
+    """Return a curve as columns; `seconds` and `epochs` only if some point has one.
 
-    `words` are what values are called that are no finite numbers, by their place; they and what a
-    curve has beside its points are left out where they say nothing.
+    `words` maps an index to the name of its value that is not finite. Empty `words` and false flags
+    are left out.
     """
     points = curve.points
     described: dict[str, Any] = {
@@ -90,7 +90,7 @@ def describe_curve(curve: Curve) -> dict[str, Any]:
 
 
 def list_logged(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the numbers of a row of a history by their dotted names, W&B's own left out."""
+    """Yield the numbers of a history's row by dotted names, without W&B's own."""
     for name, value in row.items():
         if isinstance(value, Mapping):
             if "_type" not in value:  # an image, a table or a histogram
@@ -126,7 +126,7 @@ def _build(points: list[Point]) -> Curve:
 
 
 def _thin(points: list[Point]) -> list[Point]:
-    """Return at most POINTS_PER_CURVE points: the ends, the lowest and highest of each stretch."""
+    """Return at most POINTS_PER_CURVE points: the ends, minimum and maximum of each stretch."""
     if len(points) <= POINTS_PER_CURVE:
         return points
     inner = points[1:-1]
@@ -138,16 +138,15 @@ def _thin(points: list[Point]) -> list[Point]:
 
 
 def _pick(stretch: list[Point]) -> list[Point]:
-    """Return the points with the lowest and the highest value, in their order."""
     finite = [(point.value, at) for at, point in enumerate(stretch) if point.value is not None]
     places = {min(finite)[1], max(finite)[1]} if finite else {0}
     return [stretch[at] for at in sorted(places)]
 
 
 def write_history(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a line for each row and a column for each number that was logged, by dotted names.
+    """Return CSV with a line for each row and a column for each logged number, by dotted name.
 
-    W&B's own step, seconds since the start and time (epoch seconds) come first, if they are there.
+    W&B's own step, seconds since the start and time (epoch seconds) come first, if present.
     """
     logged = [(row, dict(list_logged(row))) for row in rows]
     first = [name for name in W_AND_B if any(name in row for row, _ in logged)]

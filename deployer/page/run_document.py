@@ -26,13 +26,13 @@ KINDS = {
     "html": "html",
 }
 HISTOGRAM = "histogram"
-MOST_FRAMES = 60  # of one name, evenly spread over the steps
+MOST_FRAMES = 60  # for each name, evenly spread over the steps
 MOST_FILES = 600  # in these frames
-MOST_BINS = 512  # as the SDK has them at most
+MOST_BINS = 512  # the SDK's maximum
 LoggedRows = Sequence[Mapping[str, Any]]
-# What of a system's figures is worth seeing first.
+# The order of system metrics.
 SYSTEM_ORDER = ("gpu", "cpu", "memory", "proc", "disk", "network")
-# What the SDK says of machine and code, in the order in which it is shown.
+# The SDK's facts about machine and code, in display order.
 ENVIRONMENT = (
     "host", "gpu", "gpu_count", "cpu_count", "memory", "os", "python", "cudaVersion", "program",
     "codePath", "git", "executable", "args", "startedAt", "root",
@@ -42,10 +42,10 @@ ENVIRONMENT = (
 def list_media(
     history: Iterable[Mapping[str, Any]], files: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return what was logged by name and kind, as frames over the steps, histograms last.
+    """Return logged media by name and kind, as frames over the steps, histograms last.
 
-    A frame has its step and the files that are there, with captions; a histogram's has the edges
-    of its bins and their counts.
+    A frame has its step and the existing files with captions; a histogram's frame has the edges of
+    its bins and their counts.
     """
     present = {str(file["name"]) for file in files}
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -64,7 +64,7 @@ def list_media(
 
 
 def _read(value: Mapping[str, Any], present: Container[str]) -> tuple[str, dict[str, Any]]:
-    """Return the kind and the content of one value; no content if it is nothing to be shown."""
+    """Return the kind and content of one value; no content if it cannot be shown."""
     told = str(value.get("_type"))
     if told == HISTOGRAM:
         return HISTOGRAM, _read_bins(value)
@@ -95,7 +95,7 @@ def _paths(value: Mapping[str, Any]) -> list[str]:
 
 
 def _read_bins(value: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return edges and counts, if they are some; the SDK packs edges that are even."""
+    """Return edges and counts, if valid; the SDK packs evenly spaced edges."""
     counts, edges = _numbers(value.get("values")), _numbers(value.get("bins"))
     packed = value.get("packedBins")
     if isinstance(packed, Mapping) and (found := _numbers([packed.get("min"), packed.get("size")])):
@@ -106,7 +106,7 @@ def _read_bins(value: Mapping[str, Any]) -> dict[str, list[float]]:
 
 
 def _numbers(values: Any) -> list[float]:
-    """Return a list of finite numbers; an empty one for anything else."""
+    """Return a list of finite numbers; an empty list for anything else."""
     usable = isinstance(values, list) and all(
         type(one) in (int, float) and math.isfinite(one) for one in values
     )
@@ -125,7 +125,7 @@ def _spread(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def flatten_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the last values that a run logged, by dotted names.
 
-    Left out is what the SDK keeps for itself, and what stands for an image, a table, a histogram.
+    Leaves out the SDK's own values, and placeholders of images, tables and histograms.
     """
     logged = {
         name: value
@@ -138,10 +138,10 @@ def flatten_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunSource:
-    """What the document of a run is made of.
+    """The input of a run's document.
 
-    `history` and `events` are rows as they were logged, `console` its last lines, `environment`
-    what the SDK told of machine and code. `outputs` are what each attempt printed last, by number.
+    `history` and `events` are rows as logged, `console` its last lines, `environment` the SDK's
+    facts about machine and code. `outputs` maps an attempt's number to its last output.
     """
 
     path: SweepPath | None
@@ -165,7 +165,7 @@ class RunSource:
 
 
 def build_run_document(source: RunSource) -> dict[str, Any]:
-    """Return a run's page: how it went and ended, its curves, configuration, console and files."""
+    """Return a run's page: its course and end, its curves, configuration, console and files."""
     run = source.run
     return {
         "kind": "run",
@@ -197,7 +197,7 @@ def build_comparison(
 ) -> dict[str, Any]:
     """Return runs side by side: each parameter and metric with a value for each run.
 
-    `missing` are ids that were asked for, and of which there is no run.
+    `missing` are requested ids that match no run.
     """
     configs = [describe_config(run.config) for run in runs]
     summaries = [flatten_summary(run.summary) for run in runs]
@@ -228,7 +228,7 @@ def describe_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_system(events: LoggedRows) -> list[dict[str, Any]]:
-    """Return a curve of each figure of the machine, GPUs first; x is seconds since the start."""
+    """Return a curve of each system metric, GPUs first; x is seconds since the start."""
     rows = [
         {"_step": row.get("_runtime", number), **_system_numbers(row)}
         for number, row in enumerate(events)
@@ -238,7 +238,7 @@ def describe_system(events: LoggedRows) -> list[dict[str, Any]]:
 
 
 def console_text(lines: Sequence[str]) -> list[str]:
-    """Return console lines as text; the SDK sends each as JSON, or plain if it is old."""
+    """Return console lines as text; the SDK sends each as JSON, old versions send plain text."""
     return [str(parse_json(line).get("content", line)) for line in lines]
 
 
@@ -274,7 +274,7 @@ def _describe_curves(curves: Mapping[str, Curve]) -> list[dict[str, Any]]:
 
 
 def _order_curves(curves: Mapping[str, Curve], metric: str | None) -> list[dict[str, Any]]:
-    """Return the sweep's own metric first, and last what only counts epochs."""
+    """Return the sweep's own metric first, and epoch counters last."""
 
     def place(curve: Mapping[str, Any]) -> tuple[bool, bool, str]:
         return curve["metric"] != metric, curve["metric"] in EPOCH_NAMES, curve["metric"]

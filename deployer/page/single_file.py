@@ -1,7 +1,7 @@
-"""The page as one HTML file that opens from a disk, with its scripts and styles; pure.
+"""Builds the page as one HTML file that works offline, with scripts and styles; pure.
 
-All that is chosen by users stands in it as JSON, and its scripts put it in as text. The file may
-run these scripts and styles alone, by their hashes, and may ask nobody for anything.
+All user-chosen content is embedded as JSON, and scripts insert it as text. The content security
+policy allows only these scripts and styles, by their hashes, and no requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SHELL = """\
 
 @dataclass(frozen=True)
 class Assets:
-    """Files by their path below `static/`; `version` changes with any of them."""
+    """Files by their path in `static/`; `version` changes with any of them."""
 
     files: Mapping[str, bytes]
     version: str
@@ -65,7 +65,7 @@ def load_assets() -> Assets:
 
 
 def bundle_scripts(assets: Assets) -> str:
-    """Return the page's modules as one script, each in a function of its own, in their order."""
+    """Return the page's modules as one script, each in its own function, in order."""
     done: dict[str, str] = {}
     _bundle(assets, ENTRY, done)
     return "\n".join(done.values())
@@ -88,10 +88,11 @@ def _variable(name: str) -> str:
 
 @dataclass(frozen=True)
 class FileContent:
-    """What the file holds: `start` is the address of the first page, `pages` documents by address.
+    """The content of the file.
 
-    Addresses are as on the server, percent-encoded. `curves` are `describe_curve`'s with a `run`,
-    by metric; `importance` are documents by metric.
+    It starts with the page at `start`; `pages` maps address to document. Addresses are as on the
+    server, percent-encoded. `curves` are `describe_curve`'s with a `run`, by metric; `importance`
+    are documents by metric.
     """
 
     start: str
@@ -101,7 +102,7 @@ class FileContent:
 
 
 def build_single_file(held: FileContent, mark: str = "") -> str:
-    """Return the file; `mark` is a comment by which it is known again."""
+    """Return the file; `mark` is a comment that identifies it."""
     assets = load_assets()
     scripts, style = _list_scripts(assets), assets.text("style.css")
     return SHELL.format(
@@ -114,7 +115,7 @@ def build_single_file(held: FileContent, mark: str = "") -> str:
 
 
 def _list_scripts(assets: Assets) -> list[str]:
-    """Return the scripts in the order in which they run; none holds its own end."""
+    """Return the scripts in execution order, with end tags escaped."""
     scripts = [assets.text("vendor/echarts.min.js"), bundle_scripts(assets)]
     return [script.replace(ENDS_SCRIPT, "<\\/script") for script in scripts]
 

@@ -1,4 +1,4 @@
-"""Users' values as strict JSON, which has no NaN and which browsers read as doubles; pure."""
+"""Encodes users' values as strict JSON, without NaN, for browsers that use doubles; pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=str)
 
 @dataclass(frozen=True)
 class Encoded:
-    """A value that is strict JSON already, made once for many documents."""
+    """A value already encoded as strict JSON, for reuse in many documents."""
 
     text: bytes
 
 
 def to_strict_json(document: Mapping[str, Any]) -> bytes:
-    """Return a document in ASCII. NaN, infinities and integers beyond 2^53 become texts."""
+    """Return a document in ASCII. NaN, infinities and integers above 2^53 become text."""
     parts = (
         json.dumps(name).encode("ascii") + b":" + encode_value(value)
         for name, value in document.items()
@@ -38,13 +38,13 @@ def encode_value(value: Any) -> bytes:
     if isinstance(value, Encoded):
         return value.text
     if _needs_no_change(value):
-        with suppress(ValueError):  # NaN, for which there is a text
+        with suppress(ValueError):  # NaN, which is encoded as text
             return ENCODER.encode(value).encode("ascii")
     return ENCODER.encode(_plain(value)).encode("ascii")
 
 
 def _needs_no_change(value: Any) -> bool:
-    """Tell at a glance of lists of scalars, most of a table, that doubles hold all of it."""
+    """Return True if doubles can hold a list of scalars; fast, as these are most of a table."""
     if type(value) is not list:
         return False
     kinds = set(map(type, value))

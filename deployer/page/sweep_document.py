@@ -21,7 +21,7 @@ from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, WRITTEN, Results, Row, is_healed, rank_key
 
-# A run as an array in this order: names are not repeated ten thousand times.
+# A run is an array in this order, so that names are not repeated ten thousand times.
 RUN_FIELDS = (
     "id", "title", "rank", "state", "note", "value", "seconds", "agent", "exit_code", "attempt",
     "healed", "started_at", "ended_at", "stopped_early", "parameters", "metrics",
@@ -32,8 +32,8 @@ ACTIVE_CURVES_SHOWN = 30
 Head = dict[str, Any]
 
 
-# What each run contributes to a sweep's table, kept as long as the run is the same. Of ten thousand
-# runs, one has changed since the last document: the others are not written anew.
+# What each run contributes to a sweep's table, cached while the run is unchanged. Of ten thousand
+# runs, few have changed since the last document; only those are encoded again.
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Cells:
         columns: Sequence[str],
         metrics: Sequence[str],
     ) -> bytes:
-        """Return the array of a run, whose id is first in `head`, behind its `numbers`."""
+        """Return a run's array, whose id is first in `head`; call `numbers` first."""
         known = self._known[head[0]]
         if known.columns != (columns, metrics):
             known.columns = (columns, metrics)
@@ -81,7 +81,7 @@ def pick(values: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 
 def list_numbers(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return a summary's numbers by dotted names; NaN is one, which SDKs send as text."""
+    """Return a summary's numbers by dotted names; NaN counts, which SDKs send as text."""
     nested = any(isinstance(value, Mapping) for value in summary.values())
     flat = flatten_summary(summary) if nested else summary
     return {
@@ -99,7 +99,7 @@ def _number(value: Any) -> float | None:
 
 
 class Doing(StrEnum):
-    """What an agent does now."""
+    """The current activity of an agent."""
 
     WORKING = "working"
     WAITING = "waiting"
@@ -109,9 +109,9 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True)
 class AgentNow:
-    """An agent: its machine (a pod's name in a cluster), GPUs in words, its run and node if any.
+    """An agent: machine (a pod's name in a cluster), GPUs as text, run and node if any.
 
-    `finished` counts the runs that it has finished; times are epoch seconds.
+    `finished` counts its finished runs; times are epoch seconds.
     """
 
     name: str
@@ -144,7 +144,7 @@ def describe_agents(agents: Sequence[AgentNow]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class SweepSource:
-    """What the document of a sweep is made of.
+    """The input of a sweep's document.
 
     `stopped_early` are ids of runs that the sweep's own rule ended. `actions` are what its viewer
     may do to it now. `now` is in epoch seconds.
@@ -160,7 +160,7 @@ class SweepSource:
 
 
 def sweep_outcome(results: Results) -> str:
-    """Return a sweep's state as people see it: one that ended may have failed, or lack runs."""
+    """Return a sweep's state for users: one that ended may have failed, or lack runs."""
     coverage = results.coverage
     if results.state != "FINISHED" or coverage.failed + coverage.lost == 0:
         return results.state.lower()
@@ -198,7 +198,7 @@ def build_sweep_document(source: SweepSource) -> dict[str, Any]:
 
 
 def build_sweep_now(source: SweepSource) -> dict[str, Any]:
-    """Return what changes with time alone: the head with its forecast, the agents."""
+    """Return the parts that change with time alone: the head with its forecast, the agents."""
     sweep = source.sweep
     return {
         "kind": "sweep",
@@ -211,9 +211,9 @@ def build_sweep_now(source: SweepSource) -> dict[str, Any]:
 
 
 def build_sweep_table(source: SweepSource, cells: Cells | None = None) -> dict[str, Any]:
-    """Return what changes with the runs alone, and is most of the document.
+    """Return the parts that change only with the runs; they are most of the document.
 
-    With `cells`, which are kept from one document to the next, the runs come encoded.
+    With `cells`, which callers keep from one document to the next, the runs come encoded.
     """
     sweep, results = source.sweep, source.results
     return {
@@ -233,7 +233,7 @@ def _describe_best(best: Row | None) -> dict[str, Any] | None:
 
 
 def _describe_table(source: SweepSource, cells: Cells | None) -> dict[str, Any]:
-    """Return the runs' table: columns of what the sweep varies, and apart what it holds fixed."""
+    """Return the runs' table: columns of varied parameters, and the fixed parameters."""
     rows = source.results.rows
     names = {name: None for row in rows for name in row.parameters}
     config = source.sweep.config
@@ -301,7 +301,7 @@ def _choose_metrics(summaries: Iterable[Mapping[str, float]], metric: str | None
 
 
 def _is_fixed(column: str, fixed: set[str]) -> bool:
-    """Return whether a column, perhaps an entry of a mapping, belongs to a fixed parameter."""
+    """Return True if a column, or a mapping that contains it, is a fixed parameter."""
     ends = [index for index, letter in enumerate(column) if letter == "."]
     return column in fixed or any(column[:end] in fixed for end in ends)
 
@@ -317,7 +317,7 @@ def _describe_axis(axis: Axis) -> dict[str, Any]:
 
 
 def _describe_best_so_far(results: Results) -> dict[str, list[Any]]:
-    """Return columns, a place for each run in the order of their ends."""
+    """Return columns with one entry for each run, ordered by the runs' ends."""
     points = list_best_so_far(results.rows, results.goal)
     return {
         "runs": [point.run_id for point in points],
@@ -335,7 +335,7 @@ def describe_command(source: SweepSource) -> str | None:
 
 
 def choose_curves(results: Results) -> list[str]:
-    """Return the ids of the runs whose curves are shown: some that are active, then the best."""
+    """Return the ids of the runs with visible curves: some active ones and the best."""
     active = [row.run_id for row in results.rows if row.state in ACTIVE_STATES]
     active = active[:ACTIVE_CURVES_SHOWN]
     ranked = sorted(results.rows, key=lambda row: rank_key(row.value, results.goal))
@@ -354,7 +354,7 @@ class ProjectHead:
 
 
 def build_home_document(entity: str, projects: Sequence[ProjectHead]) -> dict[str, Any]:
-    """Return the page of all projects, those with the newest sweeps first."""
+    """Return the page of all projects, ordered by their newest sweeps."""
     ordered = sorted(projects, key=_newest, reverse=True)
     return {
         "kind": "home",
@@ -392,7 +392,7 @@ def _running(sweeps: Sequence[Head]) -> bool:
 
 
 def build_importance_document(results: Results) -> dict[str, Any]:
-    """Return how much each parameter matters; `missing` says why it is not known."""
+    """Return how much each parameter matters; `missing` says why it is unknown."""
     if results.metric is None:
         return {"missing": "the sweep has no metric"}
     try:

@@ -1,6 +1,6 @@
 """The report of a sweep: one page in a file that needs no server.
 
-What it shows is made by the functions of `page` and `analysis`, so that it and the embedded
-backend's page never disagree. It reads any W&B server through `wandb_api` alone. The values of
-parameters whose names are those of secrets are taken out before anything is made of them.
+The functions of `page` and `analysis` build its content, so that it and the embedded backend's page
+never disagree. It reads any W&B server, only through `wandb_api`. Values of parameters with names
+like secrets are removed first.
 """

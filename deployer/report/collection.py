@@ -1,4 +1,4 @@
-"""What a report needs of a sweep, in a bounded number of requests, without secret values."""
+"""Reads a sweep for a report, in a bounded number of requests, without secret values."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
 DOING = {"FINISHED": Doing.ENDED, "KILLED": Doing.ENDED, "CRASHED": Doing.SILENT}
-# More than are shown of a curve, since what a server draws at random is not evenly spread.
+# Several times the displayed points, since a server's random sample is not evenly spread.
 SAMPLES = 5 * POINTS_PER_CURVE
 FAILURES_EXPLAINED = 20  # a request each
-TAIL_LINES = 30  # a footer of wandb may be so long
+TAIL_LINES = 30  # wandb's footer may be this long
 MOST_LETTERS = 300  # of a run's last line
 
 
 def list_agents(snapshot: Snapshot) -> list[AgentNow]:
-    """Return the agents; a server that keeps no attempts does not tell which runs were whose."""
+    """Return the agents; a server without attempts does not report which runs were whose."""
     by_start = _by_start(snapshot.runs)
     owners = {run.run_id: _find_owner(snapshot.agents, run) for run in by_start}
     newest = {owners[run.run_id]: run for run in by_start}
@@ -58,7 +58,7 @@ def list_agents(snapshot: Snapshot) -> list[AgentNow]:
 
 
 def _find_owner(agents: Sequence[AgentInfo], run: Run) -> str:
-    """Return the id of a run's last agent: of all with its name, the first heard of since then."""
+    """Return the id of a run's last agent: of all with its name, the first one alive since."""
     begun = int(run.attempts[-1].assigned_at or 0) if run.attempts else 0  # heartbeats are rounded
     named = sorted((a.heartbeat_at or 0.0, a.agent_id) for a in agents if a.name == find_agent(run))
     since = [agent_id for heartbeat_at, agent_id in named if heartbeat_at >= begun]
@@ -66,7 +66,7 @@ def _find_owner(agents: Sequence[AgentInfo], run: Run) -> str:
 
 
 def find_agent(run: Run) -> str:
-    """Return the name of the agent that has or had a run last; empty if it is not known."""
+    """Return the name of a run's last agent; empty if unknown."""
     return run.attempts[-1].agent if run.attempts else ""
 
 
@@ -96,9 +96,9 @@ def redact_run(run: Run) -> Run:
 
 
 def redact_results(results: Results) -> Results:
-    """Return results whose rows name no secret.
+    """Return results without secrets in their rows.
 
-    They are counted before: two configurations that differ in a secret alone are still two.
+    Count configurations before: two that differ only in a secret are still two.
     """
     return replace(
         results,
@@ -114,10 +114,10 @@ def _redact_row(row: Row) -> Row:
 
 @dataclass(frozen=True)
 class Material:
-    """A sweep at one moment, no secret in it.
+    """A sweep at one moment, without secrets.
 
     `document` is its page's, `curves` are those of its metric, `importance` is of all runs.
-    `last_words` are what the first failed runs printed last.
+    `last_words` has the last output of the first failed runs.
     """
 
     source: SweepSource
@@ -151,7 +151,7 @@ def collect(server: Server, path: SweepPath, now: float) -> Material:
 
 
 def build_source(snapshot: Snapshot, results: Results, now: float) -> SweepSource:
-    """Return what the document of a sweep is made of, without secrets; nobody may act on it."""
+    """Return the input of a sweep's document, without secrets or actions."""
     early = [run.run_id for run in snapshot.runs if is_stopped_early(snapshot.sweep, run.state)]
     return SweepSource(
         sweep=redact_sweep(snapshot.sweep),
@@ -166,11 +166,11 @@ def build_source(snapshot: Snapshot, results: Results, now: float) -> SweepSourc
 def read_curves(
     server: Server, path: SweepPath, runs: Sequence[Run], metric: str
 ) -> list[dict[str, Any]]:
-    """Read the curves of a metric of some runs, empty ones left out; raises WandbError."""
+    """Read the curves of a metric for these runs, without empty ones; raises WandbError."""
     logged = [run for run in runs if metric_value(run.summary, metric) is not None]
     keys = {run.run_id: [metric, *_list_axes(run)] for run in logged}
     rows = get_sampled_rows(server.client, path, keys, SAMPLES)
-    # What the summary has need not be in the same rows as the metric.
+    # Values in the summary need not be in the same rows as the metric.
     bare = {run: [metric, "_step"] for run, names in keys.items() if not rows[run] and names[2:]}
     rows |= get_sampled_rows(server.client, path, bare, SAMPLES)
     curves = [{"run": run, **describe_curve(build_curve(rows[run], metric))} for run in keys]
@@ -180,9 +180,9 @@ def read_curves(
 def read_last_words(
     server: Server, path: SweepPath, failures: Sequence[Row], runs: Sequence[Run]
 ) -> dict[str, str]:
-    """Read the last line of the first runs that failed, as far as the server knows it.
+    """Read the last line of the first failed runs, if the server has it.
 
-    `runs` must not be redacted yet: what is secret of a run is looked for in what it printed.
+    `runs` must not be redacted yet, because their secrets are searched for in the output.
     """
     said = {}
     configs = {run.run_id: run.config for run in runs}
@@ -193,7 +193,7 @@ def read_last_words(
 
 
 def choose_runs(source: SweepSource) -> list[Run]:
-    """Return the runs whose curves are shown; none without a metric."""
+    """Return the runs with visible curves; none without a metric."""
     known = {run.run_id: run for run in source.runs}
     return [known[name] for name in choose_curves(source.results)] if source.results.metric else []
 

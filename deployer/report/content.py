@@ -1,4 +1,4 @@
-"""The content of a report, its HTML file, and where that is written."""
+"""The content of a report, its HTML file, and the checks of the file's path."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from deployer.sweeps.sweep_file import dump_config
 from deployer.text import format_count
 
 GOOD_CAUSES = ("finished", "delivered", "stopped")
-# What JavaScript's encodeURIComponent leaves as it is.
+# The characters that JavaScript's encodeURIComponent does not escape.
 UNQUOTED = "-_.!~*'()"
 MARK = "<!-- A report of deployer. -->"
 PAGES = (".html", ".htm")
-MARKED_WITHIN = 200  # the mark stands in the first lines
+MARKED_WITHIN = 200  # the mark is in the first lines
 
 
 def list_failures(results: Results, last_words: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the runs that failed, with how they ended, what they ran with and printed last."""
+    """Return the failed runs, with their causes, parameters and last output."""
     return [
         {
             "run": row.run_id,
@@ -44,7 +44,7 @@ def list_failures(results: Results, last_words: Mapping[str, str]) -> list[dict[
 
 
 def describe_cause(row: Row) -> str:
-    """Say how a run ended, as far as its server knows."""
+    """Return how a run ended, if its server knows."""
     last = row.attempts[-1] if row.attempts else None
     if last and last.cause:
         return describe_attempt(last.cause, last.exit_code)
@@ -52,7 +52,7 @@ def describe_cause(row: Row) -> str:
 
 
 def count_causes(rows: Sequence[Row]) -> Mapping[str, int]:
-    """Count the attempts that did not finish by how they ended, the most frequent first."""
+    """Count unfinished attempts by their causes, the most frequent first."""
     counted = Counter(
         describe_attempt(attempt.cause, attempt.exit_code)
         for row in rows
@@ -68,14 +68,14 @@ def describe_curves(shown: int, runs: int, metric: str | None) -> str:
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file as the report shows it."""
+    """A file in the report."""
 
     name: str
     text: str
 
 
 def build_document(material: Material) -> dict[str, Any]:
-    """Return the document of the sweep's page, and in its `report` what only a report has."""
+    """Return the document of the sweep's page, with the report's own content in `report`."""
     return {**material.document, "report": _describe(material)}
 
 
@@ -114,7 +114,7 @@ def build_html(material: Material) -> str:
 
 
 def hold(material: Material) -> FileContent:
-    """Return the documents that the file holds: the sweep's page, its curves, its importance."""
+    """Return the documents in the file: the sweep's page, its curves, its importance."""
     address = make_address(material.source.sweep.path)
     metric = material.results.metric
     return FileContent(
@@ -126,7 +126,7 @@ def hold(material: Material) -> FileContent:
 
 
 def check_place(path: Path, *, force: bool) -> None:
-    """Refuse, before a server is asked, what cannot be written; raises ConfigError."""
+    """Refuse a path that cannot be written, before any request; raises ConfigError."""
     if path.suffix.lower() not in PAGES:
         said = f"{path} does not end in .html, and a report is a page"
         raise ConfigError("--to", said, "--to report.html")

@@ -1,4 +1,4 @@
-"""Agents in a GKE cluster that we make: the Kubernetes executor, and what Google adds to it.
+"""Agents in a GKE cluster of ours: the Kubernetes executor, and Google's additions.
 
 It must not print.
 """

@@ -1,4 +1,4 @@
-"""The GKE cluster that is made for a sweep: found, priced, extended and deleted."""
+"""The GKE cluster that is created for a sweep: found, priced, extended and deleted."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ ANYWHERE = "-"  # Google's word for all locations
 class GkeCluster(PaidCluster):
     """The cluster of the specification, or the one that `select` names.
 
-    `spec` is what `gke:` of deployer.yaml names, read once.
+    `spec` is read once from `gke:` of deployer.yaml.
     """
 
     def __init__(self, executor: str, project: Project) -> None:
         self.project = project
         self._found: CloudCluster | None = None
-        self._location = ""  # of the one cluster that is meant
-        self._command = f"deployer down --cluster --on {executor}"  # that deletes it
+        self._location = ""  # of the selected cluster
+        self._command = f"deployer down --cluster --on {executor}"  # the command that deletes it
 
     @cached_property
     def spec(self) -> ClusterSpec:
@@ -72,7 +72,7 @@ class GkeCluster(PaidCluster):
 
     @property
     def known_name(self) -> str:
-        """Return the name of the cluster that was found or made; empty if none was yet."""
+        """Return the name of the cluster that was found or created; empty if none was yet."""
         return self._name(self._found) if self._found else ""
 
     def _name(self, found: CloudCluster) -> str:
@@ -89,13 +89,13 @@ class GkeCluster(PaidCluster):
         self._location = "" if place == ANYWHERE else place
         try:
             spec = self.spec
-        except ConfigError:  # what is deleted needs no specification, and its price is estimated
+        except ConfigError:  # deletion needs no specification
             spec = load_spec(None, self.project.folder)
         locations = (self._location,) if self._location else spec.locations
         self.spec = replace(spec, project=project, locations=locations, name=cluster)
 
     def find(self) -> str:
-        """Return the caller's cluster of the name, else another owner's; raises CloudError."""
+        """Return the caller's cluster of this name, else another owner's; raises CloudError."""
         listed = self.gke.list_clusters().clusters
         found = [one for one in listed if one.name == self.spec.name and one.ours]
         found = [one for one in found if self._location in ("", one.location)]
@@ -109,7 +109,7 @@ class GkeCluster(PaidCluster):
         return find_cluster(self.gke, self.spec)
 
     def require(self) -> CloudCluster:
-        """Return the cluster that was found or made; raises CloudError if there is none."""
+        """Return the cluster that was found or created; raises CloudError if there is none."""
         self._found = self._found or self.look_up()
         if self._found is None:
             raise CloudError(
@@ -120,11 +120,11 @@ class GkeCluster(PaidCluster):
         return self._found
 
     def note(self, cluster: CloudCluster) -> None:
-        """Take a cluster that was just made, or grew, for the one that is meant."""
+        """Use a cluster that was just created or extended as the selected one."""
         self._found = cluster
 
     def examine_before(self) -> Iterator[Finding]:
-        """Say what Google would refuse of the cluster, which is not there yet."""
+        """Yield what Google would refuse of a cluster that does not exist yet."""
         subject = f"cluster {self.spec.name}"
         yield right("cloud", subject, f"is not there: `up` makes it in project {self.gke.project}")
         try:
@@ -141,23 +141,23 @@ class GkeCluster(PaidCluster):
             yield right("cloud-quota", "Compute Engine", "quotas and machine types suffice")
 
     def describe_bill(self) -> Sequence[str]:
-        """Return what exists of the cluster and its price; raises CloudError."""
+        """Return the existing parts of the cluster and their price; raises CloudError."""
         place = self._location
         return describe_existing(self.gke, self.spec, self.prices, self._command, place)
 
     def list_held(self, *, copied: bool) -> Sequence[Held]:
-        """Return the clusters that the rule keeps; raises CloudError."""
+        """Return the clusters that the deletion rule keeps; raises CloudError."""
         terms, waiter = replace(self._terms, copied=copied), Waiter()
         found = list_held(self.gke, self.spec.name, waiter, terms)
         return [Held(one.words, one.foreign) for one in found]
 
     def list_results(self) -> Sequence[str]:
-        """Name the caller's disks with results: the cluster's, or an earlier one's of the name."""
+        """Return the caller's disks with results, including an earlier cluster's of this name."""
         found = list_inventory(self.gke, self.spec.name, self.gke.owner.id, self._location)
         return [describe_results(one, self.prices) for one in found.disks if one.holds_results]
 
     def remove(self, removal: Removal) -> None:
-        """Delete the cluster and all that came with it; raises CloudError naming what stays."""
+        """Delete the cluster and everything created for it; raises CloudError on leftovers."""
         terms = replace(
             self._terms,
             sure=removal.sure,
@@ -177,11 +177,11 @@ class GkeCluster(PaidCluster):
         return pools.usd_per_hour
 
     def add_pool(self, refused: str) -> list[str]:
-        """Make the specification's next pool, since GPUs are `refused`; return what was done."""
+        """Add the specification's next pool, since GPUs are `refused`; return what was done."""
         found = self.require()
         try:
             pool = add_next_pool(self.gke, self.spec, found)
-        except CloudError as error:  # agents wait for what is there
+        except CloudError as error:  # agents wait for existing nodes
             hint = f" ({error.hint})" if error.hint else ""
             return [f"{refused}: no other pool can be added now: {error.message}{hint}"]
         if pool is None:
@@ -192,7 +192,7 @@ class GkeCluster(PaidCluster):
 
 
 class GkeTarget(Target):
-    """The cluster as Kubernetes: its address and login come from Google."""
+    """The cluster as Kubernetes: Google provides its address and login."""
 
     def __init__(self, name: str, project: Project, cluster: GkeCluster) -> None:
         super().__init__(name, project)
@@ -206,7 +206,7 @@ class GkeTarget(Target):
 
     @cached_property
     def builder(self) -> ManifestBuilder:
-        """What makes the manifests: agents get what they need on the specification's nodes."""
+        """The manifest builder, with what agents need on the specification's nodes."""
         builder = ManifestBuilder(self.project)
         if self._cluster.spec.needs_host_ipc:
             builder.section = replace(builder.section, host_ipc=True)
@@ -221,7 +221,7 @@ class GkeBackendHost(ClusterBackendHost):
         self._cluster = cluster
 
     def prepare(self) -> None:
-        """Bind the backend's claim to the disk that an earlier cluster of the name has left."""
+        """Bind the backend's claim to the disk of an earlier cluster of this name."""
         target, cluster = self._target, self._cluster
         section = replace(target.builder.section, namespace=target.kube.namespace)
         section = section if section.image else replace(section, image=NOT_BUILT)
@@ -229,18 +229,18 @@ class GkeBackendHost(ClusterBackendHost):
         reuse_disk(cluster.gke, cluster.require(), target.kube, claim)
 
     def save_results(self) -> Saved | None:
-        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
+        """Copy the backend's content from the cluster to a local folder; None without one."""
         found = self._cluster.look_up()
-        if found is None or not found.endpoint:  # nothing ever ran in it
+        if found is None or not found.endpoint:  # nothing has ever run in it
             return None
         return super().save_results()
 
 
 def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> None:
-    """Bind the backend's claim, unless there is one, to the newest disk with its earlier results.
+    """Bind the backend's claim, unless one exists, to the newest disk with earlier results.
 
-    A disk elsewhere is named and left alone. Raises KubeError, and BackendError for a disk that a
-    machine still has: without it the results would seem lost.
+    Logs disks in other locations and leaves them alone. Raises KubeError. Raises BackendError for a
+    disk that is still attached: without it the results would seem lost.
     """
     if find_data(kube):
         return
@@ -265,7 +265,7 @@ def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> 
             "wait until that machine is gone, then type the command again",
         )
     volume = build_volume(gke.project, disk, kube.namespace, claim["metadata"]["name"])
-    if not kube.create_once(volume):  # bound to a claim that is gone
+    if not kube.create_once(volume):  # it is bound to a deleted claim
         kube.patch(
             VOLUME, disk.name, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
         )
@@ -274,7 +274,7 @@ def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> 
 
 
 def choose_disk(cluster: CloudCluster, disks: Sequence[CloudDisk]) -> CloudDisk | None:
-    """Return the newest disk that nodes of the cluster can have; pure."""
+    """Return the newest disk that the cluster's nodes can attach; None if none; pure."""
     places = {cluster.location, region_of(cluster.location)}
     near = [
         disk
@@ -285,7 +285,7 @@ def choose_disk(cluster: CloudCluster, disks: Sequence[CloudDisk]) -> CloudDisk 
 
 
 def build_volume(project: str, disk: CloudDisk, namespace: str, claim: str) -> Manifest:
-    """Return the volume for a disk that is there, for one claim alone, which it outlives; pure.
+    """Return the volume for an existing disk, reserved for one claim, which it outlives; pure.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/persistent-volumes/preexisting-pd
     """
@@ -307,7 +307,7 @@ def build_volume(project: str, disk: CloudDisk, namespace: str, claim: str) -> M
     if is_zone(disk.location):
         where = {"key": ZONE_LABEL, "operator": "In", "values": [disk.location]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [where]}]}}
-    # With the annotation the driver deletes the disk once `--delete-data` has let the volume go.
+    # With the annotation the driver deletes the disk once `--delete-data` has released the volume.
     metadata = {
         "name": disk.name,
         "labels": build_labels(BACKEND),
@@ -325,7 +325,7 @@ def bind_claim(claim: Manifest, disk: CloudDisk) -> Manifest:
     """Return the backend's claim, bound to the disk's volume; pure."""
     bound = copy.deepcopy(claim)
     bound["spec"] |= {
-        "storageClassName": "",  # else the default class makes another disk
+        "storageClassName": "",  # else the default class creates another disk
         "volumeName": disk.name,
         "resources": {"requests": {"storage": f"{disk.size_gb}Gi"}},
     }
@@ -344,9 +344,10 @@ def _list_disks(gke: Gke, cluster: CloudCluster, namespace: str) -> list[CloudDi
 
 
 def remove_with_proof(gke: Gke, spec: ClusterSpec, terms: Terms, prices: Prices) -> Inventory:
-    """Delete a cluster and all that came with it; report that a list of the rest is empty.
+    """Delete a cluster and everything created for it; report that nothing is left.
 
-    Disks with results stay unless `terms` give them up. Raises CloudError naming what else stays.
+    Disks with results stay unless `terms` allow their deletion. Raises CloudError naming what else
+    stays.
     """
     left = remove_cluster(gke, spec, terms=terms)
     report_rest(spec.name, left, prices, gke.project)

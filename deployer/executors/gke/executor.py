@@ -1,4 +1,4 @@
-"""Agents in a GKE cluster, which is made with its drivers when they start, and grows."""
+"""Agents in a GKE cluster, which is created with its drivers on demand, and autoscales."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from deployer.model import Agent, Plan
 
 LOG = logging.getLogger(__name__)
 
-# A new pool's first node takes minutes, and until then the old refusals are still to be read.
+# A new pool's first node takes minutes; until then the old refusals remain visible.
 PATIENCE_SECONDS = 600.0
-NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
+NODE_SPARE_SECONDS = 1800.0  # for a node's start, and agents' last checkpoints
 
 
 class GkeExecutor(KubernetesExecutor):
-    """Agents in a cluster of ours on Google's cloud, which can grow by another kind of GPU."""
+    """Agents in our own cluster on Google Cloud, which can grow by another kind of GPU."""
 
     grows = True
     cluster: GkeCluster
@@ -66,7 +66,7 @@ class GkeExecutor(KubernetesExecutor):
         estimate(spec, spec.locations[0], self.cluster.prices)
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        """Look at the cluster; before it is made, at what Google would refuse of it."""
+        """Examine the cluster; before its creation, what Google would refuse."""
         found = find_cluster(self.cluster.gke, self.cluster.spec)
         if found is None:
             return tuple(self.cluster.examine_before())
@@ -80,7 +80,7 @@ class GkeExecutor(KubernetesExecutor):
         return limits.agents and self.project.kubernetes.count_pods(limits.agents)
 
     def provision(self, limits: Limits) -> None:
-        """Push the image, tell the price, and make the cluster with its drivers."""
+        """Push the image, log the price, and create the cluster with its drivers."""
         super().provision(limits)
         for line in self._describe_cost(limits):
             LOG.info(line)
@@ -105,7 +105,7 @@ class GkeExecutor(KubernetesExecutor):
         for line in set_timer(gke, self.cluster.spec, cluster):
             LOG.info(line)
         if any(choice.driver_version == "disabled" for choice in self.cluster.spec.gpus):
-            # Ahead of the first node: the pool is empty until agents ask for it.
+            # Before the first node: the pool is empty until agents need it.
             install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"])
 
     @property
@@ -116,7 +116,7 @@ class GkeExecutor(KubernetesExecutor):
         return f"{', '.join(spot)} of cluster {spec.name}" if spot else ""
 
     def describe_runs(self, plan: Plan) -> Description:
-        """Name also the GPUs of the specification for which the image has no kernels."""
+        """Also name the specification's GPUs for which the image has no kernels."""
         found = super().describe_runs(plan)
         more = warn_about_gpus(self.project, self.cluster.spec)
         return replace(found, warnings=(*found.warnings, *more))
@@ -124,7 +124,7 @@ class GkeExecutor(KubernetesExecutor):
     def preview(
         self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0
     ) -> Sequence[object]:
-        """Return the manifests; without keys, log what a cluster for them would cost."""
+        """Return the manifests; without keys, log the price of a cluster for them."""
         if api_keys is None:
             seconds = plan.deadline - now if plan.deadline else None
             for line in self._describe_cost(Limits(len(plan.agents), seconds)):
@@ -132,7 +132,7 @@ class GkeExecutor(KubernetesExecutor):
         return super().preview(plan, api_keys, now)
 
     def _limit_nodes(self, limits: Limits) -> ClusterSpec:
-        """Return the specification whose nodes end after the agents, should they be lost."""
+        """Return the specification with nodes that expire after the agents, as a safeguard."""
         if not limits.max_seconds:
             return self.cluster.spec
         return self.cluster.spec.limit_nodes(limits.max_seconds + NODE_SPARE_SECONDS)
@@ -154,10 +154,10 @@ class GkeExecutor(KubernetesExecutor):
             yield describe_disk(usd)
 
     def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
-        """Do what any cluster needs; where nodes are sold out, add the specification's next pool.
+        """Repair like any cluster; if nodes are sold out, add the specification's next pool.
 
-        What was obtained already is kept, and a pool that costs nothing while it is empty stays.
-        If none can be added, it tries again later. Returns sentences about what was done.
+        Existing nodes stay, and so does an empty pool, which costs nothing. If no pool can be
+        added, it retries later. Returns a sentence about each repair.
         """
         done = list(super().heal(agents))
         reasons = (agent.pending for agent in agents if agent.pending)
@@ -169,7 +169,7 @@ class GkeExecutor(KubernetesExecutor):
 
 
 def warn_about_gpus(project: Project, spec: ClusterSpec) -> list[str]:
-    """Name GPUs for which the image of the section `image:` will have no kernels."""
+    """Return GPUs for which the image of the section `image:` will have no kernels."""
     gpu = project.kubernetes.gpu
     if project.kubernetes.image or (gpu and not gpu.count):
         return []
@@ -183,13 +183,13 @@ def _count_hours(limits: Limits) -> float | None:
 
 
 def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[str]:
-    """Let an idle cluster end by itself or no longer, as specified; return what is to be said.
+    """Set or remove the timer that deletes an idle cluster; return what to log.
 
-    A timer that cannot be set is told, and stops nothing.
+    A timer that cannot be set is reported, and is not an error.
     """
     try:
         kube = open_kube_of(gke, cluster, NAMESPACE)
-        now = gke.get_time() if spec.delete_when_idle else 0.0  # this machine's may be wrong
+        now = gke.get_time() if spec.delete_when_idle else 0.0  # the local clock may be wrong
         return ensure_timer(kube, spec, gke.project, cluster, now)
     except (CloudError, KubeError) as error:
         if spec.delete_when_idle is None:

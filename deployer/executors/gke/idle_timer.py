@@ -1,7 +1,7 @@
-"""Deletes the cluster that it runs in once nobody uses it; a CronJob runs it every few minutes.
+"""Deletes its own cluster once it is idle; a CronJob runs it every few minutes.
 
-Nothing but the standard library: it is alone in its container. It never deletes a disk: those with
-results are kept and labelled first. Another claim or a load balancer keeps the cluster.
+Uses only the standard library, because it is alone in its container. It never deletes a disk: disks
+with results are kept and labelled first. Another claim or a load balancer keeps the cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LISTS = {
     "volumes": "/api/v1/persistentvolumes",
 }
 OWN = "deployer-timer"
-SYSTEM = ("gke-", "gmp-")  # namespaces that begin so are GKE's
+SYSTEM = ("gke-", "gmp-")  # prefixes of GKE's namespaces
 BACKEND = {"app.kubernetes.io/managed-by": "deployer", "app.kubernetes.io/component": "backend"}
 OWNER_LABEL = "deployer.dev/owner"
 # Labels of a disk with a backend's results: gke/api/compute.py.
@@ -47,9 +47,9 @@ GONE, BUSY = 404, (400, 409)
 
 
 def find_use(objects: Objects, owner: str) -> str:
-    """Return what keeps the cluster, in words; empty if nothing does.
+    """Return why the cluster is in use, as text; empty if it is idle.
 
-    The owner's backend and its results do not: its disk outlives the cluster.
+    The owner's backend and its results do not count: the disk outlives the cluster.
     """
     for one in objects["claims"]:
         if not _is_backend(one, owner):
@@ -68,7 +68,7 @@ def find_use(objects: Objects, owner: str) -> str:
 
 
 def find_last_end(objects: Objects) -> float:
-    """Return when a Job or a pod ended last, in seconds since the epoch; 0 if none is left."""
+    """Return when the last Job or pod ended, in seconds since the epoch; 0 if none is left."""
     there = [*_list_others(objects["jobs"]), *_list_others(objects["pods"])]
     return max((end for one in there for end in _ends(one)), default=0.0)
 
@@ -92,7 +92,7 @@ def _name(kind: str, one: Mapping[str, Any]) -> str:
 
 
 def _ends(one: Mapping[str, Any]) -> Iterator[float]:
-    """Yield when a Job or the containers of a pod ended; nothing for a Job that goes on."""
+    """Yield when a Job or the containers of a pod ended; nothing for a running Job."""
     status = one["status"]
     for condition in status.get("conditions") or ():
         if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
@@ -108,9 +108,9 @@ def _read_time(text: str) -> float:
 
 
 def main(environment: Mapping[str, str], secrets: Path, now: float) -> int:
-    """Look once, and delete the cluster if nothing keeps it; return the exit code.
+    """Check once, and delete the cluster if it is idle; return the exit code.
 
-    Agents that were drained leave no trace, so the last time of use is written down.
+    Drained agents leave no trace, so the last time of use is stored.
     """
     kubernetes = Kubernetes(environment, secrets)
     objects = {kind: kubernetes.ask("GET", path)["items"] for kind, path in LISTS.items()}
@@ -156,7 +156,7 @@ class Kubernetes:
 
 
 class Google:
-    """The interfaces of Google's cloud, with the token of the pod's own account."""
+    """The APIs of Google Cloud, with the token of the pod's own account."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         metadata = environment.get("GCE_METADATA_HOST", "metadata.google.internal")
@@ -194,23 +194,23 @@ class Google:
 def keep_results(
     kubernetes: Kubernetes, google: Google, objects: Objects, labels: Mapping[str, str]
 ) -> str:
-    """Let the backends' disks outlive the cluster; return why it has to stay, in words.
+    """Keep the backends' disks after the cluster; return why the cluster must stay, as text.
 
-    Labels are trusted once they are read back, in the next run. Raises OSError.
+    Labels count once a later run has read them back. Raises OSError.
     """
     undone = ""
     volumes = {one["metadata"]["name"]: one for one in objects["volumes"]}
     for claim in objects["claims"]:
         name = claim["spec"].get("volumeName")
         if not name:
-            continue  # nothing was ever written
+            continue  # nothing has ever been written
         spec = volumes.get(name, {}).get("spec") or {}
         source = spec.get("csi") or {}
         disk = str(source.get("volumeHandle"))
         if source.get("driver") != DISK_DRIVER or not DISK.fullmatch(disk):
             return f"{_name('claim', claim)} holds results, on no disk of Compute Engine"
         if spec.get("persistentVolumeReclaimPolicy") != "Retain":
-            # By these labels `--delete-data` finds it and deletes it nevertheless.
+            # By these labels `--delete-data` still finds and deletes the disk.
             known = claim["metadata"]["labels"]
             own = {label: known[label] for label in (*BACKEND, OWNER_LABEL) if label in known}
             change = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}

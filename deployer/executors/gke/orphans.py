@@ -1,4 +1,4 @@
-"""What older or crashed runs have left in the cloud, cluster by cluster, and its removal."""
+"""Finds and removes what older or crashed runs left in the cloud, cluster by cluster."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ LEFT_OVER = "left over"
 
 @dataclass(frozen=True)
 class Remains:
-    """What is there of one cluster of ours and one owner, and what keeps it.
+    """The remains of one cluster and one owner, and what keeps them.
 
-    `use` is OTHERS unless it is the caller's, IN_USE while agents live, YOUNG where it may be what
-    an `up` is making, HOLDS_RESULTS where results are or may be, UNKNOWN where something does not
-    answer, HELD where the rule forbids its deletion, else LEFT_OVER. `agents` is None if
-    unknown. `created_at` is in seconds since the epoch; of disks it is when they were last used.
+    `use` is OTHERS unless it is the caller's, IN_USE while agents are alive, YOUNG if an `up` may
+    be creating it, HOLDS_RESULTS if there are or may be results, UNKNOWN if something does not
+    answer, HELD if the rule forbids its deletion, else LEFT_OVER. `agents` is None if unknown.
+    `created_at` is in seconds since the epoch; for disks it is their last use.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Remains:
         return self.use == LEFT_OVER or (delete_data and only_results)
 
     def explain(self, prices: Prices, *, stays: bool) -> Iterator[str]:
-        """Yield what it holds, when it ends, why it stays, and the command that removes it."""
+        """Yield the contents, the expiry, why it stays, and the command that removes it."""
         for reason in self.reasons:
             yield f"{self.name}: {reason}"
         for ending in filter(None, (describe_expiry(c.labels) for c in self.inventory.clusters)):
@@ -89,7 +89,7 @@ class Remains:
         yield f"{self.name} stays ({why}); {command} removes it all the same"
 
     def describe(self, prices: Prices) -> Mapping[str, Any]:
-        """Return it as plain values with stable names."""
+        """Return plain values with stable names."""
         found = self.inventory
         return {
             "cluster": self.name,
@@ -127,7 +127,7 @@ class Remains:
 
 @dataclass(frozen=True)
 class Ages:
-    """Google's clock, and what is younger than `least_seconds` stays."""
+    """Google's clock; remains younger than `least_seconds` stay."""
 
     now: float
     least_seconds: float
@@ -136,16 +136,16 @@ class Ages:
 def find_remains(
     gke: Gke, min_age_seconds: float, names: Collection[str]
 ) -> tuple[tuple[Remains, ...], Sequence[str]]:
-    """Return everything of ours in the project by cluster and owner, and zones without an answer.
+    """Return all our remains in the project by cluster and owner, and zones without an answer.
 
     The caller's clusters, and those in `names`, are examined. Ages are by Google's clock. Raises
     CloudError.
     """
     now = gke.get_time()
     found = list_inventory(gke, None)
-    lost = list_results(gke)  # disks with results that have no labels, as the timer leaves them
+    lost = list_results(gke)  # unlabelled disks with results, from the timer
     labelled = tuple(disk for disk in found.disks if is_ours(disk.labels))
-    found = replace(found, disks=(*labelled, *lost))  # others are those of clusters that are there
+    found = replace(found, disks=(*labelled, *lost))  # others belong to existing clusters
     things: list[CloudCluster | CloudDisk | ForwardingRule] = [*found.clusters, *found.disks]
     things += found.forwarding_rules
     keys = sorted({key for key in map(_find_key, things) if key[0]})
@@ -155,16 +155,16 @@ def find_remains(
 
 
 def remove_remains(gke: Gke, remains: Remains, waiter: Waiter, terms: Terms) -> Inventory:
-    """Remove what is there of one cluster and owner, and return the results that stay.
+    """Remove the remains of one cluster and owner, and return the results that stay.
 
-    Raises CloudError naming what else is left.
+    Raises CloudError naming other leftovers.
     """
     owner_id = remains.owner.id if remains.owner else ""
     return remove_named(gke, remains.name, waiter, replace(terms, owner_id=owner_id))
 
 
 def report_rest(name: str, left: Inventory, prices: Prices, project: str = "") -> None:
-    """Report the disks with results that stay, and that nothing else is left."""
+    """Log the disks with results that stay, and that nothing else is left."""
     for disk in left.disks:
         LOG.info(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")
     disks = "no other disk" if left.disks else "no disk"
@@ -179,7 +179,7 @@ def describe_results(disk: CloudDisk, prices: Prices) -> str:
 
 
 def _find_key(thing: CloudCluster | CloudDisk | ForwardingRule) -> tuple[str, str]:
-    """Return the names of the cluster that a thing is or was made for, and its owner's label."""
+    """Return the cluster's name that a resource belongs to, and its owner's label."""
     labels = thing.labels
     if isinstance(thing, CloudCluster):
         name = thing.name
@@ -206,7 +206,7 @@ def _find_one(
         )
     owner = Owner(owner_id, owner_id) if owner_id else None
     owner = next((one.owner for one in clusters), owner)
-    owner = gke.owner if owner == gke.owner else owner  # with its readable name
+    owner = gke.owner if owner == gke.owner else owner  # the caller's has its readable name
     facts = [gather_facts(gke, one) for one in clusters if named or owner == gke.owner]
     reasons = [one for fact in facts for one in list_reasons(fact, gke.owner)]
     times = [one.created_at for one in inventory.clusters] or [
@@ -242,7 +242,7 @@ def _judge(
 
 
 def _count_agents(gke: Gke, clusters: Sequence[CloudCluster]) -> int | None:
-    """Return how many agents live in clusters; None if one of them does not answer."""
+    """Return how many agents are alive in clusters; None if one of them does not answer."""
     try:
         return sum(count_living(open_kube_soon(gke, one)) for one in clusters if one.endpoint)
     except KubeError:

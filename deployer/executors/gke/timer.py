@@ -1,4 +1,4 @@
-"""The timer inside a cluster of ours that deletes it once nobody uses it (infra/timer)."""
+"""The timer inside our cluster that deletes it once it is idle (infra/timer)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def build_timer(
     labels: Mapping[str, str] | None = None,
     owner: Owner = UNKNOWN_OWNER,
 ) -> tuple[Manifest, ...]:
-    """Return the timer's manifests in the order in which they are applied; none without one.
+    """Return the timer's manifests in the order of their application; none without a timer.
 
-    It counts from `since`, in seconds since the epoch. Of the cluster's labels, disks with results
-    get ours; `owner` is whose results those are.
+    It counts from `since`, in seconds since the epoch. Disks with results get our labels from the
+    cluster's `labels`; `owner` is the owner of those results.
     """
     if spec.delete_when_idle is None:
         return ()
@@ -71,7 +71,7 @@ def _pick_own(labels: Mapping[str, str]) -> dict[str, str]:
 def ensure_timer(
     kube: Kube, spec: ClusterSpec, project: str, cluster: CloudCluster, now: float
 ) -> Sequence[str]:
-    """Set the timer as the specification says, from now on, or take it away; say what was done.
+    """Set the timer as specified, starting now, or remove it; return what was done.
 
     Raises KubeError.
     """
@@ -92,7 +92,7 @@ def ensure_timer(
 
 
 def check_role(gke: Gke, spec: ClusterSpec) -> Sequence[str]:
-    """Return whether the timer has its role, in a line, and the commands that grant it."""
+    """Return a line about the timer's role, and the commands that grant it if missing."""
     if spec.delete_when_idle is None:
         return ()
     try:
@@ -109,7 +109,7 @@ def check_role(gke: Gke, spec: ClusterSpec) -> Sequence[str]:
 
 
 def describe_grant(spec: ClusterSpec, project: str) -> tuple[str, ...]:
-    """Return the commands that give the timer its role, for its cluster and disks of claims."""
+    """Return the commands that grant the timer its role, for its cluster and claims' disks."""
     number = f"$(gcloud projects describe {project} --format='value(projectNumber)')"
     who = (
         f"principal://iam.googleapis.com/projects/{number}/locations/global"
@@ -127,7 +127,7 @@ def _end_principal(project: str) -> str:
 
 
 def _build_condition(spec: ClusterSpec) -> str:
-    """Return the condition: this cluster, and disks that Kubernetes made for claims.
+    """Return the condition: this cluster, and disks that Kubernetes created for claims.
 
     https://cloud.google.com/iam/docs/conditions-resource-attributes
     """

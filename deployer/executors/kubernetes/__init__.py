@@ -1,1 +1,1 @@
-"""Agents as Jobs in a Kubernetes cluster, and what they need there."""
+"""Agents as Jobs in a Kubernetes cluster, and the objects that they need."""

@@ -74,15 +74,15 @@ from deployer.model import Agent, Plan
 
 LOG = logging.getLogger(__name__)
 
-NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
+NAMESPACE = "NAMESPACE"  # placeholder: the kubeconfig is not read
 AGENT = "agent"
-LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
+LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one poll of the cluster
 
 
 class KubernetesExecutor(Executor):
-    """Agents as Jobs, with the embedded backend and data sets beside them.
+    """Agents as Jobs, with the embedded backend and data sets in the same cluster.
 
-    `target` is the cluster, `grows` tells that nodes come which are not there yet.
+    `target` is the cluster. `grows` is True if the cluster autoscales.
     """
 
     grows = False
@@ -107,7 +107,7 @@ class KubernetesExecutor(Executor):
 
     @property
     def address(self) -> Mapping[str, str]:
-        """Return the names of the context and the namespace that are in use."""
+        """Return the names of the context and the namespace in use."""
         kube = self.target.kube
         return {"context": kube.context, "namespace": kube.namespace, "cloud": ""}
 
@@ -121,23 +121,23 @@ class KubernetesExecutor(Executor):
 
     @property
     def queued_seconds(self) -> float | None:
-        """Return `max_time`, which begins when a Job is made; with a queue, when it may run."""
+        """Return `max_time`, counted from a Job's creation; with a queue, from its admission."""
         section = self.project.kubernetes
         if section.queue or section.max_time is None:
             return None
         return section.max_time.total_seconds()
 
     def check(self, plan: Plan, limits: Limits) -> None:
-        """Refuse what manifests cannot be built from, or the site would; raises ConfigError."""
+        """Refuse what no manifest can express or the site forbids; raises ConfigError."""
         super().check(plan, limits)
         builder = self.target.builder
         builder.draft(plan, builder.with_image(NOT_BUILT), builder.named_owner)
 
     def describe_runs(self, plan: Plan) -> Description:
-        """Name files that are left out of the archive, and spot nodes without checkpoints."""
+        """Warn about files left out of the archive, and spot nodes without checkpoints."""
         as_it_is = self.has_folder and not self.project.code.commit
         left_out = warn_about_left_out(self.project.folder) if as_it_is else ""
-        # Without the archive, which takes time.
+        # Without the archive, which takes time to build.
         builder = self.target.builder
         section = replace(builder.with_image(NOT_BUILT), code="image")
         job = _find_job(builder.draft(plan, section, builder.named_owner))
@@ -154,7 +154,7 @@ class KubernetesExecutor(Executor):
 
     @property
     def _spot_pools(self) -> str:
-        """Name the spot pools for which agents are meant; empty where only the Job can say."""
+        """Name the spot pools for the agents; empty if only the Job can tell."""
         return ""
 
     def provision(self, limits: Limits) -> None:
@@ -164,21 +164,21 @@ class KubernetesExecutor(Executor):
             push_image(project.image, project.folder, project.environment)
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return what is asked of the cluster before anything is made."""
+        """Return the checks that run before anything is created."""
         claims = list_claims(self.target.builder.section)
         return list_checks(
             self.target.kube, claims, lambda: self._build_case(plan, self.target.kube.owner)
         )
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
-        """Return what is right and wrong with the cluster for these agents."""
+        """Return the findings about the cluster for these agents."""
         return Check("cluster", self.name, lambda: self._examine(demand)).examine()
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
         return examine_cluster(self.target.kube, lambda: self._build_whole_case(demand))
 
     def _build_whole_case(self, demand: Demand) -> Case:
-        """Return what the doctor looks at: also where no Job can be built, as `check` says."""
+        """Return the doctor's case, even if no Job can be built; `check` reports why."""
         embedded = self.project.embedded
         case = self._open_case()
         with contextlib.suppress(DeployerError):
@@ -191,9 +191,9 @@ class KubernetesExecutor(Executor):
         )
 
     def _build_case(self, plan: Plan, owner: Owner, image: str | None = None) -> Case:
-        """Return what `up` looks at: the cluster, and the first agent's Job. Raises ConfigError.
+        """Return the case for `up`: the cluster, and the first agent's Job. Raises ConfigError.
 
-        The Job has the `image`, where `image:` builds one; without it what was pushed.
+        The Job has `image` if `image:` builds one; without it, the pushed image.
         """
         case = self._open_case()
         section = replace(case.section, image=self.target.builder.with_image(image).image)
@@ -219,9 +219,9 @@ class KubernetesExecutor(Executor):
     def preview(
         self, plan: Plan, api_keys: Mapping[str, str] | None = None, now: float = 0.0
     ) -> Sequence[object]:
-        """Return the manifests of the agents in `api_keys`, as they are now.
+        """Return the current manifests of the agents in `api_keys`.
 
-        Without keys nothing is contacted but the registry of `image:`.
+        Without keys, contacts nothing but the registry of `image:`.
         """
         if api_keys is None:
             builder = self.target.builder
@@ -234,10 +234,10 @@ class KubernetesExecutor(Executor):
         return [stamp_owner(one, owner) for one in (wanted, *manifests)]
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet, and return those that it has started.
+        """Start the plan's agents that are not alive yet, and return the started agents.
 
-        `api_keys` maps agent name to key. What the cluster would not take is said before anything
-        is made. Raises KubeError.
+        `api_keys` maps agent name to key. Reports what the cluster would reject before it creates
+        anything. Raises KubeError.
         """
         agent_objects = self._look(plan.sweep_path)
         now = self.target.kube.now()
@@ -245,7 +245,7 @@ class KubernetesExecutor(Executor):
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
         if not missing:
             return ()
-        started: set[str] = set()  # those that nobody else has created meanwhile
+        started: set[str] = set()  # without agents that another process created
         jobs = self._prepare(plan, missing, api_keys)
         try:
             do_all(lambda job: started.update(self._create(job)), jobs)
@@ -276,13 +276,13 @@ class KubernetesExecutor(Executor):
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.
 
-        The wish stands on the pod, where the supervisor reads it as a file. An agent that has not
-        started yet is ended, unless others of its pod stay.
+        The request is an annotation of the pod, which the supervisor reads as a file. An agent that
+        has not started yet is deleted, unless others of its pod stay.
         """
         there, wanted = self._look(None), set(names)
         going = wanted | {s.name for s in there if s.draining}
         found = [s for s in there if s.name in wanted and s.job is not None]
-        for path in {path_of(s.item) for s in found if s.mates}:  # who is to leave with them
+        for path in {path_of(s.item) for s in found if s.mates}:  # add pod mates that are leaving
             number = self.wanted.get(path)
             going |= number.leaving if number else frozenset()
         waiting = [s for s in found if not _runs(s) and going.issuperset(s.mates)]
@@ -291,9 +291,9 @@ class KubernetesExecutor(Executor):
             remove_agents(self.target.kube, waiting, self._sleep)
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
-        """Interrupt agents, wait until nothing of them is left; return those that were alive.
+        """Interrupt agents and wait until they are gone; return those that were alive.
 
-        All agents of a pod go with it.
+        All agents of a pod end together.
         """
         there, wanted = self._look(None), set(names)
         found = [s for s in there if s.name in wanted]
@@ -303,11 +303,11 @@ class KubernetesExecutor(Executor):
         return alive
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
-        """Delete what is kept about agents that have ended, logs and keys included.
+        """Delete records of agents that have ended, logs and keys included.
 
-        What a living agent's pod refers to stays: those that older versions started share it with
-        other owners'. So does how many are wanted beside one that was started meanwhile. Raises
-        what was refused once the rest is deleted.
+        References of a living agent's pod stay: agents of older versions share them with other
+        owners. The wanted number also stays if an agent was started meanwhile. Raises refusals
+        after the rest is deleted.
         """
         agent_objects = self._look(sweep_path)
         now, owner = self.target.kube.now(), None if everyone else self.target.kube.owner
@@ -337,9 +337,8 @@ class KubernetesExecutor(Executor):
     def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
         """Do what only a watcher can: free agents of lost nodes.
 
-        Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
-        starts another one. Other owners' agents are left to their owners. Returns sentences about
-        what was done.
+        Kubernetes waits until a lost node returns or is deleted. Without its pod the Job starts
+        another one. Agents of other owners are left alone. Returns a sentence about each repair.
         """
         own = (agent for agent in agents if not agent.foreign)
         lost = {pod: (agent.name, node) for agent in own for pod, node in agent.lost_pods}
@@ -352,7 +351,7 @@ class KubernetesExecutor(Executor):
     def _prepare(
         self, plan: Plan, missing: Sequence[str], api_keys: Mapping[str, str]
     ) -> Sequence[Manifest]:
-        """Make what missing agents need, remove what is left of them; return their Jobs."""
+        """Create what missing agents need, delete their remains, and return their Jobs."""
         keyless = [name for name in missing if name not in api_keys]
         if keyless:
             raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
@@ -362,7 +361,7 @@ class KubernetesExecutor(Executor):
         secret.write()
         for one in manifests:
             if kind_of(one) != JOB:
-                # Apply what the user's template adds; what is ours may be there, and keeps its
+                # Apply what the user's template adds. Our objects may already exist, and keep their
                 # owner.
                 if is_ours(one):
                     self.target.kube.create_once(one)
@@ -379,7 +378,7 @@ class KubernetesExecutor(Executor):
         return secret, self.target.builder.build(self.target.kube, plan, secret.name, secret.keys)
 
     def _create(self, job: Manifest) -> Sequence[str]:
-        """Create a Job and return its agents; none if another process was faster."""
+        """Create a Job and return its agents; none if another process created it first."""
         made = self.target.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
         return (list_names(job) or [name_of(job)]) if made else ()
 
@@ -399,7 +398,7 @@ class KubernetesExecutor(Executor):
 
     def _look(self, sweep_path: str | None) -> list[AgentObjects]:
         selector = build_selector(sweep_path, AGENT)
-        # Jobs first: a pod whose Job is not listed has lost it.
+        # Jobs first: a pod whose Job is not listed is an orphan.
         jobs = self.target.kube.list_objects(JOB, selector)
         pods = self.target.kube.list_objects(POD, selector)
         return group_objects(jobs, pods, sweep_path)

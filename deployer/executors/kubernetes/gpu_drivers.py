@@ -1,4 +1,4 @@
-"""Installs NVIDIA's driver and device plugin, waits for them, and removes what is ours."""
+"""Installs NVIDIA's driver and device plugin, waits for them, and removes ours."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from deployer.kube.objects import DAEMON_SET, NO_OWNER, POD, Manifest, build_sel
 LOG = logging.getLogger(__name__)
 
 SYSTEM = "kube-system"
-# What can be installed: the driver by GKE's name for a node's distribution, or the plugin alone.
+# Installable kinds: the driver by GKE's name for a node's distribution, or the plugin alone.
 DISTRIBUTIONS = ("cos", "ubuntu")
 DEVICE_PLUGIN = "device-plugin"
 LOOK_SECONDS = 3.0
-REPEAT_SECONDS = 60.0  # so often it says that it still waits
+REPEAT_SECONDS = 60.0  # interval of the message that it still waits
 REMOVAL_SECONDS = 120.0
 PODS_SECONDS = 10.0  # until a device plugin's DaemonSet has its pods
 HINT = "deployer drivers status"
@@ -46,8 +46,7 @@ OURS = build_selector()
 def load_manifest(kind: str, plugin_selector: Mapping[str, str] | None = None) -> Manifest:
     """Return the DaemonSet `cos`, `ubuntu` or `device-plugin`.
 
-    `plugin_selector` chooses the device plugin's nodes, in the place of the labels by which nodes
-    say that they have a GPU.
+    `plugin_selector` selects the device plugin's nodes, instead of the labels that mark GPU nodes.
     """
     text = (find_packaged("infra/drivers") / f"{kind}.yaml").read_text(encoding="utf-8")
     manifest: Manifest = yaml.safe_load(text)
@@ -59,7 +58,7 @@ def load_manifest(kind: str, plugin_selector: Mapping[str, str] | None = None) -
 
 
 def may_install(kube: Kube) -> bool:
-    """Ask whether we may make and change DaemonSets in kube-system."""
+    """Return True if we may create and change DaemonSets in kube-system."""
     system = kube.in_namespace(SYSTEM)
     return all(system.is_allowed(verb, DAEMON_SET) for verb in ("create", "patch"))
 
@@ -69,10 +68,10 @@ def install_drivers(
     kinds: Iterable[str],
     plugin_selector: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Apply the DaemonSets `cos`, `ubuntu` or `device-plugin`, also where no node needs them yet.
+    """Apply the DaemonSets `cos`, `ubuntu` or `device-plugin`, even if no node needs them yet.
 
-    Returns their names. Applying them again changes nothing; another owner's are named and stay as
-    they are. Raises KubeError.
+    Returns their names. Idempotent; DaemonSets of other owners are logged and stay unchanged.
+    Raises KubeError.
     """
     if not may_install(kube):
         said = f"you may not install GPU drivers: it takes a DaemonSet in namespace {SYSTEM}"
@@ -93,7 +92,7 @@ def install_drivers(
 
 
 def check_device_plugin(kube: Kube) -> None:
-    """Refuse a device plugin where GPUs are counted without it, or soon will be, or come by DRA.
+    """Refuse a device plugin if GPUs are, or soon will be, counted without it, or come by DRA.
 
     Raises KubeError.
     """
@@ -123,10 +122,10 @@ def ensure_drivers(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> tuple[str, ...]:
-    """Install these kinds, and the driver on GKE's nodes that lack it; wait until GPUs are counted.
+    """Install these kinds, and the driver on GKE nodes without one; wait for allocatable GPUs.
 
-    Returns the names of the DaemonSets. What the user may not do is logged where some node counts
-    GPUs. `now` counts seconds. Raises KubeError, also when the time is over.
+    Returns the names of the DaemonSets. If some node has allocatable GPUs, missing permissions are
+    only logged. `now` counts seconds. Raises KubeError, also after a timeout.
     """
     installed = install_drivers(kube, kinds, plugin_selector) if kinds else ()
     if served := describe_dra(list_served(kube)):
@@ -157,8 +156,8 @@ def remove_drivers(
 ) -> tuple[str, ...]:
     """Delete the caller's DaemonSets and wait for their pods; return their names.
 
-    Those of other owners are named and stay. A loaded driver stays until its node goes. Raises
-    KubeError.
+    DaemonSets of other owners are logged and stay. A loaded driver stays until its node is removed.
+    Raises KubeError.
     """
     system = kube.in_namespace(SYSTEM)
     selectors = [build_selector(component=part) for part in (DRIVER_COMPONENT, PLUGIN_COMPONENT)]
@@ -183,7 +182,7 @@ def remove_drivers(
 
 
 def _find_kind(node: NodeGpus) -> str | None:
-    """Return which driver a node needs; None if it needs none of ours."""
+    """Return the driver that a node needs; None if it needs none of ours."""
     found = node.labels.get(DISTRIBUTION_LABEL)
     return found if node.gke and not node.has_driver and found in DISTRIBUTIONS else None
 
@@ -195,10 +194,10 @@ def _wait(
     sleep: Callable[[float], None],
     now: Callable[[], float],
 ) -> None:
-    """Poll until the nodes that get a driver or a device plugin count GPUs.
+    """Poll until the nodes that get a driver or a device plugin have allocatable GPUs.
 
-    In the first `pods_seconds` these are all nodes with GPUs, since pods of a new DaemonSet may not
-    be there yet. Raises KubeError if no node counts a GPU.
+    For the first `pods_seconds` these are all nodes with GPUs, since pods of a new DaemonSet may
+    not exist yet. Raises KubeError if no node has an allocatable GPU.
     """
     started, told_at, told = now(), float("-inf"), ""
     while True:
@@ -226,7 +225,7 @@ def _wait(
 
 
 def _is_awaited(node: NodeGpus, *, fresh: bool) -> bool:
-    """Return True if a driver or a plugin is on its way to a node; if `fresh`, to any."""
+    """Return True if a node will get a driver or a plugin; with `fresh`, assume so."""
     if node.obstacle == CORDONED:
         return False
     if fresh or node.installer or node.plugin:

@@ -1,4 +1,4 @@
-"""Which nodes have GPUs: by what they count, and by labels before a device plugin is there."""
+"""Finds nodes with GPUs: by their resources, and by labels while no device plugin runs."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ PCI_LABELS = tuple(
     for device in ("10de", "0300_10de", "0302_10de")
 )
 
-# Who else says that a node has a GPU: AKS (learn.microsoft.com/azure/aks/use-nvidia-gpu), Karpenter
-# on EKS (karpenter-provider-aws, pkg/apis/v1/labels.go) and EKS Auto Mode; of NVIDIA's where the
-# value is this.
+# Labels of other clouds for GPU nodes: AKS (learn.microsoft.com/azure/aks/use-nvidia-gpu),
+# Karpenter on EKS (karpenter-provider-aws, pkg/apis/v1/labels.go) and EKS Auto Mode; for NVIDIA
+# with this value.
 CLOUD_LABELS = (
     "kubernetes.azure.com/accelerator",
     "karpenter.k8s.aws/instance-gpu-manufacturer",
@@ -57,7 +57,7 @@ CLOUD_LABELS = (
 )
 NVIDIA = "nvidia"
 
-# Dynamic Resource Allocation: what a DeviceClass is asked for by, if it says no other name
+# Dynamic Resource Allocation: the resource name of a DeviceClass that sets no other name
 # (k8s.io/api/resource/v1, ResourceDeviceClassPrefix).
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 
@@ -68,15 +68,15 @@ MIG_PREFIX = "nvidia.com/mig-"
 DRIVER_COMPONENT = "nvidia-driver"
 PLUGIN_COMPONENT = "nvidia-device-plugin"
 
-# Pods that install a driver: ours, Google's DaemonSet applied by hand, NVIDIA's GPU Operator.
+# Pods that install a driver: ours, Google's manually applied DaemonSet, NVIDIA's GPU Operator.
 INSTALLER_PODS: tuple[Mapping[str, str], ...] = (
     {**MANAGED_BY, COMPONENT_LABEL: DRIVER_COMPONENT},
     {"k8s-app": "nvidia-driver-installer"},
     {"app": "nvidia-driver-daemonset"},
     {"app.kubernetes.io/component": "nvidia-driver"},
 )
-# By these labels the GPU Operator says what it brings to a node: true, or paused-for-… while it
-# upgrades, or pre-installed where it found a driver (gpu-operator, controllers/state_manager.go).
+# The GPU Operator's labels for what it deploys on a node: true, or paused-for-… while it upgrades,
+# or pre-installed if it found a driver (gpu-operator, controllers/state_manager.go).
 OPERATOR_DRIVER_LABEL = "nvidia.com/gpu.deploy.driver"
 OPERATOR_PLUGIN_LABEL = "nvidia.com/gpu.deploy.device-plugin"
 OPERATOR_LABELS = (OPERATOR_DRIVER_LABEL, OPERATOR_PLUGIN_LABEL)
@@ -92,7 +92,7 @@ PLUGIN_PODS: tuple[Mapping[str, str], ...] = (
 )
 
 CORDONED = "is cordoned"
-# The server leaves out pods that hold nothing.
+# The server leaves out pods that hold no resources.
 HOLDING = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 ASK = (
     "ask the cluster's administrator for NVIDIA's driver and device plugin on the GPU nodes; "
@@ -102,7 +102,7 @@ ASK = (
 
 @dataclass(frozen=True)
 class GpuResource:
-    """A resource of a node. `kind` says what one of it is."""
+    """A resource of a node. `kind` describes one unit of it."""
 
     name: str
     capacity: int
@@ -117,9 +117,9 @@ class GpuResource:
 
 @dataclass(frozen=True)
 class NodeGpus:
-    """A node with GPUs. `label` is the one that says so; `obstacle` is why it takes no pods now.
+    """A node with GPUs. `label` proves it; `obstacle` is why the node takes no pods now.
 
-    `installer` and `plugin` are the pods on it that bring the driver and count its GPUs.
+    `installer` and `plugin` are its pods that install the driver and advertise its GPUs.
     """
 
     name: str
@@ -155,7 +155,7 @@ class NodeGpus:
 class Survey:
     """The nodes of a cluster, and those with GPUs.
 
-    `complete` is False if the pods of other namespaces, which may use them, may not be listed.
+    `complete` is False without permission to list pods of other namespaces, which may use GPUs.
     """
 
     nodes: tuple[Manifest, ...]
@@ -180,9 +180,9 @@ def survey_nodes(kube: Kube) -> Survey:
 
 
 def list_served(kube: Kube) -> dict[str, str] | None:
-    """Return the resources that come by Dynamic Resource Allocation, with their DeviceClass.
+    """Return the resources served by Dynamic Resource Allocation, with their DeviceClass.
 
-    Nodes do not count them. None where DeviceClasses may not be listed. Raises KubeError.
+    Nodes do not count them. None without permission to list DeviceClasses. Raises KubeError.
     """
     try:
         classes = kube.list_objects(DEVICE_CLASS)
@@ -191,7 +191,7 @@ def list_served(kube: Kube) -> dict[str, str] | None:
             return {}
         if not error.forbidden:
             raise
-        # Servers before 1.34 refuse what they do not have, too.
+        # Servers before 1.34 also refuse kinds that they do not have.
         there = kube.find_version(DEVICE_CLASS.group)
         return None if DEVICE_CLASS.api_version == f"{DEVICE_CLASS.group}/{there}" else {}
     names = {one["metadata"]["name"]: one["spec"].get("extendedResourceName") for one in classes}
@@ -204,13 +204,13 @@ def describe_served(resource: str, device_class: str) -> str:
 
 
 def describe_dra(served: Mapping[str, str] | None) -> str:
-    """Say the same of the GPUs that a cluster serves so; empty if it serves none."""
+    """Describe all GPUs that a cluster serves by DRA; empty if there are none."""
     found = ((name, by) for name, by in (served or {}).items() if is_gpu_resource(name))
     return "; ".join(describe_served(name, by) for name, by in sorted(found))
 
 
 def summarise_nodes(nodes: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[NodeGpus, ...]:
-    """Return the nodes that have GPUs, sorted by name; `pods` are those of all namespaces; pure."""
+    """Return the nodes with GPUs, sorted by name; `pods` are those of all namespaces; pure."""
     by_node: dict[str, list[Manifest]] = {}
     for pod in pods:
         if pod["status"].get("phase") not in ENDED_PHASES:
@@ -232,7 +232,7 @@ def is_gpu_resource(name: str) -> bool:
 
 
 def find_gpu_label(labels: Mapping[str, str]) -> str:
-    """Return the label, as name=value, that says that a node has an NVIDIA GPU; empty if none."""
+    """Return the label, as name=value, that marks a node with an NVIDIA GPU; empty if none."""
     wanted = dict.fromkeys((GPU_PRESENT_LABEL, *PCI_LABELS), "true")
     wanted |= dict.fromkeys(CLOUD_LABELS, NVIDIA)
     found = [name for name in (ACCELERATOR_LABEL, GPU_PRODUCT_LABEL) if name in labels]
@@ -268,7 +268,7 @@ def _list_resources(node: Manifest, pods: Sequence[Manifest]) -> tuple[GpuResour
     used: Counter[str] = sum(map(count_requests, pods), Counter())
     capacity, labels = _capacity(node), _labels_of(node)
     allocatable = node.get("status", {}).get("allocatable") or {}
-    # A slice's strategy leaves others behind at 0, and a plugin that went leaves its own.
+    # A MIG strategy leaves other resources at 0, and a removed plugin leaves its own.
     names = sorted(name for name in capacity if is_gpu_resource(name))
     counted = [name for name in names if int(capacity[name])] or names
     return tuple(
@@ -312,7 +312,7 @@ def _read_product(labels: Mapping[str, str]) -> str:
 
 
 def _describe_kind(resource: str, labels: Mapping[str, str]) -> str:
-    """Say what one of a resource is: a whole GPU, a MIG slice, a share of either."""
+    """Return what one unit of a resource is: a whole GPU, a MIG slice, a share of either."""
     product = _read_product(labels)
     slice_size = _read_slice(resource, product, labels)
     what = f"MIG slice {slice_size}" if slice_size else "GPU"
@@ -333,7 +333,7 @@ def _read_slice(resource: str, product: str, labels: Mapping[str, str]) -> str:
 
 
 class GpuProducts:
-    """GPU products by node, read once and again only when a node is new."""
+    """GPU products by node, cached; a new node causes another read."""
 
     def __init__(self, kube: Kube, label: str) -> None:
         self._kube = kube
@@ -341,7 +341,7 @@ class GpuProducts:
         self._known: dict[str, str] = {}
 
     def read(self, nodes: Set[str]) -> Mapping[str, str]:
-        """Return the products; nothing of a node that has none, or where nodes may not be read."""
+        """Return the products; none for a node without, or without permission to read nodes."""
         if not nodes <= self._known.keys():
             self._known.update(dict.fromkeys(nodes, ""), **self._list())
         return self._known

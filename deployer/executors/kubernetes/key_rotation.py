@@ -1,4 +1,4 @@
-"""Replaces the key in the cluster; agents at work keep the one that they began with."""
+"""Replaces the key in the cluster; running agents keep their old key."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from deployer.kube.objects import POD, SECRET, build_selector, read_owner
 
 @dataclass(frozen=True)
 class Rotation:
-    """The Secrets that have the new key now, and by sweep the agents at work with an old one."""
+    """The Secrets with the new key, and by sweep the running agents with an old one."""
 
     secrets: tuple[str, ...]
     agents: Mapping[str, tuple[str, ...]]
 
 
 def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], bool]) -> Rotation:
-    """Replace the key in `wandb-secret`, and where a sweep has a copy of it; none if all have it.
+    """Replace the key in `wandb-secret` and in sweeps' copies; no changes if all have it.
 
-    Agents have copies if `wandb-secret` held another key when they began. `is_mine` returns True
-    for a key of the same user; another owner's Secret is left alone, unless it holds such a key.
-    Raises KubeError if there is nothing to be replaced, ConfigError if that is another owner's.
+    Agents have copies if `wandb-secret` held another key when they started. `is_mine` returns True
+    for a key of the same user. Another owner's Secret is left alone, unless it holds such a key.
+    Raises KubeError if there is nothing to replace, ConfigError if it is another owner's.
     """
     main = kube.get(SECRET, WANDB_SECRET)
     old = decode_key(main) if main else None
@@ -44,7 +44,7 @@ def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], 
     changed = _rotate_copies(kube, key, lambda value: (mine and value == old) or is_mine(value))
     if main and not mine and not changed and old != key:
         raise refuse(kube, main, "keeps its key")
-    # Last: by the old key a second try finds the copies that are left.
+    # Last, because a retry finds the remaining copies by the old key.
     if mine or (not main and not changed):
         metadata = {"annotations": {BASE_URL_ANNOTATION: base_url}}
         changes = {"metadata": metadata, "stringData": {WANDB_SECRET_KEY: key}}
@@ -54,9 +54,9 @@ def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], 
 
 
 def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[str]:
-    """Replace old keys in the Secrets of sweeps; return the names of those that have the new one.
+    """Replace old keys in the Secrets of sweeps; return the names of all with the new one.
 
-    Who may not list Secrets has made none of them.
+    A user who may not list Secrets has created none of them.
     """
     is_old = cache(is_old)
     changed: list[str] = []

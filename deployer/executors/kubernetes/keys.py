@@ -1,4 +1,4 @@
-"""The Secrets of W&B keys: the one that users set, and the copy that agents begin with."""
+"""The Secrets of W&B keys: the user's Secret, and the copy for agents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deployer.kube.objects import (
 )
 from deployer.model import Plan
 
-# The Secret with the key of a W&B server: made, changed and deleted; the key is never shown.
+# The Secret with the key of a W&B server: created, changed and deleted; the key is never shown.
 
 WANDB_SECRET = "wandb-secret"
 WANDB_SECRET_KEY = "secret"
@@ -33,7 +33,7 @@ KEYS = "keys"
 
 @dataclass(frozen=True)
 class KeySecret:
-    """What may be said about the Secret; it is deleted only if it is `mine`."""
+    """The public facts about the Secret; it is deleted only if it is `mine`."""
 
     name: str
     namespace: str
@@ -58,7 +58,7 @@ def get_key(kube: Kube) -> str | None:
 
 
 def create_secret(kube: Kube, key: str, base_url: str) -> bool:
-    """Make the Secret; return whether it was made: one that holds this key already is left alone.
+    """Create the Secret; return True if created, False if it already holds this key.
 
     Raises ConfigError if it holds another key.
     """
@@ -77,14 +77,14 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
 
 
 def make_secret(kube: Kube, key: str, base_url: str) -> bool:
-    """Make the Secret unless there is one, whatever its key; return whether it was made."""
+    """Create the Secret unless there is one with any key; return True if created."""
     manifest = build_secret(WANDB_SECRET, kube.namespace, {WANDB_SECRET_KEY: key})
     manifest["metadata"]["annotations"] = {BASE_URL_ANNOTATION: base_url}
     return kube.create_once(manifest)
 
 
 def describe_secret(kube: Kube, options: str = "") -> KeySecret:
-    """Return what may be shown; raises KubeError without a Secret. `options` name the place."""
+    """Return the public facts; raises KubeError without a Secret. `options` are for the hint."""
     found = kube.get(SECRET, WANDB_SECRET)
     if found is None:
         raise KubeError(
@@ -133,18 +133,18 @@ def decode_key(secret: Manifest) -> str | None:
 
 
 def mask_key(key: str) -> str:
-    """Return a key masked, so that its owner recognises it and it is of no use to others."""
+    """Return a masked key that its owner recognises and others cannot use."""
     if not key:
         return ""
     return f"…{key[-SHOWN_CHARACTERS:]} ({len(key)} characters)"
 
 
-# Where agents' keys are kept: in the shared `wandb-secret`, or in their owner's of the sweep.
+# The location of agents' keys: the shared `wandb-secret`, or their owner's Secret for the sweep.
 
 
 @dataclass(frozen=True)
 class KeyStore:
-    """A Secret and the key of each agent in it; `values` is what `write` puts there."""
+    """A Secret and the key name of each agent in it; `values` is the content for `write`."""
 
     kube: Kube = field(repr=False)
     plan: Plan = field(repr=False)
@@ -153,7 +153,7 @@ class KeyStore:
     values: Mapping[str, str] = field(repr=False)
 
     def write(self) -> None:
-        """Add the keys to the Secret; those of agents that are at work stay.
+        """Add the keys to the Secret; those of running agents stay.
 
         Raises KubeError, and ConfigError if `wandb-secret` has got another key meanwhile.
         """
@@ -173,10 +173,10 @@ def store_keys(
 ) -> KeyStore:
     """Decide where to keep the agents' keys; writes nothing.
 
-    There are none to keep if agents log in `by_identity`, unless they have keys of their own.
-    Agents that share the user's key read `wandb-secret`, which is made if it does not exist: a key
-    is then replaced in one place. If it holds another key, or may not be read, and for keys of
-    agents' own, it is a Secret of this owner's agents of the sweep.
+    Agents that log in `by_identity` have no keys, unless they have their own. Agents that share the
+    user's key read `wandb-secret`, which is created if missing, so that a key is replaced in one
+    place. If it holds another key or is unreadable, or agents have their own keys, a Secret of this
+    owner's agents of the sweep holds them.
     """
     if by_identity and not plan.own_keys:
         return KeyStore(kube, plan, *name_keys(plan, api_keys, kube.owner, by_identity), {})
@@ -192,7 +192,7 @@ def store_keys(
 def name_keys(
     plan: Plan, agents: Iterable[str], owner: Owner, by_identity: bool = False
 ) -> tuple[str, dict[str, str]]:
-    """Return the Secret of a plan's agents and each agent's key in it, if nobody is in the way.
+    """Return the Secret of a plan's agents and each agent's key in it, assuming no conflict.
 
     Both are empty for agents that log in `by_identity`.
     """
@@ -212,7 +212,7 @@ def _name_own_keys(plan: Plan, agents: Iterable[str], owner: Owner) -> tuple[str
 
 
 def _find_missing(kube: Kube, key: str) -> dict[str, str] | None:
-    """Return what has to be written for `wandb-secret` to hold this key; None if it may not be."""
+    """Return what to write so that `wandb-secret` holds this key; None if that is not allowed."""
     try:
         secret = kube.get(SECRET, WANDB_SECRET)
     except KubeError as error:

@@ -39,13 +39,13 @@ from deployer.model import Plan
 LOG = logging.getLogger(__name__)
 
 CODE = "code"
-NOT_BUILT = "not-built"  # stands for an image that is not built yet
+NOT_BUILT = "not-built"  # placeholder for an image that is not built yet
 
 
 class ManifestBuilder:
-    """Makes manifests from what deployer.yaml says, and from the templates beside it.
+    """Builds manifests from deployer.yaml and the templates.
 
-    `section` is what agents get: the section `kubernetes:`, with `data:`.
+    `section` has the agents' settings: the section `kubernetes:`, with `data:`.
     """
 
     def __init__(self, project: Project) -> None:
@@ -60,14 +60,14 @@ class ManifestBuilder:
 
     @property
     def named_owner(self) -> Owner:
-        """Return the owner that is named; no server is asked for another."""
+        """Return the named owner, without asking a server."""
         named = self._project.owner
         return build_owner(named) if named else UNKNOWN_OWNER
 
     def draft(
         self, plan: Plan, section: ClusterConfig, owner: Owner, now: float = 0.0
     ) -> list[Manifest]:
-        """Return what would be sent for a sweep that is not there yet, the backend's first.
+        """Return what would be sent for a sweep that does not exist yet, the backend's first.
 
         Contacts nothing. Raises ConfigError, also for what the site would refuse.
         """
@@ -114,10 +114,10 @@ class ManifestBuilder:
         )
 
     def with_image(self, image: str | None = None) -> ClusterConfig:
-        """Return the section with an image if none is named: that of `image:`, or a template's.
+        """Return the section with an image; by default that of `image:`, or a template's.
 
-        `image` stands for what `image:` builds; without it, that is looked up, and ImageError is
-        raised if it was not pushed. The backend and loaders have the agents' image, too.
+        `image` replaces the result of `image:`. Without it, the pushed image is looked up, and
+        ImageError is raised if there is none. The backend and loaders also use the agents' image.
         """
         section = self.section
         if section.image:
@@ -127,7 +127,7 @@ class ManifestBuilder:
         return replace(section, image=find_template_image(section, self._project.folder))
 
     def find_pushed(self) -> str:
-        """Return the image of what is in the folder; raises ImageError if it was not pushed."""
+        """Return the image of the folder's content; raises ImageError if it was not pushed."""
         project = self._project
         image = find_pushed(project.image, project.folder, project.environment)
         if image is None:
@@ -136,7 +136,7 @@ class ManifestBuilder:
         return image
 
     def name_image(self) -> str:
-        """Name the image that `up` would push, by its digest if the registry has it already."""
+        """Return the image that `up` would push, with its digest if the registry has it."""
         settings, folder = self._project.image, self._project.folder
         if self._project.kubernetes.image or not settings.repository:
             return NOT_BUILT  # nothing is built
@@ -151,9 +151,9 @@ class ManifestBuilder:
         return image
 
     def _find_image(self, kube: Kube, plan: Plan) -> str | None:
-        """Return the image that is named, else the sweep's own, else what was pushed for it.
+        """Return the named image, else the sweep's own, else the one pushed for it.
 
-        Agents that join later run in the image in which the others do, whatever was pushed since.
+        Agents that join later run in the same image as the others, even after another push.
         """
         if self.section.image or not self._project.image.repository:
             return self.section.image
@@ -163,10 +163,10 @@ class ManifestBuilder:
         return image or self.find_pushed()
 
     def _find_code(self, kube: Kube, plan: Plan) -> bytes | None:
-        """Return the sweep's archive, made from the plan's folder if there is none yet.
+        """Return the sweep's archive, built from the plan's folder if there is none yet.
 
-        If a first try failed before all parts of it were there, no agent has begun with it, and
-        it counts as none.
+        An archive with missing parts, from a failed first attempt, counts as none: no agent has
+        started with it.
         """
         if self.section.code != "archive":
             return None
@@ -187,14 +187,14 @@ def open_kubeconfig(project: Project) -> Kube:
         section.context, section.namespace, environment=project.environment, owner=project.owner
     )
     named = project.named_cluster.get("context")
-    if named and kube.context != named:  # in a pod, whose account deployer.yaml may not know of
+    if named and kube.context != named:  # in a pod, with its own account
         hint = "leave it out: the pod's own account is used"
         raise ConfigError("--context", f"no kubeconfig has the context '{named}'", hint)
     return kube
 
 
 class Target:
-    """The cluster that `--on` means, and what builds the manifests for it.
+    """The cluster that `--on` selects, and the builder of its manifests.
 
     Nothing is contacted before `kube` is read.
     """
@@ -205,12 +205,12 @@ class Target:
 
     @property
     def on(self) -> str:
-        """Return what stands behind `--on` in a command that means this cluster."""
+        """Return the value of `--on`, with options, that selects this cluster in a command."""
         return f"{self.name}{self.project.cluster_options}"
 
     @cached_property
     def kube(self) -> Kube:
-        """The client of the cluster; raises ConfigError if the kubeconfig has none such."""
+        """The client of the cluster; raises ConfigError if the kubeconfig has no such cluster."""
         return open_kubeconfig(self.project)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What sweeps without a living agent have left in a cluster: Jobs, pods, ConfigMaps and Secrets."""
+"""Orphans of sweeps without living agents in a cluster: Jobs, pods, ConfigMaps, Secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SweepKey = tuple[str, str]  # namespace and sweep
 
 @dataclass(frozen=True)
 class Leftover:
-    """An object of a sweep that has no agent any more.
+    """An object of a sweep without agents.
 
     `created_at` is in seconds since the epoch.
     """
@@ -49,7 +49,7 @@ class Leftover:
 
 
 def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
-    """Return what the caller has left in all namespaces if they may be listed, else in its own.
+    """Return the caller's leftovers in all namespaces, if they may be listed, else in its own.
 
     A sweep with Jobs that only resemble its own keeps its objects. Raises KubeError.
     """
@@ -86,7 +86,7 @@ def delete_leftovers(kube: Kube, leftovers: Sequence[Leftover]) -> None:
 def count_living(kube: Kube) -> int:
     """Return how many agents are alive in a cluster, of all sweeps in all namespaces.
 
-    Raises KubeError, also for who may not look into all of them: there may be more.
+    Raises KubeError, also without permission to list all of them, since there may be more.
     """
     client, now = kube.in_namespace(""), kube.now()
     jobs, pods = _list(client, JOB), _list(client, POD)
@@ -95,7 +95,7 @@ def count_living(kube: Kube) -> int:
 
 
 def holds_results(kube: Kube) -> bool:
-    """Return whether a backend, or the disk of one that was ended, keeps sweeps' results.
+    """Return True if a backend, or the disk of a removed one, holds sweeps' results.
 
     Raises KubeError.
     """
@@ -104,7 +104,7 @@ def holds_results(kube: Kube) -> bool:
 
 
 def _widen(kube: Kube) -> Kube:
-    """Return a client of all namespaces if we may read all of them, else of our own."""
+    """Return a client for all namespaces if we may read all of them, else for our own."""
     every = kube.in_namespace("")
     try:
         for kind in (JOB, POD, *KEPT_KINDS):
@@ -117,7 +117,7 @@ def _widen(kube: Kube) -> Kube:
 
 
 def _list(kube: Kube, kind: Kind) -> list[Manifest]:
-    # A backend's pods are ours, too, and no agent's.
+    # A backend's pods are also ours, but not an agent's.
     component = "" if kind in KEPT_KINDS else "agent"
     return kube.list_objects(kind, build_selector(component=component))
 

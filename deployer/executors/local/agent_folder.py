@@ -30,9 +30,9 @@ from deployer.agent.settings import AgentSettings
 from deployer.backend.server.daemon import disk_is_full
 from deployer.model import Agent, AgentState, Ending
 
-# Of an agent that goes on, that came to its end, or that was asked to leave.
+# Exit codes of an agent that is running, has finished, or was asked to stop.
 GOOD_CODES = (None, FINISHED, STOPPED)
-# By why a supervisor is gone; one that was stopping was killed before it could say its end.
+# Messages by cause of death; a stopping supervisor was killed before it could report its end.
 LOST_REASONS = {
     SIGNAL: "its supervisor was killed",
     OUT_OF_MEMORY: "its supervisor was killed: out of memory",
@@ -43,9 +43,9 @@ LOST_REASONS = {
 
 @dataclass(frozen=True)
 class AgentSpec:
-    """What an agent was started with; `created_at` is seconds since the epoch.
+    """An agent's start parameters; `created_at` is in seconds since the epoch.
 
-    It was one of `agents`, of which `on_gpu` have its GPU.
+    `agents` is the number of agents of its sweep, `on_gpu` of those on its GPU.
     """
 
     name: str
@@ -62,14 +62,14 @@ class AgentSpec:
 
 @dataclass(frozen=True)
 class AgentFolder:
-    """The folder of one agent on this machine."""
+    """The local folder of one agent."""
 
     path: Path
     spec: AgentSpec
 
     @property
     def settings(self) -> AgentSettings:
-        """The supervisor's task, which knows the names of the files."""
+        """The supervisor's settings, which define the names of the files."""
         return AgentSettings(
             sweep_path=self.spec.sweep_path,
             base_url=self.spec.base_url,
@@ -87,14 +87,14 @@ class AgentFolder:
         return is_locked(self.settings.lock_path)
 
     def status(self) -> SupervisorStatus | None:
-        """Return what the supervisor said last; None if it never came to say anything."""
+        """Return the supervisor's last status; None if it never reported one."""
         return load_status(self.settings.status_path)
 
     def processes(self) -> list[Process]:
         return list_marked(str(self.path))
 
     def save_spec(self) -> None:
-        """Write down what is asked for, and forget how the agent's last life ended."""
+        """Save the specification, and delete the status of the agent's previous life."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         Path(self.settings.status_path).unlink(missing_ok=True)
         temporary = self.path / "spec.json.new"
@@ -102,7 +102,7 @@ class AgentFolder:
         os.replace(temporary, self.path / "spec.json")
 
     def agent(self) -> Agent:
-        # Asked first: a supervisor writes its end before it lets go of the lock.
+        # Check first: a supervisor reports its end before it releases the lock.
         alive = self.is_alive()
         status = self.status()
         if status is None:
@@ -135,7 +135,7 @@ class AgentFolder:
 
     @property
     def longest_end_seconds(self) -> float:
-        """Return how long the supervisor may take from being told to stop until it is killed."""
+        """Return the maximum time from telling the supervisor to stop until it is killed."""
         ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS + GOODBYE_SECONDS
         return self.spec.grace_seconds + ours
 
@@ -144,7 +144,7 @@ class AgentFolder:
 
 
 def load_folder(path: Path) -> AgentFolder | None:
-    """Read one agent's folder; None if it holds no spec, or a broken one."""
+    """Read one agent's folder; None if its spec is missing or invalid."""
     try:
         content = json.loads((path / "spec.json").read_text())
         known = {

@@ -1,6 +1,6 @@
-"""What runs on this machine have: Python, modules, torch and its GPUs, room on the disk.
+"""Checks what local runs have: Python, modules, torch and its GPUs, disk space.
 
-The interpreter is asked in a process of its own: nothing of it is imported here.
+The interpreter runs in a process of its own: nothing of it is imported here.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from deployer.scripts.missing_modules import CHOOSE, PACKAGES, list_remedies
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"
-OLDEST_PYTHON = (3, 8)  # what the supervisor runs on
-OLDEST_WANDB = (0, 22, 3)  # the oldest that the supervisor is tested with
+OLDEST_PYTHON = (3, 8)  # the supervisor's minimum
+OLDEST_WANDB = (0, 22, 3)  # the oldest version in the supervisor's tests
 ASK_PYTHON = """
 import importlib.metadata, importlib.util, json, sys
 def there(name):
@@ -53,7 +53,7 @@ TORCH_SECONDS = 60.0  # a cold disk reads its libraries slowly
 
 @dataclass(frozen=True)
 class InstalledPython:
-    """What the Python of the runs says of itself; `missing` are hints, each with its modules."""
+    """What the runs' Python reports about itself; `missing` maps a hint to its modules."""
 
     chosen: Interpreter
     version: tuple[int, ...]
@@ -63,7 +63,7 @@ class InstalledPython:
 
 @dataclass(frozen=True)
 class Torch:
-    """What its torch says; `gpus` it sees, `failure` is why it cannot be imported."""
+    """What its torch reports: the number of `gpus`; `failure` is why its import fails."""
 
     version: str = ""
     gpus: int = 0
@@ -73,9 +73,9 @@ class Torch:
 def list_python_checks(
     chosen: Interpreter, environment: Mapping[str, str], script: Path | None, folder: Path
 ) -> tuple[Check, ...]:
-    """Return what the interpreter of the runs is asked; `script` is their program, if known.
+    """Return the checks of the runs' interpreter; `script` is their program, if known.
 
-    torch is left alone if the script does not import it: that takes seconds.
+    If the script does not import torch, it is not checked, because that takes seconds.
     """
     modules = list_imports(script)
     asker = _Asker(chosen, environment)
@@ -87,13 +87,13 @@ def list_python_checks(
 
 @dataclass(frozen=True)
 class _Asker:
-    """Asks an interpreter in a process of its own."""
+    """Runs code in another interpreter, in a process of its own."""
 
     chosen: Interpreter
     environment: Mapping[str, str]
 
     def ask(self, code: str, words: Sequence[str] = (), seconds: float = PROBE_SECONDS) -> Any:
-        """Return what a program prints as JSON; None if it prints nothing in time."""
+        """Return what a program prints as JSON; None without output in time."""
         try:
             answer = subprocess.run(
                 [self.chosen.path, "-c", code, *words],
@@ -110,7 +110,7 @@ class _Asker:
 
 
 def examine_python(asker: _Asker, modules: Sequence[str], folder: Path) -> Iterator[Finding]:
-    """Ask for its version, wandb and the modules of a script of the project in a folder."""
+    """Check the version, wandb and the modules of a script, whose project is in `folder`."""
     said = asker.ask(ASK_PYTHON, modules)
     if said is None:
         yield wrong("python", "python", f"{asker.chosen.path} does not answer", VENV)
@@ -129,7 +129,7 @@ def examine_torch(asker: _Asker, environment: Mapping[str, str]) -> Iterator[Fin
 
 
 def judge_python(found: InstalledPython) -> Iterator[Finding]:
-    """Say what an interpreter lacks; pure."""
+    """Yield what an interpreter lacks; pure."""
     yield _judge_python(found)
     path = found.chosen.path
     for hint, modules in found.missing.items():
@@ -158,7 +158,7 @@ def _judge_python(found: InstalledPython) -> Finding:
 
 
 def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
-    """Say whether torch works and sees the GPUs of a machine that has so many; pure."""
+    """Return whether torch works and sees all GPUs of the machine; pure."""
     subject = f"torch {found.version}".strip()
     again = f"{python} -m pip install --force-reinstall torch"
     if found.failure:
@@ -176,10 +176,10 @@ def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
 
 
 def list_imports(script: Path | None) -> tuple[str, ...]:
-    """Return the modules that a script, and the modules beside it, import at their top.
+    """Return the modules that a script, and the modules next to it, import at the top level.
 
-    Modules beside it are left out, and so are unknown ones if the script adds to `sys.path`: only
-    the script check, which runs it, can tell whether they are there.
+    Modules next to it are left out. So are unknown ones if the script adds to `sys.path`: only the
+    script check, which runs it, can find them.
     """
     names: dict[str, None] = {}
     waiting, seen = [script] if script else [], set[Path]()
@@ -211,7 +211,7 @@ def _imported(node: ast.stmt) -> Iterator[str]:
 
 
 def _find_beside(folder: Path, name: str) -> list[Path]:
-    """Return the files of a module beside a script; its first file alone for a package."""
+    """Return the first existing file of a module next to a script."""
     files = (folder / f"{name}.py", folder / name / "__init__.py", folder / name)
     return [one for one in files if one.exists()][:1]
 

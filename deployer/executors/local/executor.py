@@ -1,4 +1,4 @@
-"""Agents on this machine: a folder and a supervisor for each, its log, how many are wanted."""
+"""Agents on this machine: a folder, a supervisor and a log each, and the wanted numbers."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ SUFFIX = ".wanted"
 POLL_SECONDS = 0.2
 CHUNK_BYTES = 1 << 20
 LOG = logging.getLogger(__name__)
-STARTS_AT_ONCE = 8  # each is a Python that begins
+STARTS_AT_ONCE = 8  # each starts a Python
 
 
 def find_file(agents_folder: Path, sweep_path: str) -> Path:
-    """Return the file of a sweep; short ids of different projects may be equal."""
+    """Return the file of a sweep; the hash separates equal ids of different projects."""
     told_apart = hashlib.sha256(sweep_path.encode()).hexdigest()[:8]
     sweep_id = quote(sweep_path.rpartition("/")[2], safe="")
     return agents_folder / f"{sweep_id}-{told_apart}{SUFFIX}"
 
 
 def load_wanted(file: Path, sweep_path: str) -> Wanted | None:
-    """Read a number; None if there is none. Raises AgentError if it cannot be read."""
+    """Read a wanted number; None if there is none. Raises AgentError if it is unreadable."""
     try:
         content = json.loads(file.read_text())
         number, leaving = content["number"], content["leaving"]
@@ -97,13 +97,13 @@ def save_wanted(file: Path, wanted: Wanted) -> None:
 
 
 def delete_wanted(file: Path) -> None:
-    """Delete a number, also one that was only half written."""
+    """Delete a wanted number, including a half-written file."""
     for one in (file, file.with_name(f"{file.name}.new")):
         one.unlink(missing_ok=True)
 
 
 class _Tail:
-    """One log file; it may not be there yet."""
+    """One log file, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -118,7 +118,7 @@ class _Tail:
                 yield _text(line)
 
     def read_rest(self) -> Iterator[str]:
-        """Yield a last line without its end; its writer is gone."""
+        """Yield the remaining lines, including an unfinished last one; the writer has ended."""
         yield from self.read_lines()
         if self._rest:
             yield _text(self._rest)
@@ -145,7 +145,7 @@ def follow_lines(folders: Sequence[AgentFolder], follow: bool) -> Iterator[tuple
     while going:
         ended = []
         for folder, tail in going:
-            # Asked before reading: what an agent wrote until its end is then all there.
+            # Ask before reading, so that everything an agent wrote before its end is read.
             goes_on = follow and folder.is_alive()
             for line in tail.read_lines() if goes_on else tail.read_rest():
                 yield folder.spec.name, line
@@ -157,7 +157,7 @@ def follow_lines(folders: Sequence[AgentFolder], follow: bool) -> Iterator[tuple
 
 
 class AgentsFolder:
-    """The folder of this machine's agents, which one command at a time changes."""
+    """The folder of local agents, which one command at a time changes."""
 
     @cached_property
     def path(self) -> Path:
@@ -165,7 +165,7 @@ class AgentsFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let one command at a time start or delete agents; the others wait."""
+        """Hold the lock for starting or deleting agents; other commands wait."""
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -180,7 +180,7 @@ class AgentsFolder:
             raise self._build_unwritable(describe(self.path, error)) from error
 
     def check(self) -> None:
-        """Refuse to start agents while the folder cannot be written; raises AgentError."""
+        """Raise AgentError while the folder cannot be written."""
         if obstacle := find_obstacle(str(self.path)):
             raise self._build_unwritable(obstacle)
 
@@ -189,24 +189,24 @@ class AgentsFolder:
 
 
 class WantedFiles(WantedNumbers):
-    """A file for each sweep, beside the folders of its agents."""
+    """A file for each sweep, next to its agents' folders."""
 
     def __init__(self, folder: AgentsFolder) -> None:
         self._folder = folder
 
     def get(self, sweep_path: str) -> Wanted | None:
-        """Return the number; None once the agents are taken down.
+        """Return the number; None after the agents are taken down.
 
-        Raises AgentError if the file with the number cannot be read.
+        Raises AgentError if the file cannot be read.
         """
         return load_wanted(find_file(self._folder.path, sweep_path), sweep_path)
 
     def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
-        """Set the number to what `change` makes of it; None leaves it as it is."""
+        """Replace the number by what `change` returns; None leaves it unchanged."""
         file = find_file(self._folder.path, sweep_path)
         with self._folder.alone():
             before = None
-            with suppress(AgentError):  # what cannot be read is replaced
+            with suppress(AgentError):  # an unreadable file is replaced
                 before = load_wanted(file, sweep_path)
             wanted = change(before)
             if wanted is None or wanted == before:
@@ -216,7 +216,7 @@ class WantedFiles(WantedNumbers):
             except OSError as error:
                 if error.errno not in FULL or not before or wanted.number >= before.number:
                     raise
-                # Who is told to leave would be started again once there is room.
+                # With the old number, dismissed agents would be started again once there is room.
                 delete_wanted(file)
                 LOG.warning("the disk is full: no agent is started again until `agents up`")
 
@@ -229,7 +229,7 @@ class WantedFiles(WantedNumbers):
 
 
 class ProjectData(DataPlaces):
-    """Data sets in folders of this machine."""
+    """Data sets in local folders."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -238,11 +238,11 @@ class ProjectData(DataPlaces):
         from deployer.data.folder_store import FolderStore
         from deployer.data.sources import find_place
 
-        # Runs may follow every link: nothing is copied to where a link would be lost.
+        # Runs may follow every link, because no copy loses them.
         return FolderStore(find_place(data, self._project.folder), links_out=True)
 
     def check(self) -> None:
-        """Refuse data sets that are not here, or not whole; raises DeployerError."""
+        """Refuse data sets that are missing or incomplete; raises DeployerError."""
         if self._project.data:
             from deployer.data.sources import check_here
 
@@ -253,7 +253,7 @@ class ProjectData(DataPlaces):
 
 
 class LocalExecutor(Executor):
-    """Agents as processes of this machine, found by their folders from any shell."""
+    """Agents as local processes, found by their folders from any shell."""
 
     runs_here = True
     grace_seconds = GRACE_SECONDS
@@ -278,7 +278,7 @@ class LocalExecutor(Executor):
         return {**build_run_environment(self.project), **self._variables}
 
     def describe_runs(self, plan: Plan) -> Description:
-        """Name the Python of the runs, and the W&B settings that they do not get.
+        """Report the Python of the runs, and the W&B settings that they do not get.
 
         Deployer's own Python lacks the packages of scripts.
         """
@@ -290,7 +290,7 @@ class LocalExecutor(Executor):
         return Description(tuple(lines), (own,) if chosen.is_own else ())
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return the questions whether supervisors can run here, and write into our folder."""
+        """Return checks that supervisors can run here and write to our folder."""
         fine = "is writable for agents"
         return (
             Check("system", sys.platform, _check_system, "agents can run on this system"),
@@ -298,7 +298,7 @@ class LocalExecutor(Executor):
         )
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
-        """Return what is right and wrong with this system and the Python of its runs."""
+        """Return the findings about this system and the Python of its runs."""
         python = Check("python", "python", lambda: self._examine_python(demand.script))
         return examine_all([*self.list_checks(demand.plan), python])
 
@@ -309,7 +309,7 @@ class LocalExecutor(Executor):
         )
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet, and return those that it has started.
+        """Start the plan's agents that are not alive yet, and return the started agents.
 
         `api_keys` maps agent name to key.
         """
@@ -335,7 +335,7 @@ class LocalExecutor(Executor):
             signal_supervisor(folder, signal.SIGUSR1)
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
-        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+        """Interrupt agents and wait until they are gone; return those that were alive."""
         folders = [self._find(name) for name in names]
         for folder in folders:
             signal_supervisor(folder, signal.SIGTERM)
@@ -345,7 +345,7 @@ class LocalExecutor(Executor):
         return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
 
     def heal(self, agents: Sequence[Agent]) -> Sequence[str]:
-        """Say when the state folder cannot be written any more, and when it can again."""
+        """Report when the state folder becomes unwritable, and when it is writable again."""
         obstacle, self._obstacle = self._obstacle, find_obstacle(str(self._folder.path))
         if obstacle == self._obstacle:
             return ()
@@ -353,9 +353,9 @@ class LocalExecutor(Executor):
         return (f"waiting: {self._obstacle}" if self._obstacle else again,)
 
     def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
-        """Delete what is kept about agents that have ended, logs included; False if nothing was."""
+        """Delete records and logs of agents that have ended; False if there were none."""
         with self._folder.alone():
-            # The folder is what leftovers are found by.
+            # Leftover processes are found by the folder.
             folders = self._folders(sweep_path)
             for folder in folders:
                 await_exit(folder)
@@ -374,7 +374,7 @@ class LocalExecutor(Executor):
         key = api_keys.get(folder.spec.name)
         if key is None:
             raise AgentError(f"agent {folder.spec.name} has just ended", "type the command again")
-        # What a predecessor left, the new supervisor clears away itself: it has the newer key.
+        # The new supervisor removes its predecessor's remains, because it has the newer key.
         folder.save_spec()
         start_supervisor(folder, key, environment)
 
@@ -399,13 +399,13 @@ class LocalExecutor(Executor):
             environment={**self._find_variables(plan.sweep_path), **dict(planned.environment)},
             grace_seconds=self.grace_seconds,
             created_at=time.time(),
-            # Not those of this plan: on W&B's servers, agents start one by one.
+            # Not the number in this plan: on W&B's servers, agents start one by one.
             agents=max(plan.asked, len(plan.agents)),
             on_gpu=planned.on_gpu,
         )
 
     def _find_variables(self, sweep_path: str) -> dict[str, str]:
-        """Return what runs are told: as the agents before, where deployer.yaml is not."""
+        """Return the runs' variables; without deployer.yaml, those of the previous agents."""
         if self._variables:
             return dict(self._variables)
         known = [folder.spec.environment for folder in self._folders(sweep_path)]
@@ -414,7 +414,6 @@ class LocalExecutor(Executor):
 
 
 def _check_system() -> None:
-    """Refuse a system other than Linux; raises AgentError."""
     if not sys.platform.startswith("linux"):
         raise AgentError(
             f"agents on this machine need Linux, this is {sys.platform}",

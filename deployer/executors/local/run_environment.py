@@ -1,4 +1,4 @@
-"""The environment of runs on this machine: whose Python, and which of the caller's W&B settings."""
+"""The environment of local runs: their Python, and the caller's W&B settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deployer.scripts.missing_modules import format_install
 from deployer.waiting import run_program
 
 PROBE_SECONDS = 30.0
-ASK_SECONDS = 10.0  # Python's own start, from a cold disk
+ASK_SECONDS = 10.0  # Python starts slowly from a cold disk
 ON_PATH, OWN = "the first {name} on PATH", "deployer's own"
 OF_PROJECT = (".venv", "venv", ".pixi/envs/default")  # folders of the project
 SETTING = "local.python in deployer.yaml"
@@ -32,7 +32,7 @@ from importlib.util import find_spec
 found = find_spec(sys.argv[1])
 print("there" if found and found.origin else "pip" if find_spec("pip") else "neither")
 """
-# What would send a run elsewhere than to its sweep.
+# Variables that would send a run elsewhere than to its sweep.
 DROPPED = frozenset(
     (
         *("WANDB_MODE", "WANDB_DISABLED", "WANDB_ENTITY", "WANDB_PROJECT"),
@@ -41,8 +41,8 @@ DROPPED = frozenset(
     )
 )
 DROPPED_PREFIX = "WANDB_LAUNCH"
-# The SDK reads its settings files in each run, where only another variable overrides them. The
-# agent names entity, project, sweep and run itself.
+# The SDK reads its settings files in each run, and only other variables override them. The agent
+# itself sets entity, project, sweep and run.
 DEFAULT_MODE = {"WANDB_MODE": "online"}
 EMPTIED = {"run_group": "WANDB_RUN_GROUP", "run_job_type": "WANDB_JOB_TYPE"}
 FILE_KEYS = ("mode", *EMPTIED)
@@ -50,7 +50,7 @@ FILE_KEYS = ("mode", *EMPTIED)
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python of the runs, and the rule that chose it; `needs_wandb` without `metrics:`."""
+    """The Python of the runs, and why it was chosen; `needs_wandb` is False with `metrics:`."""
 
     path: str
     reason: str
@@ -58,7 +58,7 @@ class Interpreter:
 
     @property
     def is_own(self) -> bool:
-        """Return True for deployer's own, which knows nothing of the user's packages."""
+        """Return True for deployer's own, which lacks the user's packages."""
         return self.reason.startswith(OWN)
 
     def prepend_to_path(self, path: str) -> str:
@@ -73,9 +73,9 @@ class Interpreter:
 def choose_interpreter(project: Project) -> Interpreter:
     """Return the Python of the runs; raises ConfigError if it lacks a package that they need.
 
-    Decided in this order: deployer.yaml, VIRTUAL_ENV if it is active, an environment in the
-    project's folder, CONDA_PREFIX, PATH, deployer's own. The package is wandb, except with
-    `metrics:`, whose wrapper uses deployer's wandb.
+    Order: deployer.yaml, VIRTUAL_ENV if it is active, an environment in the project's folder,
+    CONDA_PREFIX, PATH, deployer's own. The package is wandb, except with `metrics:`, whose wrapper
+    uses deployer's wandb.
     """
     environment = project.environment
     path = environment.get("PATH", os.defpath)
@@ -99,7 +99,7 @@ def choose_interpreter(project: Project) -> Interpreter:
 
 
 def build_run_environment(project: Project) -> dict[str, str]:
-    """Return the caller's environment as runs get it; raises ConfigError, see above."""
+    """Return the caller's environment, filtered for runs; raises ConfigError, see above."""
     environment = project.environment
     path = choose_interpreter(project).prepend_to_path(environment.get("PATH", os.defpath))
     kept = {name: value for name, value in environment.items() if not is_dropped(name)}
@@ -121,9 +121,9 @@ def is_dropped(name: str) -> bool:
 
 
 def _find_chosen(project: Project, path: str) -> tuple[tuple[str, str] | None, str]:
-    """Return the user's interpreter and the rule that chose it, then what the shell left behind.
+    """Return the user's interpreter and the rule that chose it, then the skipped ones.
 
-    That is a VIRTUAL_ENV whose Python is not the first on PATH, and conda's base environment.
+    Those are a VIRTUAL_ENV whose Python is not the first on PATH, and conda's base environment.
     """
     environment, passed = project.environment, ""
     if named := project.local.python:
@@ -137,7 +137,7 @@ def _find_chosen(project: Project, path: str) -> tuple[tuple[str, str] | None, s
         passed = f"; VIRTUAL_ENV {folder} is not used: its Python is not the first on PATH"
     for name in OF_PROJECT:
         python = _python_of(project.folder / name)
-        if os.path.lexists(python):  # also one whose Python has been removed
+        if os.path.lexists(python):  # even if its Python has been removed
             return (python, f"{name} of the project{passed}"), ""
     if folder := environment.get("CONDA_PREFIX"):
         if environment.get("CONDA_DEFAULT_ENV") != "base":
@@ -189,7 +189,7 @@ def _ask_process(python: str, package: str, environment: tuple[tuple[str, str], 
 
 
 def _is_interpreter(found: str | None, python: str) -> bool:
-    """Return True if both paths name one Python; environments differ by their folder alone."""
+    """Return True if both paths are one Python; environments differ only by their folder."""
     if not found or os.path.dirname(os.path.abspath(found)) != os.path.dirname(python):
         return False
     with suppress(OSError):
@@ -198,7 +198,7 @@ def _is_interpreter(found: str | None, python: str) -> bool:
 
 
 def _make_folder(python: str) -> str:
-    """Return a folder in which an interpreter is named `python`, as none is beside itself."""
+    """Return a folder with an interpreter named `python`, as it lacks that name in its own."""
     folder = paths.home() / "pythons" / hashlib.sha256(python.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("python", "python3"):
@@ -208,7 +208,7 @@ def _make_folder(python: str) -> str:
 
 
 def find_variables(project: Project) -> tuple[tuple[str, str], ...]:
-    """Return what deployer.yaml tells runs: where data is."""
+    """Return the variables that deployer.yaml defines for runs: the locations of data."""
     if not project.data:
         return ()
     from deployer.config.data import list_variables

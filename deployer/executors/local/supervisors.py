@@ -1,4 +1,4 @@
-"""Supervisors on this machine: started in a session of their own, ended with all that is theirs."""
+"""Local supervisors: started in their own session, ended with all their processes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from deployer.executors.local.run_environment import PROBE_SECONDS
 START_SECONDS = 60.0  # a cold disk reads Python slowly
 LAST_LINES = 3
 
-# Runs on CPU share the cores: more threads than that only get in each other's way.
+# Runs on CPU share the cores: more threads only compete.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 POLL_SECONDS = 0.1
-EXIT_SECONDS = 5.0  # of a Python that has nothing left to do
+EXIT_SECONDS = 5.0  # for a Python that is exiting
 
 
 def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, str]) -> None:
     """Start a supervisor and return once it holds its lock; raises AgentError.
 
-    It lives on after us: own session, no terminal, log in its folder.
+    It outlives this process: own session, no terminal, log in its folder.
     """
-    # `-P`: a folder `deployer` in the user's project must not stand in for this package.
+    # `-P`: a folder `deployer` in the user's project must not shadow this package.
     command = [sys.executable, "-P", "-m", "deployer.agent", folder.spec.sweep_path, "--detach"]
     with folder.log_path.open("ab") as log:
         try:
@@ -74,14 +74,14 @@ def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, st
 def build_environment(
     folder: AgentFolder, key: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the supervisor's environment: the caller's, then the plan's, then what is ours."""
+    """Return the supervisor's environment: the caller's, then the plan's, then ours."""
     spec = folder.spec
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus)} if spec.gpus else {}
     return {
         **_find_share(folder.spec),
         CHECKPOINTS_VARIABLE: str(paths.checkpoints_folder()),
         **environment,
-        # Not the caller's: `results get` looks here.
+        # Overrides the caller's, because `results get` searches here.
         OUTPUTS_VARIABLE: str(paths.outputs_folder()),
         KEEP_VARIABLE: "",
         **spec.environment,
@@ -90,7 +90,7 @@ def build_environment(
         **({"WANDB_API_KEY": key} if key else {}),
         NAME_VARIABLE: spec.name,
         FOLDER_VARIABLE: str(folder.path),
-        # Where this runs inside an agent's pod, its container has another one.
+        # Inside an agent's pod, the container has another value.
         AGENTS_FOLDER_VARIABLE: str(folder.path.parent),
     }
 
@@ -104,7 +104,7 @@ def _find_share(spec: AgentSpec) -> Mapping[str, str]:
 def list_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the ids of the GPUs that may be used here, without importing a GPU library.
 
-    `CUDA_VISIBLE_DEVICES` counts where it is set; as in CUDA, `-1` ends the list.
+    `CUDA_VISIBLE_DEVICES` applies if it is set; as in CUDA, `-1` ends the list.
     """
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
@@ -125,9 +125,9 @@ def list_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:
-    """Send a signal to the supervisor if there is one: it holds its lock open.
+    """Send a signal to the supervisor, if any, which is the process that holds its lock open.
 
-    Its status need not name it: on a full disk, it has none.
+    Its status may lack its process id: on a full disk there is no status.
     """
     lock = os.path.realpath(folder.settings.lock_path)
     for process in folder.processes():
@@ -136,9 +136,9 @@ def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:
 
 
 def end_agent(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
-    """Wait for a supervisor that was told to stop, then end what is left in `environment`.
+    """Wait for a supervisor that was told to stop, then end its leftovers in `environment`.
 
-    Returns whether anything was alive; raises AgentError if something outlasts SIGKILL.
+    Returns True if anything was alive; raises AgentError if something survives SIGKILL.
     """
     was_supervised = folder.is_alive()
     deadline = time.monotonic() + folder.longest_end_seconds
@@ -150,16 +150,16 @@ def end_agent(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
 
 
 def await_exit(folder: AgentFolder) -> None:
-    """Wait for a supervisor that has said its end, and lives for a moment more."""
+    """Wait for the exit of a supervisor that has reported its end."""
     deadline = time.monotonic() + EXIT_SECONDS
     while folder.agent().state == "ended" and folder.is_alive() and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
 
 
 def end_leftovers(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
-    """End what a supervisor left behind when it was killed; returns whether there was anything.
+    """End the leftovers of a killed supervisor; return True if there were any.
 
-    Its runs are handed out again, by the word of the key that its processes still carry.
+    Its runs are assigned again, with the key that its processes still carry.
     """
     left = folder.processes()
     if not left:
@@ -167,7 +167,7 @@ def end_leftovers(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
     keys = [key for process in left if (key := read_variable(process.id, "WANDB_API_KEY"))]
     spec = folder.spec
     command = [sys.executable, "-P", "-m", "deployer.agent", spec.sweep_path, "--clear"]
-    # By flags: by its environment, this process would be taken for a leftover, too.
+    # Flags, because with these variables this process would count as a leftover.
     executor = ["--name", spec.name, "--folder", str(folder.path)]
     subprocess.run(
         [*command, *executor, "--grace-seconds", str(spec.grace_seconds)],

@@ -1,1 +1,1 @@
-"""Agents as Jobs and pods: reading them, their logs, their removal, what is left of them."""
+"""Agents as Jobs and pods: their state, logs, removal and leftovers."""

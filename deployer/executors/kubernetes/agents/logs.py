@@ -21,7 +21,7 @@ LogItem = tuple[str, str] | BaseException | None
 
 
 class LogLine(NamedTuple):
-    """One line and the node's time stamp (RFC 3339, nanoseconds), by which lines are told apart."""
+    """One line and the node's time stamp (RFC 3339, nanoseconds), which identifies it."""
 
     time: str
     text: str
@@ -30,7 +30,7 @@ class LogLine(NamedTuple):
 def read_log(kube: Kube, pod: str, since: str = "") -> Iterator[LogLine]:
     """Yield the lines of a pod's log that are newer than `since`.
 
-    Raises KubeError: 404 for a pod that is gone, 400 for one that has not started.
+    Raises KubeError: 404 for a deleted pod, 400 for one that has not started.
     """
     yield from _stream(kube, pod, since, follow=False)
 
@@ -38,14 +38,14 @@ def read_log(kube: Kube, pod: str, since: str = "") -> Iterator[LogLine]:
 def follow_log(
     kube: Kube, pod: str, since: str = "", goes_on: Callable[[], bool] = lambda: True
 ) -> Iterator[LogLine]:
-    """Yield a pod's lines as they come, until its container has ended or `goes_on` says no.
+    """Yield a pod's lines live, until its container has ended or `goes_on` returns False.
 
-    A cut connection is made anew where it was cut; a pod that is gone ends the log.
+    A cut connection is resumed where it was cut; a deleted pod ends the log.
     """
     while goes_on():
         ended = False
         try:
-            # Asked before reading: what a container wrote until its end is then all there.
+            # Ask before reading, so that everything a container wrote before its end is read.
             found = kube.get(POD, pod)
             ended = found is None or found["status"].get("phase") in ("Succeeded", "Failed")
             for line in _stream(kube, pod, since, follow=not ended):
@@ -55,7 +55,7 @@ def follow_log(
                 return
         except KubeError as error:
             if error.status == 404 or (ended and error.status == 400):
-                return  # it is gone, or has ended before it started
+                return  # it is deleted, or ended before it started
             if not error.passing and error.status != 400:
                 raise
         time.sleep(RECONNECT_SECONDS)
@@ -74,7 +74,7 @@ def _stream(kube: Kube, pod: str, since: str, follow: bool) -> Iterator[LogLine]
     except CATCHABLE:
         if not follow:
             raise
-        return  # a line that was cut off comes again
+        return  # a truncated line is sent again
     finally:
         response.close()
         response.release_conn()
@@ -122,7 +122,7 @@ def _read_agent(kube: Kube, objects: AgentObjects | None) -> Iterator[str]:
                 if objects and (text := objects.cut(pod, line.text)) is not None:
                     yield text
         except KubeError as error:
-            # 400: it has not started; 404: it is gone meanwhile.
+            # 400: it has not started; 404: it was deleted meanwhile.
             if error.status not in (400, 404):
                 raise
 
@@ -139,7 +139,7 @@ def _follow_into(
 
 
 def _follow_agent(kube: Kube, name: str, look: Look, leaving: threading.Event) -> Iterator[str]:
-    """Yield an agent's lines: its pods in order, each to its end, then those that come after."""
+    """Yield an agent's lines: its pods in order, each to its end, then later pods."""
     seen: set[str] = set()
     while not leaving.is_set():
         objects = look(name)
@@ -149,7 +149,7 @@ def _follow_agent(kube: Kube, name: str, look: Look, leaving: threading.Event) -
             for line in follow_log(kube, pod, goes_on=lambda: not leaving.is_set()):
                 if objects and (text := objects.cut(pods[pod], line.text)) is not None:
                     yield text
-        # Asked before the pods were read, so that none can have come since.
+        # The Job's end was read before its pods, so no pod can be missing.
         if objects is None or (objects.ended and set(pods) <= seen):
             return
         leaving.wait(LOOK_SECONDS)

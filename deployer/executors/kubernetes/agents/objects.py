@@ -1,4 +1,4 @@
-"""Reads agents from their Jobs and pods: state, end, and those that share a pod; pure."""
+"""Reads agents from Jobs and pods: state, end, and agents that share a pod; pure."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from deployer.kube.objects import (
 )
 from deployer.model import Agent, AgentState, Ending
 
-OUT_OF_TIME = "DeadlineExceeded"  # of a Job
+OUT_OF_TIME = "DeadlineExceeded"  # reason of a failed Job
 LONGER = "kubernetes: {max_time: …} in deployer.yaml has to be longer than a run"
 MORE_MEMORY = "kubernetes: {memory: …} in deployer.yaml"
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)
 DRAIN_ANNOTATION = f"{PREFIX}/drain"
-# What the pod's entry point leaves of each agent: its name, then its supervisor's last words.
+# What the pod's entry point writes about each agent: its name, then its supervisor's last line.
 ENDED = re.compile(r"ended with exit code (\d+): ")
-# A kubelet that lives says within seconds after the grace time that a pod has ended.
+# A live kubelet reports the end of a pod within seconds after the grace period.
 LOST_SECONDS = 15.0
-# Beyond its grace time a pod still takes a moment until its node has said so.
+# After its grace period a pod still takes a moment until its node has reported the end.
 PATIENCE_SECONDS = 60.0
 
 
@@ -55,12 +55,12 @@ def explain_ending(job: KubeObject, pod: KubeObject | None) -> str:
 
 
 def explain_pod_end(pod: KubeObject) -> str:
-    """Say why a pod has ended: evicted, killed for its memory, or what its supervisor said last."""
+    """Return why a pod ended: evicted, OOM killed, or its supervisor's last message."""
     if never_started := explain_missing_program(pod):
         return f"{never_started.message}: {never_started.fix}"
     status = pod["status"]
     terminated = find_container_state(pod, "terminated") or {}
-    # With exit code 0 it was a run that was killed: the supervisor saw to it.
+    # With exit code 0 only a run was killed, and the supervisor handled it.
     if terminated.get("reason") == "OOMKilled" and terminated.get("exitCode"):
         return f"OOMKilled: more memory than its limit{_memory_limit(pod)}: {MORE_MEMORY}"
     if said := SUPERVISOR_SAID.search(terminated.get("message") or ""):
@@ -82,25 +82,25 @@ def _memory_limit(pod: KubeObject) -> str:
 
 
 def list_names(item: KubeObject) -> list[str]:
-    """Return the names of all agents of a Job or pod that has several; else none."""
+    """Return the names of all agents of a Job or pod with several; else an empty list."""
     return str(_annotations(item).get(AGENTS_ANNOTATION, "")).split()
 
 
 def drain_annotation(item: KubeObject, name: str) -> str:
-    """Return the annotation of a Job's pods that lets one of their agents leave."""
+    """Return the pod annotation that drains one agent."""
     names = list_names(item)
     return f"{DRAIN_ANNOTATION}-{names.index(name) + 1}" if names else DRAIN_ANNOTATION
 
 
 def line_prefix(item: KubeObject, name: str) -> str:
-    """Return what stands before each line that an agent prints; empty if it is alone."""
+    """Return the prefix of each line that an agent prints; empty if it is alone in the pod."""
     return f"[{name}] " if list_names(item) else ""
 
 
 def list_views(item: KubeObject) -> Iterator[KubeObject]:
-    """Yield a Job or pod once for each of its agents, with what concerns that agent alone.
+    """Yield a Job or pod once for each agent, reduced to that agent.
 
-    That are its name, whether it is to leave, and how it has ended. Labels stay the pod's.
+    A view has the agent's own name, drain annotation and exit state. Labels stay the pod's.
     """
     names = list_names(item)
     if not names:
@@ -123,7 +123,7 @@ def list_views(item: KubeObject) -> Iterator[KubeObject]:
 
 
 def _view_end(terminated: KubeObject, name: str) -> KubeObject:
-    """Return how one agent has ended; as the whole pod, if that died before it could say."""
+    """Return one agent's exit state; the pod's if the agent could not report its own."""
     lines = str(terminated.get("message") or "").splitlines()
     mine = next((line for line in lines if line.startswith(f"{name}: ")), "")
     found = ENDED.search(mine)
@@ -136,9 +136,9 @@ def _annotations(item: KubeObject) -> KubeObject:
 
 @dataclass(frozen=True)
 class Identity:
-    """Which agent a Job or pod belongs to; agents of one pod share its `label`.
+    """The agent of a Job or pod; agents of one pod share its `label`.
 
-    `owner_id` is empty if there is no owner label, as older versions made objects.
+    `owner_id` is empty if there is no owner label, as on objects of older versions.
     """
 
     sweep_path: str
@@ -148,7 +148,7 @@ class Identity:
 
 
 def identify(item: KubeObject) -> Identity | None:
-    """Return which agent a Job or pod belongs to; None if it only resembles one of ours."""
+    """Return the agent of a Job or pod; None if the object only resembles ours."""
     labels, path = item["metadata"].get("labels") or {}, path_of(item)
     label, owner, parts = labels.get(AGENT_LABEL, ""), read_owner(item), path.split("/")
     whole = label and len(parts) == 3 and all(parts)
@@ -159,9 +159,9 @@ def identify(item: KubeObject) -> Identity | None:
 
 @dataclass(frozen=True)
 class AgentObjects:
-    """One agent's Job, None once it is deleted, and its pods, oldest first.
+    """One agent's Job (None after its deletion) and pods, oldest first.
 
-    Several agents may have the same ones; here these say of this agent alone.
+    Several agents may share them; here they are views of this agent.
     """
 
     name: str
@@ -174,12 +174,12 @@ class AgentObjects:
 
     @property
     def item(self) -> KubeObject:
-        """Its Job, or its newest pod once the Job is deleted."""
+        """The agent's Job, or its newest pod after the Job's deletion."""
         return self.job or self.pods[-1]
 
     @property
     def owner(self) -> Owner | None:
-        """The owner; None if there is no owner label, as older versions made objects."""
+        """The owner; None if there is no owner label, as on objects of older versions."""
         return read_owner(self.item)
 
     @property
@@ -188,7 +188,7 @@ class AgentObjects:
 
     @property
     def ended(self) -> bool:
-        """Return whether no pod will come any more: the Job is over, or deleted."""
+        """Return True if no pod will start any more: the Job has ended or is deleted."""
         job = self.job
         if job is None or job["metadata"].get("deletionTimestamp"):
             return not self.living_pods
@@ -203,7 +203,7 @@ class AgentObjects:
         return drain_annotation(self.job, self.name) if self.job else DRAIN_ANNOTATION
 
     def cut(self, pod: KubeObject, line: str) -> str | None:
-        """Return a line of a pod's log as this agent printed it; None if it is another's."""
+        """Return a log line of a pod as this agent printed it; None for another agent's line."""
         prefix = line_prefix(pod, self.name)
         return line.removeprefix(prefix) if line.startswith(prefix) else None
 
@@ -220,10 +220,10 @@ class AgentObjects:
 def group_objects(
     jobs: Iterable[KubeObject], pods: Iterable[KubeObject], sweep_path: str | None = None
 ) -> list[AgentObjects]:
-    """Bring Jobs and pods of the same agents together, oldest agent first.
+    """Group Jobs and pods by agent, oldest agent first.
 
-    Short ids of different projects may be equal, so that the whole path is compared here. What
-    cannot be identified is left out: it may be anybody's.
+    Projects may share short ids, so this compares the whole path. Objects that cannot be identified
+    are left out, because they may belong to others.
     """
     found: dict[tuple[str, str], tuple[list[KubeObject], list[KubeObject]]] = {}
     for one, executor in ((jobs, 0), (pods, 1)):
@@ -245,8 +245,8 @@ def build_agent(
 ) -> Agent:
     """Return an agent as the cluster shows it; `owner` is the caller, if that matters.
 
-    `now` is the cluster's own clock in seconds since the epoch; `pending` is why its pod does not
-    run; `products` are GPU products by node.
+    `now` is the cluster's clock in seconds since the epoch. `pending` is why the pod does not run.
+    `products` maps node to GPU product.
     """
     state = judge_state(objects, now)
     reason = _without_pod_names(pending, objects) if pending and state == "starting" else None
@@ -281,11 +281,11 @@ def build_agent(
 
 
 def judge_state(objects: AgentObjects, now: float) -> AgentState:
-    """Return an agent's state as its Job and its pods show it.
+    """Return an agent's state, read from its Job and pods.
 
-    A Job that goes on starts another pod when one has ended, also on a node that is lost. So only
-    the end or the deletion of the Job ends the agent. Pods that were left to themselves
-    (`kubectl delete job --cascade=orphan`) end it once they have ended.
+    A Job that continues replaces a pod that has ended, even on a lost node. So only the end or the
+    deletion of the Job ends the agent. Orphaned pods (`kubectl delete job --cascade=orphan`) end it
+    once they have ended.
     """
     job, pod = objects.job, objects.pod
     if pod is not None and is_lost(pod, now):
@@ -295,7 +295,7 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
     if objects.ended:
         return "ended"
     if pod is not None and pod["status"].get("phase") == "Succeeded":
-        return "stopping"  # its Job is Complete in a moment, and makes no other
+        return "stopping"  # its Job is about to complete and starts no other
     if objects.draining:
         return "draining"
     return "running" if pod is not None and _works(pod) else "starting"
@@ -321,14 +321,14 @@ def is_lost(pod: KubeObject, now: float) -> bool:
 
 
 def longest_removal_seconds(agent_objects: Iterable[AgentObjects]) -> float:
-    """Return after how long these agents are gone at most once their Jobs are deleted."""
+    """Return after how many seconds at most these agents are gone once their Jobs are deleted."""
     specs = [pod["spec"] for objects in agent_objects for pod in objects.pods]
     graces = [float(spec.get("terminationGracePeriodSeconds") or 0) for spec in specs]
     return max(graces, default=0.0) + PATIENCE_SECONDS
 
 
 def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:
-    """Return Job and newest pod, each Job once, of those that have not started, or not again."""
+    """Return Job and newest pod, each Job once, of agents that are starting or restarting."""
     by_job = {s.job["metadata"]["name"]: s for s in found if s.job is not None and not s.ended}
     starting = by_job.values()
     waits = ("Pending", None, *ENDED_PHASES)
@@ -336,7 +336,7 @@ def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:
 
 
 def count_restarts(objects: AgentObjects) -> int:
-    """Count the pods before the present one, as far as the cluster remembers."""
+    """Count the pods before the current one, as far as the cluster remembers."""
     status = objects.job.get("status", {}) if objects.job else {}
     return max(len(objects.pods) - 1, int(status.get("failed", 0)) - len(_ended(objects)), 0)
 
@@ -346,7 +346,7 @@ def annotations_of(item: KubeObject) -> Mapping[str, str]:
 
 
 def path_of(item: KubeObject) -> str:
-    """Return the whole path of the sweep that an object belongs to."""
+    """Return the full path of an object's sweep."""
     return annotations_of(item).get(SWEEP_PATH_ANNOTATION, "")
 
 
@@ -356,12 +356,12 @@ def name_of(item: KubeObject) -> str:
 
 
 def node_of(pod: KubeObject) -> str:
-    """Return the node that a pod was given to; empty while it waits for one."""
+    """Return a pod's node; empty while the pod is unscheduled."""
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
 def _newest(jobs: Sequence[KubeObject]) -> KubeObject | None:
-    """Return the Job that counts: the newest one that is not being deleted."""
+    """Return the newest Job that is not being deleted, else the newest Job."""
     staying = [job for job in jobs if not job["metadata"].get("deletionTimestamp")]
     newest = (staying or jobs)[-1:]
     return newest[0] if newest else None
@@ -387,14 +387,13 @@ def _exit_code(objects: AgentObjects) -> int | None:
 
 
 def _was_drained(objects: AgentObjects) -> bool:
-    """Return whether an agent that has ended left because somebody drained it."""
     return objects.draining and _exit_code(objects) == 0
 
 
 def _without_pod_names(reason: Finding, objects: AgentObjects) -> Finding:
-    """Return a reason with the names of a Job's pods shortened to the Job's.
+    """Return a reason with pod names shortened to the Job's name.
 
-    Each pod is called otherwise, and what is wrong with them is the same.
+    Pod names differ, but the reason is the same.
     """
     if objects.job is None:
         return reason
@@ -408,7 +407,7 @@ def _explain(objects: AgentObjects, state: AgentState, pending: Finding | None) 
     if state == "lost" and pod is not None:
         return f"node {node_of(pod)} does not answer"
     if state == "ended" and job is not None:
-        # The kubelet keeps last words of a pod that failed only.
+        # The kubelet keeps a pod's last words only if it failed.
         return explain_ending(job, pod) or (Ending.DRAINED if _was_drained(objects) else "")
     if state == "starting" and job is not None:
         ended = pod is not None and pod["status"].get("phase") in ENDED_PHASES
@@ -441,7 +440,7 @@ def asks_for_gpu(objects: AgentObjects) -> bool:
 
 
 def _describe_gpu(item: KubeObject, product: str) -> str:
-    """Return how many GPUs an agent has, and which: its node's, or what the scheduler was told."""
+    """Return an agent's GPU count and product: its node's, or the one that its Job requests."""
     spec = _pod_spec(item)
     product = product or (spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL, "")
     for container in spec.get("containers") or ():

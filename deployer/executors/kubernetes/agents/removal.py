@@ -1,4 +1,4 @@
-"""Removes agents and what was made for them; what others have is named and stays."""
+"""Removes agents and the objects created for them; objects of others are named and stay."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from deployer.kube.objects import (
 )
 
 POLL_SECONDS = 0.5
-LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
+LOOK_SECONDS = 3.0  # between full polls, which slow down the server's deletion
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
-# Volumes only where deployer.yaml names NFS.
+# Volumes exist only if deployer.yaml names NFS.
 KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
-STAYING = (BACKEND, DATA, LOADER)  # the components that have commands of their own
+STAYING = (BACKEND, DATA, LOADER)  # components with their own commands
 FORBIDDEN = 403
 
 
@@ -63,10 +63,10 @@ def remove_agents(
     sleep: Callable[[float], None],
     among: Sequence[AgentObjects] = (),
 ) -> None:
-    """Delete Jobs and pods and wait until they are gone; pods of lost nodes are not waited for.
+    """Delete Jobs and pods and wait until they are gone, except for pods of lost nodes.
 
-    `among` is all that there is, if known: whole sweeps then go with one request. Pods go with
-    their Jobs; those that do not are deleted one by one. Raises KubeError if something stays.
+    `among` are all existing agents, if known: one request then deletes a whole sweep. Pods go with
+    their Jobs; the others are deleted one by one. Raises KubeError if something stays.
     """
     selectors = build_selectors(agent_objects, among)
     for selector in selectors:
@@ -92,7 +92,7 @@ def build_selectors(
     wanted, there = _labels_by_sweep(agent_objects), _labels_by_sweep(among)
     selectors = []
     for (path, owner), labels in wanted.items():
-        # Short ids of different projects may be equal.
+        # Projects may share short ids.
         alike = [key for key in there if (sweep_id(key[0]), key[1]) == (sweep_id(path), owner)]
         owned = f"{OWNER_LABEL}={owner}" if owner else f"!{OWNER_LABEL}"
         of_sweep = f"{build_selector(path, 'agent')},{owned}"
@@ -109,16 +109,16 @@ def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[tuple[str, s
     for objects in agent_objects:
         for item in (*([objects.job] if objects.job else []), *objects.pods):
             if identity := identify(item):
-                # Not the agent's own name: several of a pod have one Job.
+                # Use the label, not the agent's name: agents of one pod share a Job.
                 key = (identity.sweep_path, identity.owner_id)
                 found.setdefault(key, set()).add(identity.label)
     return found
 
 
 def free_lost_pods(kube: Kube, names: Sequence[str]) -> None:
-    """Delete pods of nodes that do not answer, without waiting for these nodes.
+    """Delete pods of unreachable nodes, without waiting for these nodes.
 
-    The Job's own finalizer is removed too: its controller waits for an end nothing reports.
+    Also removes the Job's finalizer: its controller waits for an end that nothing reports.
     """
 
     def free(name: str) -> None:
@@ -133,7 +133,7 @@ def free_lost_pods(kube: Kube, names: Sequence[str]) -> None:
 
 
 def _delete_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
-    """Delete those that nobody has deleted: of Jobs that are gone, or whose turn comes late."""
+    """Delete pods that nothing deletes yet: orphans, and those that the controller delays."""
     staying = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     do_all(lambda pod: kube.delete(POD, _name(pod)), staying)
 
@@ -144,7 +144,7 @@ def _split(labels: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _is_left(kube: Kube, selectors: Sequence[str]) -> bool:
-    """Ask for one object of each kind, which costs next to nothing."""
+    """Request one object of each kind, which costs next to nothing."""
     return any(
         kube.list_objects(kind, selector, limit=1) for selector in selectors for kind in (JOB, POD)
     )
@@ -174,11 +174,12 @@ def _name(item: Mapping[str, Any]) -> str:
 def forget_objects(
     kube: Kube, sweep_path: str | None, needed: Collection[Reference], owner: Owner | None
 ) -> bool:
-    """Delete what was made for a sweep, or for all; not what is `needed` by an agent, nor data.
+    """Delete the objects of a sweep, or of all; keep data and what agents still need (`needed`).
 
-    Only what belongs to `owner`, if one is given. Returns False if there was nothing.
+    With `owner`, deletes only that owner's objects. Returns False if there was nothing.
 
-    What may not be looked at or deleted stays: raises KubeError naming it, once the rest is gone.
+    Objects that we may not list or delete stay: raises KubeError naming them, after the rest is
+    gone.
     """
     selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL} notin ({', '.join(STAYING)})"
     if owner:
@@ -194,7 +195,7 @@ def forget_objects(
             refusals += _delete_unseen(kube, kind, sweep_path, needed, owner, error)
             continue
         mine = [item for item in found if _is_meant(kube, item, sweep_path)]
-        # What belongs to no sweep in particular goes once no agent works at all.
+        # Objects of no particular sweep go once no agent is left.
         over = [
             item for item in mine if _refer(item) not in needed and (path_of(item) or not needed)
         ]
@@ -206,14 +207,14 @@ def forget_objects(
 
 
 def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
-    """Return True if an object of this namespace belongs to the sweep, or to any without one."""
+    """Return True if an object of this namespace belongs to the sweep; None stands for any."""
     claim = item.get("spec", {}).get("claimRef") or {}
     here = kind_of(item) != VOLUME or claim.get("namespace") == kube.namespace
     return here and sweep_path in (None, path_of(item))
 
 
 def _refer(item: Manifest) -> Reference:
-    """Return how a pod names an object; a PersistentVolume by its claim, which is called alike."""
+    """Return a pod's reference to an object; a PersistentVolume's claim has the same name."""
     kind = kind_of(item)
     return Reference(CLAIM if kind == VOLUME else kind, str(item["metadata"]["name"]))
 
@@ -236,9 +237,9 @@ def _delete_unseen(
     owner: Owner | None,
     refusal: KubeError,
 ) -> list[KubeError]:
-    """Delete what may not be listed by its name, where that is known; who may not make it has none.
+    """Delete objects that we may not list by name, if the name is known; return doubts.
 
-    Returns what is in doubt.
+    Without permission to create them, we have none.
     """
     if not kube.is_allowed("create", kind):
         return []
@@ -246,7 +247,7 @@ def _delete_unseen(
         return [refusal]
     name = name_secret(sweep_path, kube.owner)
     found = [] if Reference(SECRET, name) in needed else _try_delete(kube, SECRET, name)
-    return found if owner else [*found, refusal]  # nobody knows which other owners have one
+    return found if owner else [*found, refusal]  # other owners may have one
 
 
 def _try_delete(kube: Kube, kind: Kind, name: str) -> list[KubeError]:
@@ -290,7 +291,7 @@ def list_belongings(kube: Kube, sweep_path: str | None = None) -> Sequence[Belon
 
 
 def _is_of_sweep(item: Manifest) -> bool:
-    """Return True for a sweep's object; a Job or pod that only resembles an agent's is none."""
+    """Return True for a sweep's object, but not for one that only resembles an agent's."""
     runs = kind_of(item) in (JOB, POD)
     return identify(item) is not None if runs else bool(path_of(item))
 
@@ -304,7 +305,7 @@ def _list_foreign(kube: Kube, sweep_path: str | None) -> list[Manifest]:
         except KubeError as error:
             if not error.forbidden or kind == JOB:
                 raise
-    # The pods of a Job are counted with it.
+    # A Job's pods are counted with it.
     jobs = {one["metadata"].get("uid") for one in items if kind_of(one) == JOB}
     return [one for one in items if kind_of(one) != POD or jobs.isdisjoint(list_parents(one))]
 

@@ -1,6 +1,7 @@
-"""How many agents an owner wants of a sweep: one ConfigMap for each sweep and owner.
+"""The wanted number of agents: one ConfigMap for each sweep and owner.
 
-It is changed only as it was read, so that of two commands at the same time both count.
+Updates are optimistic: a change applies only to the version that was read, so that concurrent
+commands do not overwrite each other.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from deployer.kube.objects import (
 from deployer.model import Plan, Wanted
 
 NUMBER, LEAVING = "number", "leaving"
-TRIES = 5  # of commands that change it at the same time
+TRIES = 5  # for concurrent changes
 
 
 def build_wanted(plan: Plan, owner: Owner, namespace: str | None) -> Manifest:
@@ -48,7 +49,7 @@ def _build(sweep_path: str, owner: Owner, namespace: str | None, wanted: Wanted)
 
 
 def name_wanted(sweep_path: str, owner: Owner) -> str:
-    """Return the name of the ConfigMap; short ids of different projects may be equal."""
+    """Return the ConfigMap's name; the hash separates equal ids of different projects."""
     return build_owned_name(sweep_path, owner, WANTED, build_hash(sweep_path.encode()))
 
 
@@ -63,15 +64,15 @@ class WantedMaps(WantedNumbers):
         return _read(found[0]) if found else None
 
     def change(self, sweep_path: str, change: Callable[[Wanted | None], Wanted | None]) -> None:
-        """Set the number to what `change` makes of it; None leaves it as it is.
+        """Replace the number by what `change` returns; None leaves it unchanged.
 
-        `change` may be asked again, also of its own answer, if the server's was lost.
+        `change` may be called again, also with its own result, if the server's answer was lost.
         """
         kube = self._open()
         for attempt in count(1):
             found = _list(kube, sweep_path)
             before = None
-            with contextlib.suppress(KubeError):  # what cannot be read is replaced
+            with contextlib.suppress(KubeError):  # an unreadable number is replaced
                 before = _read(found[0]) if found else None
             wanted = change(before)
             if wanted is None or wanted == before:
@@ -84,13 +85,13 @@ class WantedMaps(WantedNumbers):
                 else:
                     kube.create(_build(sweep_path, kube.owner, kube.namespace, wanted))
                 return
-            except KubeError as error:  # somebody else was faster
+            except KubeError as error:  # another process was faster
                 known = error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
                 if not known or attempt == TRIES:
                     raise
 
     def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Delete the ConfigMaps; who may not delete one sets it to 0."""
+        """Delete the ConfigMaps; without permission to delete one, set it to 0."""
         kube = self._open()
 
         def delete(item: Manifest) -> None:
@@ -114,7 +115,7 @@ def _list(kube: Kube, sweep_path: str | None, *, everyone: bool = False) -> list
 
 
 def _read(item: Manifest) -> Wanted:
-    """Return the number in a ConfigMap. Raises KubeError if there is none."""
+    """Return the number in a ConfigMap. Raises KubeError if it is invalid."""
     data = item.get("data") or {}
     number = str(data.get(NUMBER, ""))
     if not (number.isascii() and number.isdecimal() and int(number) <= MOST_REPLICAS):

@@ -1,1 +1,1 @@
-"""The embedded backend inside a cluster: made, found, reached and taken down by its labels."""
+"""The embedded backend in a cluster: created, found, reached and removed by its labels."""

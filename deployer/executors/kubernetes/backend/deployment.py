@@ -1,4 +1,4 @@
-"""The backend's deployment in a cluster: its manifests, created if missing, waited for."""
+"""The backend's deployment in a cluster: builds manifests, creates them, waits until ready."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ NAME = "sweep-backend"
 KEY_SECRET = f"{NAME}-key"
 KEY_FIELD = "key"
 PORT = 8080
-START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
+START_SECONDS = 300.0  # image pull, new disk, perhaps a new node
 POLL_SECONDS = 1.0
 HOPELESS_RESTARTS = 2
-# An older Python (78), one that lacks a part of its library (1), and what runtimes say of a program
-# that cannot be run. Our server never ends with these: backend/server/foreground.py.
+# Exit codes for an older Python (78), an incomplete library (1), and a program that cannot be run
+# (the runtimes' codes). Our server never ends with these: backend/server/foreground.py.
 NO_SUCH_PYTHON = (1, 78, 126, 127, 128)
 LOG = logging.getLogger(__name__)
 SELECTOR: str = build_selector(component=BACKEND)
 
 
 def build_url(name: str, namespace: str) -> str:
-    """Return where agents reach it: a name that is right whatever the cluster's domain is."""
+    """Return the backend's address for agents: a name that is valid in any cluster domain."""
     return f"http://{name}.{namespace}.svc:{PORT}"
 
 
@@ -86,8 +86,7 @@ def build_backend(
 ) -> tuple[Manifest, ...]:
     """Return the backend's manifests without its key; `program` is the archive of its server.
 
-    What `settings` leave out about image and interpreter is as for agents. Raises ConfigError if
-    no image is named.
+    Image and interpreter default to those of agents. Raises ConfigError without an image.
     """
     labels = {**cluster.labels, **build_labels(BACKEND)}
     metadata = {"namespace": cluster.namespace or REMOVED, "labels": labels}
@@ -101,7 +100,7 @@ def build_backend(
         }
         for number, part in enumerate(split_archive(program))
     ]
-    # An empty one is another wish: no class, not even the cluster's default.
+    # An empty name is different: no class, not even the cluster's default.
     storage_class = REMOVED if settings.storage_class is None else settings.storage_class
     patch = {
         "storageClassName": storage_class,
@@ -129,7 +128,7 @@ def _build_stateful_set(
         "image": image,
         "imagePullPolicy": cluster.image_pull_policy,
         "command": [settings.python or cluster.python, *known["command"][1:]],
-        # Here the template's variables win over the user's.
+        # Here the template's variables override the user's.
         "env": Whole(overlay(list_variables(settings.env), known["env"], "env")),
         "resources": {"requests": wanted, "limits": wanted},
     }
@@ -149,7 +148,7 @@ def _build_stateful_set(
 
 
 def is_up(stateful_set: Manifest) -> bool:
-    """Return whether the pod of the newest description is ready."""
+    """Return True if the pod of the newest revision is ready."""
     status, metadata = stateful_set.get("status") or {}, stateful_set["metadata"]
     return (
         status.get("observedGeneration") == metadata.get("generation")
@@ -160,10 +159,10 @@ def is_up(stateful_set: Manifest) -> bool:
 
 @dataclass(frozen=True)
 class Absence:
-    """Why the backend does not serve; nothing is said while its server starts.
+    """Why the backend does not serve; empty while its server starts.
 
-    `reason` is why its pod does not run, `exit_code` how its container ended last, `restarts` how
-    often it has.
+    `reason` is why its pod does not run, `exit_code` its container's last exit code, `restarts` its
+    restart count.
     """
 
     words: str = ""
@@ -179,7 +178,7 @@ class Absence:
 def wait_until_up(kube: Kube, name: str) -> None:
     """Wait until the backend's StatefulSet is ready, and log each reason once.
 
-    Raises KubeError, and BackendError if it does not come up.
+    Raises KubeError, and BackendError if it does not become ready.
     """
     deadline, pending = time.monotonic() + START_SECONDS, PendingPods(kube)
     patience = WaitLog("the embedded backend")
@@ -195,7 +194,7 @@ def wait_until_up(kube: Kube, name: str) -> None:
 
 
 def explain_absence(kube: Kube, name: str) -> Absence:
-    """Say why the backend does not serve. Raises KubeError."""
+    """Return why the backend does not serve. Raises KubeError."""
     return _explain(PendingPods(kube), name, kube.get(POD, f"{name}-0"))
 
 
@@ -210,7 +209,7 @@ def choose_hint(kube: Kube, name: str, why: Absence) -> str:
 
 
 def read_end(pod: Manifest | None) -> Absence | None:
-    """Return how the pod's container ended last; None if it is ready, or never has; pure."""
+    """Return how the pod's container last ended; None if it is ready, or never ended; pure."""
     if pod is None or find_condition(pod, "Ready"):
         return None
     for one in (pod.get("status") or {}).get("containerStatuses") or ():
@@ -228,12 +227,12 @@ def _explain(pending: PendingPods, name: str, pod: Manifest | None) -> Absence:
     if pod is None or (pod.get("status") or {}).get("phase") != "Running":
         reason = pending.explain([({"metadata": {"name": name}}, pod)]).get(name)
         return Absence(reason.line, reason) if reason else Absence()
-    return Absence()  # its server starts, which takes seconds
+    return Absence()  # its server is starting, which takes seconds
 
 
 @dataclass(frozen=True)
 class ClusterBackend:
-    """A backend in a cluster: `url` is where agents reach it, `pod` what its port belongs to."""
+    """A backend in a cluster: `url` is its address for agents, `pod` its pod."""
 
     name: str
     namespace: str
@@ -270,7 +269,7 @@ def find_backend(kube: Kube) -> ClusterBackend | None:
 
 
 def is_made(kube: Kube) -> bool:
-    """Return True if the namespace has a backend, whose objects `up` leaves as they are."""
+    """Return True if the namespace has a backend, which `up` leaves unchanged."""
     try:
         return bool(kube.list_objects(STATEFUL_SET, SELECTOR))
     except KubeError as error:
@@ -280,10 +279,10 @@ def is_made(kube: Kube) -> bool:
 
 
 def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False) -> ClusterBackend:
-    """Return the backend, ready; made as deployer.yaml says if there is none.
+    """Return the backend once it is ready; create it from deployer.yaml if there is none.
 
-    With `anew`, one that is there is brought in line with the file. Raises ConfigError, KubeError,
-    and BackendError if it does not come up.
+    With `anew`, also update an existing one to match the file. Raises ConfigError, KubeError, and
+    BackendError if it does not become ready.
     """
     found = None if anew else _find_allowed(kube, on)
     if found is None:
@@ -307,7 +306,7 @@ def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False)
 
 
 def require_backend(kube: Kube, on: str) -> ClusterBackend:
-    """Return the backend that is there. Raises BackendError if there is none."""
+    """Return the existing backend. Raises BackendError if there is none."""
     found = find_backend(kube)
     if found is None:
         raise BackendError(
@@ -322,7 +321,7 @@ def _find_allowed(kube: Kube, on: str) -> ClusterBackend | None:
         return find_backend(kube)
     except KubeError as error:
         if error.forbidden:
-            check_rights(kube, MAKE_BACKEND, on)  # names all that is missing
+            check_rights(kube, MAKE_BACKEND, on)  # names all missing rights
         raise
 
 
@@ -339,7 +338,10 @@ def _check_owner(kube: Kube) -> None:
 
 
 def _make(kube: Kube, project: Project) -> None:
-    """Apply everything, the StatefulSet last: where that is, all is. Its claim and key stay."""
+    """Apply everything, the StatefulSet last: its presence means the rest exists.
+
+    An existing claim and key stay.
+    """
     cluster = replace(project.kubernetes, namespace=kube.namespace)
     settings = project.backend
     if settings.image is None:
@@ -351,7 +353,7 @@ def _make(kube: Kube, project: Project) -> None:
     kube.create_once(claim)
     pod = f"{stateful_set['metadata']['name']}-0"
     if kube.create_once(_build_key_secret(kube, cluster)) and kube.get(POD, pod):
-        kube.delete(POD, pod)  # a server reads its key when it starts
+        kube.delete(POD, pod)  # restart: a server reads its key at start
     if missing := find_missing(kube, GUARD_BACKEND):
         said = (
             f"no NetworkPolicy guards the embedded backend: you may not {describe_rights(missing)}"
@@ -367,7 +369,7 @@ def _make(kube: Kube, project: Project) -> None:
 
 
 def _delete_older(kube: Kube, kept: Collection[str]) -> None:
-    """Delete our programs of other versions, which the pod no longer runs."""
+    """Delete our programs of other versions, which the pod no longer uses."""
     if kube.is_allowed("delete", CONFIG_MAP):
         for one in kube.list_objects(CONFIG_MAP, SELECTOR):
             if kube.owns(one) and one["metadata"]["name"] not in kept:
@@ -375,7 +377,7 @@ def _delete_older(kube: Kube, kept: Collection[str]) -> None:
 
 
 def find_image(project: Project) -> str | None:
-    """Return the agents' image: the one that is named, else what was pushed of this folder."""
+    """Return the agents' image: the named one, else the one pushed from this folder."""
     named = project.kubernetes.image
     if named or not project.image.repository:
         return named or find_template_image(project.kubernetes, project.folder)

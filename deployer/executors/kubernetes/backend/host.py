@@ -1,4 +1,4 @@
-"""The embedded backend beside a cluster's agents: reached, copied, kept while it is used."""
+"""The embedded backend in the agents' cluster: reached, copied, kept while it is used."""
 
 from __future__ import annotations
 
@@ -43,45 +43,45 @@ from deployer.kube.objects import (
 from deployer.kube.port_forward import Forward
 from deployer.waiting import waiting_for
 
-# Each address of a page stays the same as long as the port is free: below what systems deal out.
+# Pages keep their addresses while the port is free. The range is below ephemeral ports.
 FIRST_PORT, PORTS = 20_000, 10_000
 LOG = logging.getLogger(__name__)
-TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
-TRIES = 3  # nobody may be there to type the command again
-USER_ANNOTATION = f"{PREFIX}/used-by-"  # and the id of an owner; the value is the readable name
-NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
+TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte arrives
+TRIES = 3  # the command may run unattended
+USER_ANNOTATION = f"{PREFIX}/used-by-"  # plus an owner's id; the value is the readable name
+NAMESPACE = "NAMESPACE"  # placeholder: the kubeconfig is not read
 
 
 def open_forward(kube: Kube, backend: ClusterBackend, *, patient: bool = True) -> Forward:
-    """Return a port of this machine that leads to the backend, once it is ready if `patient`.
+    """Forward a local port to the backend; if `patient`, wait until it is ready.
 
-    Raises KubeError if we may not.
+    Raises KubeError without permission.
     """
     check_rights(kube, REACH_BACKEND)
     return Forward(kube, backend.pod, PORT, choose_port(kube), patient=patient)
 
 
 def choose_port(kube: Kube) -> int:
-    """Return the local port for a namespace of a cluster, so that addresses of pages last."""
+    """Return the local port for a namespace of a cluster, so that page addresses are stable."""
     where = hashlib.sha256(f"{kube.server} {kube.namespace}".encode()).hexdigest()
     return FIRST_PORT + int(where[:8], 16) % PORTS
 
 
 def build_pages_url(kube: Kube) -> str:
-    """Return where people see the pages while `deployer backend open` runs."""
+    """Return the address of the pages while `deployer backend open` runs."""
     return f"http://127.0.0.1:{choose_port(kube)}"
 
 
 def save_backend(kube: Kube, project: Project, on: str) -> Saved | None:
-    """Copy a cluster's backend to a folder of its own and prove it; None if there is no data.
+    """Copy a cluster's backend to its own folder and verify it; None if there is no data.
 
-    One that does not run is made to. Raises BackendError, KubeError.
+    Starts the backend if it does not run. Raises BackendError, KubeError.
     """
     claims = kube.list_objects(CLAIM, SELECTOR)
     if not claims:
         return None
     backend = ensure_backend(kube, project, on)
-    # A cluster that is made anew under its old name has another backend.
+    # A cluster that is recreated under its old name has another backend.
     folder = copies_folder() / f"{on}-{claims[0]['metadata']['uid'][:13]}"
     for left in reversed(range(TRIES)):
         try:
@@ -96,12 +96,11 @@ def save_backend(kube: Kube, project: Project, on: str) -> Saved | None:
 
 
 def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
-    """Make a folder what the cluster's backend holds now; a server of the folder is started again.
+    """Make a folder a copy of the cluster's backend; a server of the folder is restarted.
 
-    Returns what was proven to be in it. Raises BackendError, also if the folder has sweeps of its
-    own.
+    Returns the verified content. Raises BackendError, also if the folder has sweeps of its own.
     """
-    # No proxy: the address is this machine's own.
+    # No proxy, because the address is local.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     credentials = base64.b64encode(f"api:{backend.key}".encode()).decode()
     words = f"the backend in namespace {backend.namespace}"
@@ -124,18 +123,18 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
                     start_backend(data)
 
 
-# Who uses the backend of a namespace, so that no one's results are deleted by another. Each owner
-# who creates a sweep or starts agents leaves an annotation on the backend's claim, which outlives
-# the server, until `down --all`. Who only reads leaves none.
+# The users of a namespace's backend, so that nobody deletes another's results. Each owner who
+# creates a sweep or starts agents leaves an annotation on the backend's claim, which outlives the
+# server, until `down --all`. Readers leave none.
 
 
 def note_user(kube: Kube) -> None:
-    """Note the caller on the claim of the backend. Best effort: not every user may change it."""
+    """Record the caller on the backend's claim. Best effort: not every user may change it."""
     _annotate(kube, kube.owner.name)
 
 
 def forget_user(kube: Kube) -> None:
-    """Take the caller's note from the claim of the backend, as one who has ended all there."""
+    """Remove the caller's record from the backend's claim."""
     _annotate(kube, None)
 
 
@@ -157,7 +156,7 @@ def list_claims(kube: Kube) -> list[Manifest]:
 
 
 def name_other_users(kube: Kube, items: Iterable[Manifest]) -> tuple[str, ...]:
-    """Return who else owns or uses these objects of a backend."""
+    """Return the other owners and users of these objects of a backend."""
     names = []
     for item in items:
         owner = read_owner(item)
@@ -170,7 +169,7 @@ def name_other_users(kube: Kube, items: Iterable[Manifest]) -> tuple[str, ...]:
 
 
 class ClusterBackendHost(BackendHost):
-    """Makes the backend, reaches it and copies what it holds."""
+    """Creates the backend, reaches it and copies its content."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -184,10 +183,10 @@ class ClusterBackendHost(BackendHost):
         return self._target.kube
 
     def prepare(self) -> None:
-        """Do nothing: an earlier backend leaves its claim, which the next one takes by name."""
+        """Do nothing: an earlier backend leaves its claim, which the next one uses by name."""
 
     def open(self, *, make: bool = True) -> HostedBackend:
-        """Return the backend in the cluster, through a port that lasts as long as we do."""
+        """Return the backend in the cluster, through a port that stays open with this process."""
         kube, on = self.kube, self._target.on
         if make:
             self.prepare()
@@ -205,5 +204,5 @@ class ClusterBackendHost(BackendHost):
         )
 
     def save_results(self) -> Saved | None:
-        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
+        """Copy the content of the cluster's backend to a local folder; None if there is none."""
         return save_backend(self.kube, self._target.project, self._target.name)

@@ -1,4 +1,4 @@
-"""How a cluster's backend is, and its removal with or without its data."""
+"""The state of a cluster's backend, and its removal with or without its data."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from deployer.kube.objects import (
 )
 
 POLL_SECONDS = 0.5
-PATIENCE_SECONDS = 90.0  # beyond the grace of its pod
-PROBE_SECONDS = 10.0  # through the API server and the kubelet, which take their time
+PATIENCE_SECONDS = 90.0  # more than its pod's grace period
+PROBE_SECONDS = 10.0  # slow, through the API server and the kubelet
 
 
 def remove_backend(
@@ -39,9 +39,9 @@ def remove_backend(
 ) -> bool:
     """Delete the caller's backend and wait until its pod is gone; return False if there was none.
 
-    `everyone` stops another owner's, too. The claim with the data stays without `delete_data`;
-    another owner's always stays. Raises KubeError if the server itself cannot be deleted; what else
-    is refused is noted, and the rest goes.
+    `everyone` also stops another owner's. The claim with the data stays without `delete_data`;
+    another owner's always stays. Raises KubeError if the server itself cannot be deleted; other
+    refusals are recorded, and the rest is deleted.
     """
     of_caller = f"{SELECTOR},{OWNER_LABEL}={kube.owner.id}"
     selector = SELECTOR if everyone else of_caller
@@ -54,7 +54,7 @@ def remove_backend(
         if there or delete_data:
             _wait(kube, POD, selector)
         if delete_data:
-            # Let volumes that outlive their claims, as the timer on GKE wants it, go with these.
+            # Also delete volumes that outlive their claims, as the timer on GKE configures them.
             for volume in _list(kube, VOLUME, of_caller):
                 if (volume["spec"].get("claimRef") or {}).get("namespace") == kube.namespace:
                     change = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
@@ -65,12 +65,12 @@ def remove_backend(
 
 
 def find_data(kube: Kube) -> str:
-    """Return the name of the claim that holds the backend's data; empty if there is none."""
+    """Return the name of the claim with the backend's data; empty if there is none."""
     return next(iter(_list_names(kube, CLAIM)), "")
 
 
 def list_backend(kube: Kube) -> list[Manifest]:
-    """Return the StatefulSet and the claim of the backend, whoever owns them. Raises KubeError."""
+    """Return the backend's StatefulSet and claim, of any owner. Raises KubeError."""
     return [one for kind in (STATEFUL_SET, CLAIM) for one in _list(kube, kind, SELECTOR)]
 
 
@@ -96,9 +96,9 @@ def _list_names(kube: Kube, kind: Kind, selector: str = SELECTOR) -> list[str]:
 
 
 def _list(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
-    """Return what is there; a user who may not make a kind either has made none of it.
+    """Return existing objects; a user who may not create a kind has none of it.
 
-    Raises KubeError where something may be there and may not be listed.
+    Raises KubeError if objects may exist that may not be listed.
     """
     try:
         return kube.list_objects(kind, selector)
@@ -109,7 +109,7 @@ def _list(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
 
 
 def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:
-    """Ask the server how it is; where we may not, its pod's readiness says it. Raises KubeError."""
+    """Return the server's health; without permission, its pod's readiness. Raises KubeError."""
     if not find_container_state(kube.get(POD, backend.pod) or {}, "running"):
         return Health.AWAY
     try:
@@ -123,7 +123,7 @@ def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:
 
 
 def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> BackendError | None:
-    """Say what is wrong with a backend and what to do; None if nothing is. Raises KubeError."""
+    """Return the error and fix of a backend; None if it is healthy. Raises KubeError."""
     if health is Health.HUNG:
         return BackendError(
             f"the embedded backend hangs: pod {backend.pod} answers nothing",

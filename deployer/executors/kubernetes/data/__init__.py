@@ -1,1 +1,1 @@
-"""Data in a cluster: the loader pod, a volume as a store of files, claims and what mounts them."""
+"""Data in a cluster: the loader pod, a volume as a store of files, claims and mounts."""

@@ -1,4 +1,4 @@
-"""A data loader: its manifests, its life, and that it is always removed."""
+"""A data loader: its manifests, its start, and its guaranteed removal."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ ROOT = "/volume"
 ROOT_VARIABLE = "LOADER_ROOT"
 TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 PORT = 8099
-LEASE_SECONDS = 120  # how long a loader outlives whoever made it
-START_SECONDS = 600.0  # pulling an image and getting a disk; a node may have to be made
+LEASE_SECONDS = 120  # how long a loader outlives its process
+START_SECONDS = 600.0  # image pull, new disk, perhaps a new node
 POLL_SECONDS = 0.3
-TELL_SECONDS = 3.0  # what takes less needs no words
+TELL_SECONDS = 3.0  # shorter waits are not logged
 BEAT_SECONDS = 20.0
 END_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class LoaderTask:
-    """One loader: `source` is its volume as a pod names it, `folder` a part of the volume.
+    """One loader: `source` is its volume as in a pod, `folder` a part of the volume.
 
-    `mark` tells loaders apart, `made_by` is the process that needs it.
+    `mark` identifies the loader, `made_by` is the process that needs it.
     """
 
     mark: str
@@ -87,7 +87,7 @@ def load_loader_templates() -> tuple[Manifest, ...]:
 def build_loader(
     templates: tuple[Manifest, ...], task: LoaderTask, cluster: ClusterConfig, program: bytes
 ) -> tuple[Manifest, Manifest]:
-    """Return a loader's Job and the ConfigMap that it needs; raises ConfigError without image."""
+    """Return a loader's Job and its ConfigMap; raises ConfigError without an image."""
     if cluster.image is None:
         hint = "image: any image with Python, for example your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
@@ -110,7 +110,7 @@ def build_loader(
     }
     pod = {
         **build_identity(cluster),
-        # Not the GPU's label: a loader needs none, and may run beside.
+        # Without the GPU product's label: a loader needs no GPU, and may run on another node.
         "nodeSelector": cluster.node_selector,
         "tolerations": [without_none(asdict(one)) for one in cluster.tolerations],
         "containers": [container],
@@ -135,11 +135,10 @@ def build_loader(
 def open_loader(
     kube: Kube, cluster: ClusterConfig, source: Manifest, where: str, folder: str = ""
 ) -> Iterator[LoaderClient]:
-    """Run a loader on a volume (`source`, as a pod names it) until the block ends.
+    """Run a loader on a volume (`source`, as in a pod) until the block ends.
 
-    `folder` is a part of the volume, made if it is not there; `where` names the volume in messages.
-    Loaders of commands that were killed on this machine are removed first. Raises ConfigError,
-    KubeError, DataError.
+    `folder` is a part of the volume, created if missing; messages name the volume `where`. Loaders
+    of killed local commands are removed first. Raises ConfigError, KubeError, DataError.
     """
     check_rights(kube, RUN_LOADER)
     remove_abandoned(kube)
@@ -157,7 +156,7 @@ def open_loader(
 
 
 def remove_abandoned(kube: Kube) -> None:
-    """Remove the loaders of this machine whose process is gone, and wait until their pods are."""
+    """Remove loaders whose local process is gone, and wait for the end of their pods."""
     for job in kube.list_objects(JOB, build_selector(component=LOADER)):
         metadata = job["metadata"]
         if kube.owns(job) and _is_gone(
@@ -167,7 +166,7 @@ def remove_abandoned(kube: Kube) -> None:
 
 
 def describe_process(process_id: int) -> str:
-    """Name a process of this machine, as seen from its own namespace of process ids."""
+    """Return a local process's identity, including its namespace of process ids."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -190,7 +189,7 @@ def _is_gone(made_by: str) -> bool:
 
 @contextmanager
 def _running(kube: Kube, job: Manifest, program: Manifest, mark: str) -> Iterator[None]:
-    """Make a Job and its ConfigMap, which belongs to it; remove both whatever happens."""
+    """Create a Job and the ConfigMap that it owns; always remove both."""
     selector = _select(mark)
     try:
         made = kube.create(job, selector)["metadata"]
@@ -205,7 +204,7 @@ def _running(kube: Kube, job: Manifest, program: Manifest, mark: str) -> Iterato
 
 
 def _remove(kube: Kube, name: str, mark: str) -> None:
-    """Delete a Job and wait for its pod, whose volume the next one may need for itself."""
+    """Delete a Job and wait for its pod, whose volume the next one may need exclusively."""
     kube.delete(JOB, name)
     deadline = time.monotonic() + END_SECONDS
     while mark and kube.list_objects(POD, _select(mark)) and time.monotonic() < deadline:
@@ -214,7 +213,7 @@ def _remove(kube: Kube, name: str, mark: str) -> None:
 
 @contextmanager
 def _prolonged(kube: Kube, pod: Manifest) -> Iterator[None]:
-    """Move the end of a Job on as long as the block lasts."""
+    """Extend the deadline of a Job until the block ends."""
     name = pod["metadata"]["labels"]["job-name"]
     started = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
     over = threading.Event()
@@ -238,7 +237,7 @@ def _prolong(kube: Kube, name: str, age_seconds: float) -> None:
 
 
 def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
-    """Return the loader's pod once it runs; tell why it does not yet. Raises DataError."""
+    """Return the loader's pod once it runs; log why it is pending. Raises DataError."""
     began = beat = time.monotonic()
     pending, patience = PendingPods(kube), WaitLog(f"the data loader of {where}")
     while True:
@@ -263,7 +262,7 @@ def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
 
 
 def _check_life(kube: Kube, mark: str, where: str) -> None:
-    """Raise DataError once a loader that has begun to run has ended."""
+    """Raise DataError if a running loader has ended."""
     pod = next(iter(kube.list_objects(POD, _select(mark))), None)
     if pod is None or pod["status"].get("phase") in ENDED_PHASES:
         raise _build_ending(pod, where)

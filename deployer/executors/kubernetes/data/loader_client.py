@@ -1,4 +1,4 @@
-"""The requests to a data loader, sent again after a lost connection; no decision."""
+"""Requests to a data loader, retried after a lost connection; makes no decisions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from deployer.errors import DataError
 
 T = TypeVar("T")
 BLOCK_BYTES = 1 << 20
-TIMEOUT_SECONDS = 30.0  # the loader gives a sign of life every 5 seconds
+TIMEOUT_SECONDS = 30.0  # the loader sends a heartbeat every 5 seconds
 GREETING_SECONDS = 3.0
-PATIENCE_SECONDS = 60.0  # with a connection that is lost again and again
+PATIENCE_SECONDS = 60.0  # for a connection that is lost repeatedly
 PAUSE_SECONDS = 0.3
 BROKEN = (OSError, http.client.HTTPException)
-HINTS = {  # by the loader's word
+HINTS = {  # by the loader's code
     "full": "delete from the volume, or ask for a larger one: `size:` of a new claim",
     "forbidden": "kubernetes.run_as_user: NUMBER in deployer.yaml, the volume's owner",
     "in-the-way": "one name is a file and a folder: rename or remove one of them",
@@ -33,7 +33,7 @@ HINT = "type the command again: it goes on where it stopped"
 
 
 class LoaderRefusal(DataError):
-    """The loader said no; `reason` is its word for why."""
+    """The loader's refusal; `reason` is its code."""
 
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message, HINTS.get(reason, HINT))
@@ -42,7 +42,7 @@ class LoaderRefusal(DataError):
 
 @dataclass(frozen=True)
 class SmallFile:
-    """A file that is sent whole; without a checksum it is taken as it comes."""
+    """A file that is sent whole; without a checksum it is not verified."""
 
     path: str
     content: bytes
@@ -50,7 +50,7 @@ class SmallFile:
 
 
 class LoaderClient:
-    """Asks the loader at `url`, which knows `token`; `where` names its volume in errors."""
+    """A client of the loader at `url` with `token`; errors name its volume `where`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class LoaderClient:
         self._own = threading.local()  # a connection for each thread
 
     def wait_until_up(self, check: Callable[[], None] = lambda: None) -> None:
-        """Wait until the loader answers; `check` raises once that is in vain. Raises DataError."""
+        """Wait until the loader answers; `check` raises if that is hopeless. Raises DataError."""
 
         def greet() -> None:
             try:
@@ -86,18 +86,18 @@ class LoaderClient:
         return self._again(self._list)
 
     def is_unfinished(self) -> bool:
-        """Return whether a copy to the volume was begun and has not come to its end."""
+        """Return True if a copy to the volume was started and did not finish."""
         return bool(self._ask("GET", "/")["unfinished"])
 
     def begin(self) -> None:
-        """Mark the volume as being copied to."""
+        """Mark a copy to the volume as started."""
         self._ask("POST", "/begin")
 
     def end(self) -> None:
         self._ask("POST", "/end")
 
     def get_checksum(self, path: str) -> str | None:
-        """Return the SHA-256 of a file, computed where it lies; None if there is no such file."""
+        """Return the SHA-256 of a file, computed on the volume; None if the file is missing."""
         try:
             return str(self._ask("POST", "/checksum", path=path)["sha256"])
         except LoaderRefusal as refusal:
@@ -111,12 +111,12 @@ class LoaderClient:
         return dict(zip(paths, found["sha256"], strict=True))
 
     def get_partial_size(self, identity: str) -> int:
-        """Return how many bytes of a file have come; 0 if none."""
+        """Return how many bytes of a file have arrived; 0 if none."""
         return int(self._ask("POST", "/partial", identity=identity)["size_bytes"])
 
     def write(self, identity: str, offset: int, block: bytes) -> None:
-        """Write a block of a file at `offset`; after a lost connection from where it stopped."""
-        sent: int | None = 0  # None while it is not known
+        """Write a block of a file at `offset`; after a lost connection, resume there."""
+        sent: int | None = 0  # None while unknown
 
         def send() -> None:
             nonlocal sent
@@ -130,7 +130,7 @@ class LoaderClient:
         self._again(send)
 
     def write_many(self, files: Sequence[SmallFile]) -> set[str]:
-        """Write small files whole; return the paths of those whose checksum was right there."""
+        """Write small files whole; return the paths whose checksum matched on the volume."""
         listed = [
             {"path": one.path, "size_bytes": len(one.content), "sha256": one.sha256 or ""}
             for one in files
@@ -141,26 +141,26 @@ class LoaderClient:
         return set(self._again(lambda: self._send("PUT", "/files", query, body))["right"])
 
     def finish(self, path: str, identity: str, size_bytes: int, sha256: str | None) -> bool:
-        """Have a partial file verified and renamed; False if it was not what was said of it."""
+        """Verify and rename a partial file on the volume; False if size or checksum differ."""
         query = {"path": path, "identity": identity, "size_bytes": str(size_bytes)}
         try:
             return bool(self._ask("POST", "/finish", sha256=sha256 or "", **query)["right"])
         except LoaderRefusal as refusal:
             if refusal.reason != "missing":
                 raise
-            # A first try may have done it, and its answer was lost.
+            # A first attempt may have succeeded, and its answer was lost.
             return self.get_checksum(path) == sha256
 
     def delete(self, path: str) -> None:
-        """Delete a file; it may be gone already."""
+        """Delete a file, if it exists."""
         self._ask("POST", "/delete", path=path)
 
     def clear(self) -> bool:
-        """Delete everything on the volume; return whether there was any file."""
+        """Delete everything on the volume; return True if there was a file."""
         return bool(self._ask("POST", "/clear")["found"])
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:
-        """Yield the bytes of a file from `offset` on, from where it stopped if it does."""
+        """Yield the bytes of a file from `offset`; after a lost connection, resume there."""
         left = -1  # not known yet
         while left:
             try:
@@ -188,8 +188,8 @@ class LoaderClient:
         return self._again(lambda: self._send(method, what, query))
 
     def _again(self, act: Callable[[], T]) -> T:
-        """Do it until it works, or nobody has answered for long. Raises DataError."""
-        deadline = math.inf  # from the first failure on
+        """Retry until it works, or the loader has not answered for too long. Raises DataError."""
+        deadline = math.inf  # set at the first failure
         while True:
             try:
                 return act()
@@ -255,7 +255,7 @@ class LoaderClient:
         try:
             yield answer
         finally:
-            if not answer.isclosed():  # somebody stopped reading
+            if not answer.isclosed():  # the reader stopped early
                 self.close()
 
     def _check(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Claims of data sets, and what agents' pods mount and write to."""
+"""Claims of data sets, and the mounts and output volumes of agents' pods."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from deployer.executors.kubernetes.manifests.templates import Templates, find_fo
 from deployer.kube.client import Kube
 from deployer.kube.objects import CLAIM, DATA, Manifest, build_hash, build_labels, build_name
 
-PREFIX = "data"  # of volumes and claims of ours
+PREFIX = "data"  # of our volumes and claims
 GIBIBYTE = 1 << 30
 SPARE = 1.2
-UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is not yet used
+UNPACKED = 5  # for text and arrays; images hardly grow, and unused space is free
 
 
 def name_claim(data: DataSet, folder: Path) -> str:
-    """Return the claim that holds a data set: the named one, else ours for what is brought here.
+    """Return the claim of a data set: the named one, else ours for data that is copied here.
 
-    What comes from an address or from a folder of this machine has a claim of its own; `folder` is
-    where its path begins.
+    Data from a URL or a local folder has its own claim; relative paths begin in `folder`.
     """
     if data.claim:
         return data.claim
@@ -44,9 +43,9 @@ def name_claim(data: DataSet, folder: Path) -> str:
 
 
 def add_data(cluster: ClusterConfig, sets: Sequence[DataSet], folder: Path) -> ClusterConfig:
-    """Return what agents get with the data sets: volumes, and the variables that name their paths.
+    """Return the agents' section with the data sets: volumes, and variables with their paths.
 
-    Raises ConfigError where a volume of `kubernetes:` is in the way.
+    Raises ConfigError if a volume of `kubernetes:` conflicts.
     """
     if not sets:
         return cluster
@@ -79,7 +78,7 @@ def _build_volume(data: DataSet, folder: Path) -> Volume:
 
 
 def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> Manifest:
-    """Return a claim for a data set; without a class the cluster's default."""
+    """Return a claim for a data set; by default of the cluster's default class."""
     [template] = load_documents(find_folder() / "data-claim.yaml")
     storage_class = REMOVED if data.storage_class is None else data.storage_class
     patch = {
@@ -98,9 +97,9 @@ def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> M
 
 
 def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -> bool:
-    """Make the claim unless it is there; return whether it was made.
+    """Create the claim unless it exists; return True if it was created.
 
-    Raises DataError if it is missing and nothing is to be put there (None); KubeError.
+    Raises DataError if it is missing and `size_bytes` is None; KubeError.
     """
     if kube.get(CLAIM, name) is not None:
         return False
@@ -118,7 +117,7 @@ def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -
 def check_claims(kube: Kube, claims: Mapping[str, str]) -> None:
     """Refuse agents whose data sets (by claim) have no claim, naming each of them.
 
-    What we may not look at is taken to be there. Raises DeployerError.
+    Claims that we may not read count as existing. Raises DeployerError.
     """
     with collect_refusals() as refusals:
         for claim, name in claims.items():
@@ -141,14 +140,14 @@ def _is_missing(kube: Kube, claim: str) -> bool:
 
 
 def count_size(data: DataSet, size_bytes: int) -> str:
-    """Return how large a claim is that holds so many bytes, with room for file systems' own."""
+    """Return the size of a claim for so many bytes, with room for the file system."""
     packed = data.unpack and is_archive(data.url or "")
     wanted = size_bytes * (UNPACKED if packed else SPARE)
     return f"{max(1, math.ceil(wanted / GIBIBYTE))}Gi"
 
 
 def delete_claim(kube: Kube, name: str) -> bool:
-    """Delete a claim that we made, and with it the data; return whether it was ours. KubeError."""
+    """Delete a claim that we created, with its data; return True if it was ours. KubeError."""
     found = kube.get(CLAIM, name)
     ours = (
         build_labels(DATA).items()
@@ -161,9 +160,9 @@ def delete_claim(kube: Kube, name: str) -> bool:
 
 
 def find_outputs(cluster: ClusterConfig, templates: Templates) -> DataSet | None:
-    """Return the folder of outputs on the volume of checkpoints, as a data set would have it.
+    """Return the outputs folder on the volume of checkpoints, as a data set.
 
-    None if the volume ends with its pod. Raises DataError if it is of a kind that no loader mounts.
+    None if the volume is deleted with its pod. Raises DataError if no loader can mount its kind.
     """
     for volume in cluster.volumes:
         if volume.name == CHECKPOINTS:

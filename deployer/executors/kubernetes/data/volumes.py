@@ -1,4 +1,4 @@
-"""The data sets of a cluster, each as a store behind a loader that ends with it."""
+"""The data sets of a cluster, each as a store that runs a loader while it is open."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.kube.client import Kube
 from deployer.kube.objects import SECRET, Manifest, build_hash, build_name
 
-BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
+BLOCK_BYTES = 4 << 20  # resent after a lost connection, at most
 LOG = logging.getLogger(__name__)
 INLINE_HINT = "nfs: {…, inline: true} in deployer.yaml, or ask an administrator for a claim"
 AMAZON_KEYS = "--from-env-file=FILE with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
@@ -36,9 +36,9 @@ GOOGLE_KEYS = "--from-file=key.json=FILE, a service account's key"
 
 
 class VolumeStore(Store):
-    """The files of the volume that `client` reaches; `folder` is a part of it, empty for all.
+    """The files of the volume that `client` reaches, or of a folder on it.
 
-    `close` ends what the client needs.
+    `close` ends the loader of the client.
     """
 
     parallel = 4
@@ -53,7 +53,7 @@ class VolumeStore(Store):
         return self._where
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every file; checksums are computed when they are asked for."""
+        """Return every file; checksums are computed on request."""
         return [
             Entry(str(one["path"]), int(one["size_bytes"]), tag=str(one["tag"]))
             for one in self._client.list_entries()
@@ -67,7 +67,7 @@ class VolumeStore(Store):
         return self._client.get_checksums(paths)
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Yield the file's bytes, also across lost connections."""
+        """Yield the file's bytes, resuming after lost connections."""
         return self._client.read(path, offset)
 
     def read_many(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
@@ -85,7 +85,7 @@ class VolumeStore(Store):
         return self._client.get_partial_size(entry.identity)
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Add to the partial file; a chunk that is on the volume counts, whatever comes next."""
+        """Append to the partial file; each chunk on the volume survives a later failure."""
         if entry.size_bytes == 0:
             self._client.write(entry.identity, 0, b"")
         for block in _join(chunks):
@@ -96,12 +96,12 @@ class VolumeStore(Store):
         return self._client.finish(entry.path, entry.identity, entry.size_bytes, entry.sha256)
 
     def delete(self, path: str) -> None:
-        """Delete the file, and the folders above it that are empty then."""
+        """Delete the file, and parent folders that become empty."""
         self._client.delete(path)
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Mark the volume; a loader takes one copy at a time."""
+        """Mark the volume; a loader accepts one copy at a time."""
         self._client.begin()
         yield
         self._client.end()
@@ -110,7 +110,7 @@ class VolumeStore(Store):
         return self._client.is_unfinished()
 
     def delete_all(self) -> bool:
-        """Have the loader delete everything, partial files too."""
+        """Delete everything through the loader, including partial files."""
         return self._client.clear()
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class VolumeStore(Store):
 
 
 def _join(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield larger blocks, each of which costs one request."""
+    """Yield larger blocks, to save requests."""
     block = bytearray()
     for chunk in chunks:
         block += chunk
@@ -136,10 +136,10 @@ def open_volume(
     folder: Path,
     size_bytes: int | None = None,
 ) -> VolumeStore:
-    """Return the volume of a data set; its loader runs until the store is closed.
+    """Open the volume of a data set; its loader runs until the store is closed.
 
-    A claim that is missing is made as large as the data set says, or for `size_bytes`; none is made
-    where that is None. Raises ConfigError, KubeError, DataError.
+    A missing claim is created with the size of the data set, or `size_bytes`; not if that is None.
+    Raises ConfigError, KubeError, DataError.
     """
     if data.nfs:
         where, source = f"nfs {data.nfs.server}:{data.nfs.path}", ensure_nfs(kube, data, data.nfs)
@@ -154,7 +154,7 @@ def open_volume(
 
 
 def ensure_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
-    """Return an NFS folder as a pod's volume; a claim on it, made once, unless it is inline.
+    """Return an NFS folder as a pod's volume: inline, or a claim on it, created once.
 
     `down --all` deletes the claim and its PersistentVolume. Raises KubeError.
     """
@@ -173,7 +173,7 @@ def ensure_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
 
 
 def read_secret(kube: Kube, name: str, url: str = "") -> dict[str, str]:
-    """Return what is in a Secret, for the store at `url`.
+    """Return the content of a Secret, for the store at `url`.
 
     Raises DataError if there is none, KubeError.
     """
@@ -192,19 +192,19 @@ def read_secret(kube: Kube, name: str, url: str = "") -> dict[str, str]:
 
 
 class ClusterData(DataPlaces):
-    """Reaches volumes by loader pods."""
+    """Accesses volumes through loader pods."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
 
     def open(self, data: DataSet, size_bytes: int | None = None) -> Store:
-        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
+        """Open a data set's volume through a loader pod, which ends when the store is closed."""
         target = self._target
         image = target.builder.with_image()
         return open_volume(target.kube, image, data, target.project.folder, size_bytes)
 
     def delete(self, data: DataSet) -> bool:
-        """Delete the claim if we made it, else what is in the volume."""
+        """Delete the claim if we created it, else the files on the volume."""
         kube, claim = self._target.kube, name_claim(data, self._target.project.folder)
         if data.nfs or not delete_claim(kube, claim):
             return super().delete(data)
@@ -212,13 +212,13 @@ class ClusterData(DataPlaces):
         return True
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
-        """Return what the data set's Secret holds; raises DataError if there is none."""
+        """Return the content of the data set's Secret; raises DataError if there is none."""
         if data.secret is None:
             return None
         return read_secret(self._target.kube, data.secret, data.url or "")
 
     def open_outputs(self) -> Store | None:
-        """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
+        """Open the volume of checkpoints, if it outlives pods, through a loader pod."""
         target = self._target
         volume = find_outputs(target.project.kubernetes, target.builder.templates)
         return self.open(volume) if volume else None

@@ -1,1 +1,1 @@
-"""Why agents cannot run in a cluster: what `up` refuses, what the doctor says."""
+"""Explains why agents cannot run in a cluster: refusals of `up`, findings of the doctor."""

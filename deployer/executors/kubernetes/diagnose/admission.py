@@ -1,7 +1,7 @@
-"""Asks the API server by dry runs whether it takes a Job and its pod, and reads its refusals.
+"""Asks the API server by dry runs whether it accepts a Job and its pod; parses refusals.
 
-Every admission plugin refuses with reason Forbidden: only the message, of Kubernetes 1.24 to 1.37,
-tells them apart; `tests/executors/diagnose/test_admission.py` has a sentence of each.
+Every admission plugin refuses with reason Forbidden. Only the message, of Kubernetes 1.24 to 1.37,
+distinguishes them; `tests/executors/diagnose/test_admission.py` has a sentence of each.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from deployer.executors.kubernetes.diagnose import rules
 from deployer.kube.client import Kube
 from deployer.kube.objects import JOB, POD, Manifest, kind_of, read_quantity
 
-DRY_RUN = "deployer-dry-run"  # the name of what is never made
+DRY_RUN = "deployer-dry-run"  # the name of objects that are never created
 POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
 # plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
 QUOTA = re.compile(
     r"exceeded quota: (?P<quota>\S+), requested: (?P<requested>\S+), "
     r"used: (?P<used>\S+), limited: (?P<limited>[^\s;]+)"
 )
-# What Pod Security calls a violation (each `check_*.go` of its policy/), where deployer.yaml may
-# have the setting; all others come from a template.
+# Pod Security's names for violations (each `check_*.go` of its policy/) that a setting in
+# deployer.yaml may cause; all others come from a template.
 VIOLATION = re.compile(r"[^,(]+?(?: \([^)]*\))?(?:, |$)")
 HOST_IPC = edit("kubernetes", "host_ipc: false")
 SETTINGS = {
@@ -33,7 +33,7 @@ SETTINGS = {
     "runAsUser=0 (pod": edit("kubernetes", "run_as_user: 1000"),
     '"nfs"': f"nfs: {{…, inline: false}} {EDIT}, or ask an administrator for a claim",
 }
-# A violation that is mended by such a setting alone.
+# A violation that such a setting alone fixes.
 SET_HERE = re.compile(
     r"host namespaces \(hostIPC=true\)|runAsUser=0 \(pod must not set runAsUser=0\)|"
     r'restricted volume types \(volumes? [^)]* restricted volume types? "nfs"\)'
@@ -43,10 +43,10 @@ IN_TEMPLATE = "change what it names in your template"
 
 @dataclass(frozen=True)
 class DryRun:
-    """What the server says of a Job and its pod.
+    """The server's verdict on a Job and its pod.
 
-    `pod` is the pod as the server completes it, None if it was refused. `waits` is why it is
-    refused now alone. `judged` is False where it could not be judged for want of a right.
+    `pod` is the pod as the server completes it, None if it was refused. `waits` is a transient
+    refusal. `judged` is False if a missing permission prevented the check.
     """
 
     refusals: tuple[KubeError, ...]
@@ -56,7 +56,7 @@ class DryRun:
 
 
 def check_admission(kube: Kube, job: Manifest) -> None:
-    """Raise KubeError with the cause for which the server refuses a Job or its pod."""
+    """Raise KubeError with the reason for which the server refuses a Job or its pod."""
     for error in try_job(kube, job).refusals:
         raise advise(error, kube) from error
 
@@ -64,7 +64,7 @@ def check_admission(kube: Kube, job: Manifest) -> None:
 def try_job(kube: Kube, job: Manifest) -> DryRun:
     """Send a Job and its pod as dry runs: the server may accept a Job and refuse its pods later.
 
-    A quota that others use up now is no refusal: it is transient.
+    A quota that others have used up is not a refusal, because it is transient.
     """
     assert kind_of(job) == JOB
     refusals = []
@@ -74,7 +74,7 @@ def try_job(kube: Kube, job: Manifest) -> DryRun:
         if error.reason != "AlreadyExists" or "name" not in job["metadata"]:
             refusals.append(error)
             if not error.forbidden:
-                return DryRun((error,))  # its pod would be refused by the same words
+                return DryRun((error,))  # its pod would be refused for the same reason
     try:
         return DryRun((*refusals,), kube.create(build_pod(job), dry_run=True))
     except KubeError as error:
@@ -102,22 +102,22 @@ def build_pod(job: Manifest) -> Manifest:
 
 
 def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
-    """Return True if the server refuses a pod permanently, and also from the Job controller.
+    """Return True if the server refuses a pod permanently, even from the Job controller.
 
-    `may_create` asks whether we may create pods: without that right, a refusal says nothing of the
-    pod itself.
+    `may_create` returns True if we may create pods. Otherwise a refusal does not concern the pod
+    itself.
     """
     if not error.forbidden:
         return True
-    for_a_job = POLICY_REFUSED in error.message  # it may let a Job's pods pass
+    for_a_job = POLICY_REFUSED in error.message  # it may accept a Job's pods
     final = explain_refusal(error.message, "").is_permanent and not for_a_job
     return final and may_create()
 
 
 def explain_refusal(message: str, namespace: str, host_ipc: bool = True) -> Finding:
-    """Return why the server refuses a pod, from the sentence of its refusal; pure.
+    """Return why the server refuses a pod, from the refusal's sentence; pure.
 
-    `host_ipc` tells whether deployer.yaml sets it.
+    `host_ipc` is True if deployer.yaml sets it.
     """
     return (
         _explain_quota(message, namespace)
@@ -132,7 +132,7 @@ def explain_refusal(message: str, namespace: str, host_ipc: bool = True) -> Find
 def advise(error: KubeError, kube: Kube, host_ipc: bool = True) -> KubeError:
     """Return a refusal with the sentence and the fix of its cause.
 
-    What no rule of Kubernetes refuses is left as the server says it.
+    Refusals by unknown rules keep the server's message.
     """
     found = explain_refusal(error.message, kube.namespace, host_ipc)
     said = error.message if found.code is Cause.OTHER else found.message
@@ -141,7 +141,7 @@ def advise(error: KubeError, kube: Kube, host_ipc: bool = True) -> KubeError:
 
 
 def fix_violations(message: str, host_ipc: bool = True) -> str:
-    """Return the edits after which Pod Security allows a pod that it has refused; pure."""
+    """Return the edits after which Pod Security would allow a refused pod; pure."""
     found = re.search(rules.POD_SECURITY.pattern, message, re.DOTALL)
     edits: list[str] = []
     for one in VIOLATION.findall(found["why"].strip()) if found else ():
@@ -154,7 +154,7 @@ def fix_violations(message: str, host_ipc: bool = True) -> str:
 
 
 def _explain_quota(message: str, namespace: str) -> Finding | None:
-    """Read a quota's own figures: a pod that asks for more than all of it never fits."""
+    """Parse a quota's amounts: a pod that requests more than the limit never fits."""
     found = QUOTA.search(message)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What is examined: a cluster, and the agents that are to run in it."""
+"""The subject of an examination: a cluster, and the agents that will run in it."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Case:
 
     @cached_property
     def view(self) -> View:
-        """What may be seen of the cluster; each thing is asked for once."""
+        """A cached view of the cluster."""
         return View(self.kube)
 
     @cached_property
     def missing_rights(self) -> Collection[Right]:
-        """The rights of `list_rights` that we lack; the server is asked once. Raises KubeError."""
+        """The rights of `list_rights` that we lack; cached. Raises KubeError."""
         return find_missing(self.kube, list_rights(self))
 
     @cached_property
     def dry_run(self) -> DryRun:
-        """What the server says of the Job and its pod. Raises KubeError."""
+        """The server's verdict on the Job and its pod. Raises KubeError."""
         assert self.job
         return try_job(self.kube, self.job)
 
@@ -77,23 +77,23 @@ class Case:
 
     @property
     def where(self) -> str:
-        """Return the flags with which kubectl finds the namespace."""
+        """Return kubectl's flags for the namespace."""
         return f"-n {self.namespace}{self.cluster}"
 
     @property
     def cluster(self) -> str:
-        """Return the flag with which kubectl finds the cluster, after a blank; or nothing."""
+        """Return kubectl's flag for the cluster, with a leading blank; empty without context."""
         return f" --context {self.kube.context}" if self.kube.context else ""
 
 
 def list_own(manifests: Iterable[Manifest], plan: Plan, owner: Owner) -> Iterator[Reference]:
-    """Yield what `up` makes for its agents: their ConfigMaps, claims and keys; pure."""
+    """Yield what `up` creates for its agents: their ConfigMaps, claims and keys; pure."""
     yield Reference(SECRET, name_keys(plan, [agent.name for agent in plan.agents], owner)[0])
     yield from list_made(manifests)
 
 
 def list_made(manifests: Iterable[Manifest]) -> Iterator[Reference]:
-    """Yield the objects among some manifests that pods may refer to; pure."""
+    """Yield the manifests' objects that pods may reference; pure."""
     for one in manifests:
         if (kind := kind_of(one)).kind in MADE:
             yield Reference(MADE[kind.kind], one["metadata"]["name"])

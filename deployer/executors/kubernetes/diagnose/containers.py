@@ -1,4 +1,4 @@
-"""Why the containers of a pod that has its node do not run; pure."""
+"""Why the containers of a scheduled pod do not run; pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from deployer.executors.kubernetes.diagnose import rules
 from deployer.executors.kubernetes.diagnose.facts import PodFacts, list_pull_secrets
 from deployer.kube.objects import BACKEND, KubeObject, find_trouble, list_statuses
 
-# What keeps a pod from its containers, whatever is said after it.
+# Reasons that block a pod's containers, even if later events follow.
 LASTING = ("FailedAttachVolume", "FailedMount", "FailedMapVolume", "FailedCreatePodSandBox")
-OF_STATUS = ("Failed", "BackOff")  # whose cause the container's status tells, a moment later
+OF_STATUS = ("Failed", "BackOff")  # the container's status soon has the cause
 # The kubelet's reasons about images, pkg/kubelet/images/types.go.
 WRONG_NAME = "InvalidImageName"
 NEVER_PULLED = "ErrImageNeverPull"
@@ -27,13 +27,13 @@ IMAGES = (
     "SignatureValidationFailed",
 )
 PULL_FAILED = "Failed to pull image"  # of an event with reason `Failed`
-# Of a container that it could not start, containerd leaves `StartError` and exit code 128, Docker
-# `ContainerCannotRun` and 127; CRI-O does not create it.
+# Exit states of a container that could not start: containerd sets `StartError` and exit code 128,
+# Docker `ContainerCannotRun` and 127; CRI-O does not create it.
 NOT_STARTED = ("StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError")
-OURS = "/deployer/"  # where our programs are mounted, which run in `kubernetes: {python: …}`
+OURS = "/deployer/"  # the mount path of our programs
 USUAL = "python3"
-QUOTED = r"\\*[`'\"]{}\\*[`'\"]"  # CRI-O passes on a line of runc's log, with escaped quotes
-# runc: `exec: "x": executable file not found in $PATH`, of a path `exec: "/x": stat /x: no such
+QUOTED = r"\\*[`'\"]{}\\*[`'\"]"  # CRI-O forwards runc's log line with escaped quotes
+# runc: `exec: "x": executable file not found in $PATH`, for a path `exec: "/x": stat /x: no such
 # file or directory`; crun: "executable file `x` not found"; gVisor: `finding executable "x" in`.
 NO_PROGRAM = (
     r"exec: {}:? (?:executable file not found|stat \S+: no such file)",
@@ -53,10 +53,10 @@ def explain_containers(facts: PodFacts) -> Finding | None:
 
 
 def explain_missing_program(pod: KubeObject) -> Finding | None:
-    """Say that the image of a container lacks its program; None if none is known to."""
+    """Return the finding that a container's image lacks its program; None if none does."""
     statuses = list_statuses(pod)
     if any(_has_run(status) for status in statuses):
-        return None  # what it did then counts, also beside a sidecar that has not started
+        return None  # it has run, even if a sidecar has not started
     for status in statuses:
         container = _find_container(pod, status["name"])
         command = container.get("command") or ("",)
@@ -80,7 +80,7 @@ def _explain_waiting(pod: KubeObject, facts: PodFacts) -> Finding | None:
 
 
 def _explain_events(pod: KubeObject, facts: PodFacts) -> Finding | None:
-    """Repeat what is said of a pod that its node does not start: its volumes before all else."""
+    """Return the last event of a pod that its node does not start; volume events first."""
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
     event = facts.find_newest(name, *LASTING) or facts.find_newest(name)
     if event is None or event.reason in OF_STATUS:
@@ -102,19 +102,19 @@ def _explain_image(reason: str, message: str, image: str, facts: PodFacts) -> Fi
         "image": image,
         "registry": host if "." in host else "docker.io",
         "login": f"for want of Secret {gone[0]}" if gone else login,
-        # Beside one that is there, since others may use it.
+        # A new name if one exists, since others may use it.
         "secret": next(iter((*gone, *(f"{name}-pull" for name in secrets))), "NAME"),
         "namespace": facts.namespace,
     }
     refused = rules.NO_IMAGE.match(words, **values) or rules.NO_LOGIN.match(words, **values)
     if refused is None:
         return rules.NOT_PULLED.found(**values, words=words or reason)
-    # The kubelet tries again before it is certain.
+    # The kubelet retries before the refusal is certain.
     return refused if reason == BACK_OFF else replace(refused, transient=None)
 
 
 def _find_answer(message: str, facts: PodFacts) -> str:
-    """Return what the registry answered; before 1.30 a back-off does not repeat it."""
+    """Return the registry's answer; before 1.30 a back-off does not repeat it."""
     if "Back-off" not in message or "ErrImagePull: " in message:
         return message.rpartition("ErrImagePull: ")[2].strip()
     failed = [e for e in facts.events if e.reason == "Failed" and PULL_FAILED in e.message]
@@ -152,4 +152,4 @@ def _explain_program(container: KubeObject, program: str, *rest: str) -> Finding
         section=BACKEND if container["name"] == BACKEND else "kubernetes",
         python="PATH" if program == USUAL else USUAL,
     )
-    return replace(found, transient=None) if volume else found  # it may be put there yet
+    return replace(found, transient=None) if volume else found  # it may appear on the volume later

@@ -77,9 +77,9 @@ SHARED_MODES = {"ReadWriteMany", "ReadOnlyMany"}
 def list_checks(
     kube: Kube, claims: Mapping[str, str], build: Callable[[], Case]
 ) -> Sequence[Check]:
-    """Return what `up` asks before it makes anything for agents whose Case is built.
+    """Return the checks that `up` runs before it creates anything for the agents of a Case.
 
-    `claims` are the data sets, by the name of their claim.
+    `claims` maps claim name to data set.
     """
     where = f"namespace {kube.namespace}"
     return (
@@ -90,7 +90,7 @@ def list_checks(
 
 
 def check_agents(case: Case) -> None:
-    """Raise what the server or Kueue refuses, and log warnings about what is missing."""
+    """Raise what the server or Kueue refuses, and log warnings about missing objects."""
     found = examine_all(_list_agent_checks(case))
     for one in found:
         if one.severity is Severity.WARNING:
@@ -101,15 +101,15 @@ def check_agents(case: Case) -> None:
 
 
 def _describe(found: Finding) -> str:
-    """Return what the doctor says, or the server's own words where no object is named."""
+    """Return the doctor's text, or the server's own message if no object is named."""
     return found.message if found.subject == ADMISSION else found.text
 
 
 def examine_cluster(kube: Kube, build_case: Callable[[], Case]) -> tuple[Finding, ...]:
-    """Return what there is to say of a cluster.
+    """Return the findings about a cluster.
 
-    If the cluster does not answer, or the namespace is missing, the checks that need them are left
-    out. `build_case` asks the cluster, too, and is called once it has answered.
+    If the cluster is unreachable or the namespace is missing, checks that need them are left out.
+    `build_case` also asks the cluster, so it is called after the first answer.
     """
     first = Check("cluster", f"context {kube.context}", lambda: examine_server(kube)).examine()
     if any(one.code == "cluster" for one in first):
@@ -132,7 +132,7 @@ def _list_namespace_checks(case: Case) -> Iterator[Check]:
         yield Check("data", f"data set {data}", ask, "its claim is there")
     yield Check("image", f"image {image}", lambda: examine_image(case))
     yield from list_object_checks(case)
-    # One after the other: they share a dry run.
+    # Sequential, because they share a dry run.
     yield Check("nodes", "nodes", lambda: [*examine_admission(case), *examine_nodes(case)])
     yield Check("backend", f"embedded backend in {name}", lambda: _examine_backend(case))
 
@@ -157,7 +157,7 @@ def list_object_checks(case: Case) -> Iterator[Check]:
 
 
 def examine_server(kube: Kube) -> Iterator[Finding]:
-    """Ask the API server for its version and its time. Raises KubeError if it does not answer."""
+    """Check the API server's version and clock. Raises KubeError if it does not answer."""
     version = kube.read_version()
     subject = f"context {kube.context}" if kube.context else kube.server
     yield judge_version(subject, version)
@@ -165,7 +165,7 @@ def examine_server(kube: Kube) -> Iterator[Finding]:
 
 
 def judge_version(subject: str, version: str) -> Finding:
-    """Say whether a server is new enough; pure."""
+    """Return a finding about a server's version; pure."""
     matched = VERSION.match(version)
     if matched is None:
         return unknown("version", subject, f"calls its version '{version}'")
@@ -179,7 +179,7 @@ def judge_version(subject: str, version: str) -> Finding:
 
 
 def examine_access(case: Case) -> Iterator[Finding]:
-    """Look for the namespace, and for any right in it. Raises KubeError."""
+    """Check the namespace, and for any permission in it. Raises KubeError."""
     found = _examine_namespace(case)
     hidden = found.severity is Severity.UNKNOWN
     shut = hidden and set(RUN_AGENTS.rights) <= set(case.missing_rights)
@@ -187,7 +187,7 @@ def examine_access(case: Case) -> Iterator[Finding]:
 
 
 def judge_shut(case: Case) -> Finding:
-    """Say that the user has no right there, or that the namespace is missing; pure."""
+    """Return the finding that the user has no permission, or the namespace is missing; pure."""
     said = "is missing, or you have no rights in it"
     fix = f"{edit('kubernetes', 'namespace: NAME')}, one that is yours; "
     fix += f"or an administrator makes it, then: {describe_grant(Role.AGENTS, case.kube)}"
@@ -195,7 +195,7 @@ def judge_shut(case: Case) -> Finding:
 
 
 def judge_namespace(case: Case, found: Manifest | None) -> Finding:
-    """Say whether a namespace takes agents; pure."""
+    """Return a finding about a namespace; pure."""
     name, subject = case.namespace, f"namespace {case.namespace}"
     if found is None:
         make = f"kubectl create namespace {name}{case.cluster}"
@@ -207,7 +207,7 @@ def judge_namespace(case: Case, found: Manifest | None) -> Finding:
 
 
 def _examine_namespace(case: Case) -> Finding:
-    """Look for the namespace; without the right to read it, by a dry run in it."""
+    """Check the namespace; without permission to read it, by a dry run in it."""
     subject = f"namespace {case.namespace}"
     try:
         return judge_namespace(case, case.kube.get(NAMESPACE, case.namespace))
@@ -221,14 +221,14 @@ def _examine_namespace(case: Case) -> Finding:
     except KubeError as error:
         if error.status == 404:
             return judge_namespace(case, None)
-        # A quota is of a namespace that is there.
+        # A quota implies that the namespace exists.
         if explain_refusal(error.message, "").code is not Cause.QUOTA:
             return unknown("namespace", subject, "may not be read")
     return right("namespace", subject, "is there")
 
 
 def examine_admission(case: Case) -> Iterator[Finding]:
-    """Say what the server refuses of the Job and of its pod. Raises KubeError."""
+    """Yield what the server refuses of the Job and its pod. Raises KubeError."""
     if case.job is None:
         return
     found = case.dry_run
@@ -245,7 +245,7 @@ def examine_admission(case: Case) -> Iterator[Finding]:
 
 
 def examine_nodes(case: Case) -> Iterator[Finding]:
-    """Count the GPUs of the nodes; a tenant may not. Raises KubeError."""
+    """Count the GPUs of the nodes, if the user may list them. Raises KubeError."""
     if case.job is None:
         return
     nodes = case.view.read_nodes()
@@ -253,13 +253,14 @@ def examine_nodes(case: Case) -> Iterator[Finding]:
         said = "may not be listed: whether one has what agents ask for is not told"
         yield unknown("nodes", "nodes", said)
         return
-    # As the server completes it: many add tolerations of GPU taints, as is assumed if it refuses.
+    # Use the pod as the server completes it: many servers add tolerations of GPU taints. If the
+    # server refuses the pod, assume them.
     pod = case.dry_run.pod or _tolerate_gpus(build_pod(case.job))
     yield judge_nodes(case, pod, nodes)
 
 
 def judge_nodes(case: Case, pod: Manifest, nodes: ClusterNodes) -> Finding:
-    """Say what no node has for an agent's pod, or whether GPUs are free for all; pure."""
+    """Return what no node offers an agent's pod, or how many GPUs are free; pure."""
     if found := explain_nodes(nodes, pod):
         if case.grows:
             return unknown(found.code, "nodes", f"{found.message}; one may come")
@@ -289,7 +290,7 @@ def _tolerate_gpus(pod: Manifest) -> Manifest:
 
 
 def _examine_object(case: Case, one: Reference, keys: Sequence[Reference]) -> Iterator[Finding]:
-    """Look for an object and the keys that pods read; a missing one may be created by others."""
+    """Check an object and the keys that pods read; others may still create a missing one."""
     subject, found = f"{one.kind.kind} {one.name}", case.view.get(one.kind, one.name)
     variables = {
         other.key: env for env, other in case.section.secrets.items() if other.name == one.name
@@ -314,7 +315,7 @@ def _examine_object(case: Case, one: Reference, keys: Sequence[Reference]) -> It
 
 
 def judge_claim(case: Case, claim: Manifest) -> Finding:
-    """Say whether a claim is bound, and whether agents on several nodes can share it; pure."""
+    """Return whether a claim is bound, and whether agents on several nodes can share it; pure."""
     name, phase = claim["metadata"]["name"], (claim.get("status") or {}).get("phase")
     subject, look = f"PersistentVolumeClaim {name}", f"kubectl describe pvc {name} {case.where}"
     modes = (claim.get("spec") or {}).get("accessModes") or ()
@@ -339,7 +340,7 @@ def _examine_nfs(case: Case, claims: Sequence[str]) -> Finding:
 
 
 def _examine_backend(case: Case) -> Iterator[Finding]:
-    """Say how the embedded backend of the cluster is, if it is meant and there."""
+    """Yield the state of the cluster's embedded backend, if the project uses it."""
     if case.backend is None:
         return
     subject, found = "embedded backend", find_backend(case.kube)

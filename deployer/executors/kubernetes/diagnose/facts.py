@@ -1,4 +1,4 @@
-"""What is known about a pod that does not run, and the objects that it cannot start without."""
+"""Known facts about a pending pod, and the objects that it needs to start."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MISSING = {SECRET: rules.SECRET, CONFIG_MAP: rules.CONFIG_MAP, CLAIM: rules.CLAI
 
 
 class Reference(NamedTuple):
-    """An object that a pod cannot start without; `key` is what has to be in it."""
+    """An object that a pod needs to start; `key` is the required key in it."""
 
     kind: Kind
     name: str
@@ -39,7 +39,7 @@ class Reference(NamedTuple):
 
 
 def list_references(spec: KubeObject) -> tuple[Reference, ...]:
-    """Return the Secrets, ConfigMaps and claims that a pod's specification cannot do without."""
+    """Return the Secrets, ConfigMaps and claims that a pod's specification requires."""
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     found = [
         *(one for volume in spec.get("volumes") or () for one in _of_volume(volume)),
@@ -49,22 +49,22 @@ def list_references(spec: KubeObject) -> tuple[Reference, ...]:
 
 
 def list_pull_secrets(spec: KubeObject) -> tuple[Reference, ...]:
-    """Return the Secrets that images are pulled with; without them the kubelet tries, too."""
+    """Return the Secrets for image pulls; the kubelet also tries without them."""
     return tuple(Reference(SECRET, one["name"]) for one in spec.get("imagePullSecrets") or ())
 
 
 def explain_missing(
     spec: KubeObject, missing: Collection[Reference], namespace: str, path: str
 ) -> Finding | None:
-    """Name what a pod of a sweep's agent cannot start without and is not there.
+    """Return the missing objects that a pod of a sweep's agent needs to start.
 
-    If all of it is made with agents, the sweep's path is the finding's subject.
+    If `up` creates all of them, the sweep's path is the finding's subject.
     """
     gone = [one for one in list_references(spec) if one in missing]
     if not gone:
         return None
     said = "; ".join(one.sentence() for one in gone)
-    # First those that the user has to create.
+    # First an object that the user has to create.
     first = next((one for one in gone if not _is_made(one, path)), None)
     if first is None:
         return replace(rules.MADE.found(objects=said, path=path), subject=path)
@@ -75,9 +75,9 @@ def explain_missing(
 def describe_missing(
     one: Reference, where: str, variables: Mapping[str, str] | None = None
 ) -> Finding:
-    """Return that an object or a key of it is missing; `where` is kubectl's flags.
+    """Return the finding that an object or its key is missing; `where` is kubectl's flags.
 
-    `variables` are those of the environment that agents read the keys of a Secret as, by key.
+    `variables` maps a Secret's key to the agents' environment variable.
     """
     variables = variables or {}
     kind = one.kind.kind
@@ -138,7 +138,7 @@ def _is_made(one: Reference, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Event:
-    """An event: `source` is who says it, `at` when, as the API writes times."""
+    """An event: `source` is its reporter, `at` its time in the API's format."""
 
     about: str
     reason: str
@@ -155,8 +155,8 @@ class Event:
 class ClusterNodes:
     """All nodes, and those with GPUs.
 
-    `served` is what comes by Dynamic Resource Allocation, by resource; None where that is not
-    known. `complete` is False where not all pods on nodes may be listed.
+    `served` maps each DRA resource to its DeviceClass; None if unknown. `complete` is False without
+    permission to list all pods.
     """
 
     all: tuple[KubeObject, ...]
@@ -169,7 +169,8 @@ class ClusterNodes:
 class Queue:
     """A queue of Kueue: its LocalQueue, None if there is none, and the namespace's Workloads.
 
-    Where they may not be read, `known` is false. `names` are those of the namespace's LocalQueues.
+    Without permission to read them, `known` is false. `names` are those of the namespace's
+    LocalQueues.
     """
 
     name: str
@@ -185,10 +186,10 @@ class Queue:
 
 @dataclass(frozen=True)
 class PodFacts:
-    """A Job, its newest pod if there is one, and what was looked at because it waits.
+    """A Job, its newest pod if any, and the facts gathered while it is pending.
 
-    `events` are about the Job, the pod and its claims, oldest first. `claims` are those of the
-    pod, by name. `age_seconds` is the pod's.
+    `events` are about the Job, the pod and its claims, oldest first. `claims` are those of the pod,
+    by name. `age_seconds` is the pod's.
     """
 
     job: KubeObject
@@ -212,7 +213,7 @@ class PodFacts:
 
 
 def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, ...]]:
-    """Return events by the name of the object that they are about, oldest first; pure."""
+    """Return events by the name of their object, oldest first; pure."""
     found: dict[str, list[Event]] = {}
     for event in events:
         about = event["involvedObject"].get("name", "")
@@ -226,7 +227,7 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, .
                 _find_time(event),
             )
         )
-    # Of several within a second the longest says most.
+    # Of several events within a second, the longest says most.
     order = {
         name: sorted(ones, key=lambda e: (e.at, len(e.message))) for name, ones in found.items()
     }

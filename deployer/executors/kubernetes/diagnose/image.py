@@ -1,4 +1,4 @@
-"""The agents' image: its pull secrets, and what is built from the folder."""
+"""The agents' image: its pull secrets, and the image built from the folder."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ OWN_FILE = '"$HOME/.docker/config.json"'
 
 
 def examine_image(case: Case) -> Iterator[Finding]:
-    """Look for the pull secrets, and at what is built from the folder. Raises KubeError.
+    """Check the pull secrets, and the image built from the folder. Raises KubeError.
 
-    No registry is asked from here: nodes have logins, caches and a network of their own.
+    No registry is contacted from here: nodes have their own logins, caches and networks.
     """
     if case.section.image is None and case.image.repository:
         yield _examine_built(case)
         yield from compare_gpus(case, predict_image_labels(case.image, case.folder))
     if case.section.image_pull_policy == "Never":
-        return  # what nodes have they need not pull
+        return  # nodes need not pull existing images
     for name in case.section.image_pull_secrets:
         try:
             trouble = judge_secret(case, name, case.kube.get(SECRET, name))
@@ -45,7 +45,7 @@ def examine_image(case: Case) -> Iterator[Finding]:
 
 
 def compare_gpus(case: Case, labels: Mapping[str, str]) -> Iterator[Finding]:
-    """Name GPUs for which the image's PyTorch has no kernels, where both are known."""
+    """Yield GPUs for which the image's PyTorch has no kernels, if both are known."""
     architectures = read_architectures(labels)
     for gpu in _list_gpus(case) if architectures else ():
         if said := explain_mismatch(architectures, gpu):
@@ -53,7 +53,7 @@ def compare_gpus(case: Case, labels: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _list_gpus(case: Case) -> Sequence[str]:
-    """Return the GPU that deployer.yaml names, else those of the nodes, if they may be listed."""
+    """Return the GPU in deployer.yaml, else those of the nodes, if they may be listed."""
     gpu = case.section.gpu or Gpu()
     if gpu.product or not gpu.count:
         return [gpu.product] if gpu.product and gpu.count else []
@@ -62,7 +62,7 @@ def _list_gpus(case: Case) -> Sequence[str]:
 
 
 def _examine_built(case: Case) -> Finding:
-    """Say whether what is in the folder is pushed, else whether something here can build it.
+    """Return whether the folder's content is pushed, else which local tool would build it.
 
     Raises ImageError.
     """
@@ -74,7 +74,7 @@ def _examine_built(case: Case) -> Finding:
 
 
 def judge_secret(case: Case, name: str, secret: KubeObject | None) -> Finding | None:
-    """Say why nodes have no use for a pull secret; None if they have; pure."""
+    """Return why nodes cannot use a pull secret; None if they can; pure."""
     if secret is None:
         said = "the pull secret is missing"
         return warning("pull-secret", f"Secret {name}", said, _make_secret(case, name))
@@ -82,7 +82,7 @@ def judge_secret(case: Case, name: str, secret: KubeObject | None) -> Finding | 
 
 
 def judge_type(case: Case, secret: KubeObject) -> Finding | None:
-    """Say that nodes ignore a Secret of another type than a pull secret's; pure."""
+    """Return the finding that nodes ignore a Secret of the wrong type; None if ok; pure."""
     kind = secret.get("type", "Opaque")
     if kind in PULL_TYPES:
         return None
@@ -97,6 +97,6 @@ def _make_another(case: Case, name: str) -> str:
 
 
 def _make_secret(case: Case, name: str) -> str:
-    """Return the command that makes a pull secret of what `docker login` left here."""
+    """Return the command that creates a pull secret from the local `docker login`."""
     kind = f"--type=kubernetes.io/dockerconfigjson --from-file={FIELD}={OWN_FILE}"
     return f"kubectl create secret generic {name} {case.where} {kind}"

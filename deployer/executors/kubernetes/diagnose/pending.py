@@ -1,6 +1,6 @@
-"""Why pods do not run: the first obstacle is reported.
+"""Explains why pods do not run: reports the first obstacle.
 
-The cluster is asked only while pods wait. What may not be read (403) is unknown.
+Requests are sent only while pods are pending. Objects that may not be read (403) are unknown.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from deployer.kube.objects import (
 )
 from deployer.waiting import Confirmation
 
-# Most pods have started by then: without a sign of trouble only events are read.
+# Most pods have started by then; before, without a sign of trouble, only events are read.
 LOOK_AFTER_SECONDS = 3.0
-NOT_CREATED = "FailedCreate"  # the Job controller's word for a pod that the server refuses
+NOT_CREATED = "FailedCreate"  # the Job controller's reason for a refused pod
 UNSEEN_SECONDS = 30.0
 SCHEDULER = "default-scheduler"
-# Events of whoever adds nodes, under whatever name each cloud runs it: the cluster autoscaler's,
-# and Karpenter's, which says `FailedScheduling` as each scheduler does.
+# Events of the components that add nodes, under each cloud's name for them: the cluster autoscaler,
+# and Karpenter, which reports `FailedScheduling` like a scheduler.
 COMING = ("TriggeredScaleUp", "Nominated")
 NOT_COMING = ("NotTriggerScaleUp", "FailedScaleUp", "FailedScheduling")
 WITHOUT_WARNING = (*COMING, "NotTriggerScaleUp")
-# An event about a claim that is bound once its pod has a node, which waits for something else.
+# Events about a claim that is bound once its pod has a node; the pod waits for something else.
 WAITS_FOR_POD = ("WaitForFirstConsumer", "WaitForPodScheduled")
 LOG = logging.getLogger(__name__)
 WaitingPod = tuple[Manifest, Manifest | None]  # a Job and its newest pod
@@ -81,7 +81,7 @@ class WaitLog:
 
 
 class PendingPods:
-    """Explains pods that wait."""
+    """Explains pending pods."""
 
     def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
@@ -89,7 +89,7 @@ class PendingPods:
         self._view = View(kube, now)
 
     def explain(self, waiting: Iterable[WaitingPod]) -> Mapping[str, Finding]:
-        """Return findings by the name of the Job; of Jobs that are over there is none.
+        """Return findings by Job name; Jobs that have ended have none.
 
         Raises KubeError.
         """
@@ -132,12 +132,12 @@ class PendingPods:
             events=(*about, *(event for name in claims for event in events.get(name, ()))),
             missing=missing,
             nodes=self._view.read_nodes(),
-            # As they are now: one may just have been bound.
+            # Read the current state: a claim may just have been bound.
             claims={name: self._view.get(CLAIM, name, since) or {} for name in claims},
         )
 
     def _read_events(self, waiting: Sequence[WaitingPod]) -> Mapping[str, Sequence[Event]]:
-        """Return warnings, and what autoscalers and the volume controller say without warning."""
+        """Return warnings, and normal events of autoscalers and the volume controller."""
         selectors = ["type=Warning"]
         pods = [pod for job, pod in waiting if pod and not is_suspended(job)]
         unscheduled = [pod for pod in pods if _is_unscheduled(pod)]
@@ -172,13 +172,13 @@ def explain(facts: PodFacts) -> Finding | None:
     missing = explain_missing(facts.spec, facts.missing, facts.namespace, path)
     if not pod["spec"].get("nodeName"):
         return missing or _explain_unscheduled(pod, facts)
-    # How it came to its node is past.
+    # Ignore events from before the pod got its node.
     events = (one for one in facts.events if one.reason not in (*COMING, *NOT_COMING))
     return missing or explain_containers(replace(facts, events=tuple(events)))
 
 
 def _explain_absence(facts: PodFacts) -> Finding | None:
-    """Say why a Job has no pod, or not yet another one."""
+    """Return why a Job has no pod, or no replacement yet."""
     job = facts.job["metadata"]["name"]
     if event := facts.find_newest(job, NOT_CREATED):
         return explain_refusal(event.message, facts.namespace)
@@ -186,7 +186,7 @@ def _explain_absence(facts: PodFacts) -> Finding | None:
 
 
 def _explain_end(pod: KubeObject, facts: PodFacts) -> Finding | None:
-    """Say who ended a pod whose Job makes another one; None if it ended by itself."""
+    """Return what ended a pod that its Job replaces; None if it ended by itself."""
     status, ended = pod["status"], find_condition(pod, "DisruptionTarget") or {}
     evicted = status.get("reason") == "Evicted"
     words = (status.get("message") if evicted else "") or ended.get("message")
@@ -203,7 +203,7 @@ def _repeat(event: Event | None) -> Finding | None:
 def _explain_unscheduled(pod: KubeObject, facts: PodFacts) -> Finding | None:
     condition = find_condition(pod, "PodScheduled", "False")
     if condition is None:
-        # Say that no scheduler has looked at a pod: one that has leaves a condition, or an event.
+        # No scheduler has seen the pod: otherwise there would be a condition or an event.
         if facts.age_seconds < UNSEEN_SECONDS:
             return None
         if event := facts.find_newest(pod["metadata"]["name"]):
@@ -226,7 +226,7 @@ def _explain_unscheduled(pod: KubeObject, facts: PodFacts) -> Finding | None:
 
 
 def _find_scaling(pod: KubeObject, facts: PodFacts) -> Event | None:
-    """Return the newest event of whoever adds nodes: of `FailedScheduling`, no scheduler's."""
+    """Return the autoscaler's newest event; ignore a scheduler's `FailedScheduling`."""
     for one in reversed(facts.events):
         said = one.about == pod["metadata"]["name"] and one.reason in (*COMING, *NOT_COMING)
         if said and one.source != SCHEDULER and not shorten(one.message):
@@ -235,13 +235,13 @@ def _find_scaling(pod: KubeObject, facts: PodFacts) -> Event | None:
 
 
 def _explain_claims(facts: PodFacts, words: str) -> Finding | None:
-    """Repeat what is said of a claim that is not bound, if the scheduler waits for one."""
+    """Return the event about an unbound claim, if the scheduler waits for one."""
     if not UNBOUND.search(words):
         return None
     unbound = {n: one for n, one in facts.claims.items() if _phase_of(one) != "Bound"}
     found = {name: _find_news(name, claim, facts) for name, claim in unbound.items()}
     where = f"-n {facts.namespace}"
-    if not found:  # they have been bound since, or are made with the pod
+    if not found:  # bound meanwhile, or created with the pod
         return rules.SOME_UNBOUND.found(words=words, where=where)
     waits = [n for n, event in found.items() if event and event.reason in WAITS_FOR_POD]
     name = next((one for one in found if one not in waits), next(iter(found)))
@@ -251,7 +251,7 @@ def _explain_claims(facts: PodFacts, words: str) -> Finding | None:
 
 
 def _find_news(name: str, claim: KubeObject, facts: PodFacts) -> Event | None:
-    """Return the newest event about a claim: others may have had its name."""
+    """Return the newest event about a claim, not about an earlier one of the same name."""
     event = facts.find_newest(name)
     created = claim.get("metadata", {}).get("creationTimestamp", "")
     return event if event and event.at >= created else None

@@ -1,7 +1,7 @@
-"""Why no node takes a pod: the scheduler's sentence, and what nodes tell of it; pure.
+"""Why no node fits a pod: the scheduler's sentence, and facts from the nodes; pure.
 
-The sentence is all that a tenant who may not list nodes has. Where they may be listed, they give
-the hint: the nearest label, the GPUs that there are, the taint, the driver that is missing.
+A tenant who may not list nodes has only the sentence. If nodes may be listed, they give the hint:
+the nearest label, the existing GPUs, the taint, the missing driver.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from deployer.kube.objects import KubeObject, count_requests, find_condition, fi
 # pkg/scheduler/framework/types.go, `FitError.Error`, of Kubernetes 1.24 to 1.37.
 HEAD = re.compile(r"^\d+/(?P<nodes>\d+) nodes are available")
 TAIL = re.compile(r"\.? *(?:no new claims to deallocate, )?preemption: .*$", re.DOTALL)
-# Its parts, in the words of the scheduler's plugins. What it says of a node that is lost, cordoned
-# or short of something is no taint of somebody's.
+# Its parts, in the text of the scheduler's plugins. Taints of lost, cordoned or overloaded nodes
+# are Kubernetes' own, not a user's.
 LACKS = re.compile(r"Insufficient (\S+?)[,.]?(?=\s|$)")
 NO_DEVICE = re.compile(r"cannot allocate all claims")  # Dynamic Resource Allocation
 OTHER_LABELS = re.compile(
@@ -43,8 +43,8 @@ UNBOUND = re.compile(
 )
 PRODUCT = "gpu.product"
 VENDOR = "nvidia.com/"
-# Of nodes that are lost, cordoned or short of something, and of those that start (Cilium's, the
-# cloud's own): they go by themselves.
+# Taints of lost, cordoned or overloaded nodes, and of starting nodes (Cilium's, the cloud's own)
+# are transient.
 OWN_TAINTS = "node.kubernetes.io/"
 STARTUP_TAINTS = ("not-ready", "uninitialized", "startup")
 
@@ -55,9 +55,9 @@ def shorten(message: str) -> str:
 
 
 def explain_sentence(words: str, pod: KubeObject, nodes: ClusterNodes | None) -> Finding | None:
-    """Say what the scheduler says; None if it says nothing of nodes.
+    """Return a finding for the scheduler's sentence; None if it is not about nodes.
 
-    A node that lacks something is the nearest: it is looked at after labels and taints.
+    A node that lacks a resource is the nearest fit: resources are checked after labels and taints.
     """
     if not words:
         return None
@@ -78,9 +78,9 @@ def explain_sentence(words: str, pod: KubeObject, nodes: ClusterNodes | None) ->
 
 
 def explain_nodes(nodes: ClusterNodes, pod: KubeObject) -> Finding | None:
-    """Say what no node has that a pod asks for; None if one has it, or it is not known.
+    """Return what the pod requests and no node has; None if one has it, or it is unknown.
 
-    What comes by Dynamic Resource Allocation is in no node.
+    Devices from Dynamic Resource Allocation are not in nodes' resources.
     """
     spec = pod["spec"]
     selector = spec.get("nodeSelector") or {}
@@ -105,7 +105,7 @@ def explain_nodes(nodes: ClusterNodes, pod: KubeObject) -> Finding | None:
 
 
 def is_hidden(nodes: ClusterNodes, pod: KubeObject) -> bool:
-    """Return True if what a pod asks for comes by DRA, or may: then nodes do not count it."""
+    """Return True if a pod's GPUs come, or may come, by DRA: nodes do not count those."""
     counted = {r.name for one in nodes.gpus for r in one.resources if r.allocatable}
     wanted = [name for name in count_requests(pod) if is_gpu_resource(name)]
     if nodes.served is None:
@@ -114,7 +114,7 @@ def is_hidden(nodes: ClusterNodes, pod: KubeObject) -> bool:
 
 
 def find_nearest(wanted: str, there: Iterable[str]) -> str:
-    """Return the most similar of some names: one that contains it before one that looks like it."""
+    """Return the most similar name; one that contains `wanted` before a similar one."""
     names = sorted(set(there))
     within = [name for name in names if wanted.lower() in name.lower()]
     similar = difflib.get_close_matches(wanted, names, n=1, cutoff=0.3)
@@ -122,12 +122,12 @@ def find_nearest(wanted: str, there: Iterable[str]) -> str:
 
 
 def is_selected(labels: Mapping[str, str], spec: KubeObject) -> bool:
-    """Return True if a pod's node selector allows a node; affinity is left to the scheduler."""
+    """Return True if a pod's node selector matches a node; ignores affinity."""
     return (spec.get("nodeSelector") or {}).items() <= labels.items()
 
 
 def find_taint(node: KubeObject, spec: KubeObject) -> Mapping[str, str] | None:
-    """Return the first taint of a node that keeps a pod away, and stays."""
+    """Return the first permanent taint of a node that keeps a pod away."""
     tolerations = spec.get("tolerations") or ()
     for taint in node.get("spec", {}).get("taints") or ():
         hard = taint.get("effect") in ("NoSchedule", "NoExecute")
@@ -139,9 +139,9 @@ def find_taint(node: KubeObject, spec: KubeObject) -> Mapping[str, str] | None:
 
 
 def find_gap(node: NodeGpus, complete: bool = True) -> Finding | None:
-    """Return what a node lacks that counts no GPU; None if it counts one.
+    """Return what a node without allocatable GPUs lacks; None if it has some.
 
-    Where not all pods may be listed, it is not known whether one of them brings it.
+    If not all pods may be listed, an installer may exist unseen.
     """
     if node.allocatable:
         return None
@@ -159,7 +159,7 @@ def find_gap(node: NodeGpus, complete: bool = True) -> Finding | None:
 
 
 def _are_all(words: str, *parts: re.Pattern[str]) -> bool:
-    """Return True if nothing but these parts keeps the pod off all nodes."""
+    """Return True if only these parts keep the pod off all nodes."""
     counts = (int(one["count"]) for part in parts for one in part.finditer(words))
     head = HEAD.match(words)
     return head is not None and sum(counts) == int(head["nodes"])
@@ -188,7 +188,7 @@ def _name_taint(taint: Mapping[str, str]) -> str:
 
 
 def _explain_selector(nodes: Sequence[Mapping[str, str]], selector: Mapping[str, str]) -> Finding:
-    """Name the label that no node has, with the nearest; `nodes` are their labels."""
+    """Return the label that no node has, with the nearest one; `nodes` are their labels."""
     pairs = selector.items()
     lacking = [pair for pair in pairs if not any(pair in one.items() for one in nodes)]
     if not lacking:
@@ -208,7 +208,7 @@ def _explain_selector(nodes: Sequence[Mapping[str, str]], selector: Mapping[str,
 def _explain_lack(
     nodes: ClusterNodes, chosen: Sequence[NodeGpus], wanted: Mapping[str, int], where: str
 ) -> Finding:
-    """Say that none of the chosen nodes has so many GPUs: for want of a driver, or at all."""
+    """Return why no chosen node has enough GPUs: a missing driver, or too few."""
     gaps = (gap for one in chosen if (gap := find_gap(one, nodes.complete)))
     if not any(one.allocatable for one in chosen) and (gap := next(gaps, None)):
         return gap
@@ -232,7 +232,7 @@ def _explain_lack(
 
 
 def _is_driver_coming(node: NodeGpus) -> bool:
-    """Return True if GKE, the GPU Operator or a pod installs the driver now."""
+    """Return True if GKE, the GPU Operator or a pod is installing the driver."""
     if node.installer is not None:
         return not find_condition(node.installer, "Ready")
     brings = node.labels.get(OPERATOR_DRIVER_LABEL, "").startswith(OPERATOR_BRINGS)

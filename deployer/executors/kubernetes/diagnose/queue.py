@@ -1,4 +1,4 @@
-"""Why a Job is suspended, by Kueue or by a user, and what is wrong with its queue."""
+"""Explains why a Job is suspended, by Kueue or by a user, and checks its queue."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from deployer.kube.objects import (
     find_condition,
 )
 
-# Since 0.19 Kueue may say by the condition's reason whether waiting helps (apis/kueue/v1beta2).
+# Since 0.19 the reason of Kueue's condition may say whether waiting helps (apis/kueue/v1beta2).
 NEVER_REASONS = ("Misconfigured", "NoMatchingFlavor", "ExceedsMaxQuota")
 PASSING_REASONS = ("WaitingForQuota", "WaitingForPreemptedWorkloads", "WaitingForPodsReady")
-# Before, and without its feature gate, it says so in words (pkg/scheduler/flavorassigner).
+# Before, and without its feature gate, only the text says so (pkg/scheduler/flavorassigner).
 PASSING = "insufficient unused quota for "
 
 
@@ -31,7 +31,7 @@ def is_suspended(job: KubeObject) -> bool:
 
 
 def explain_suspension(facts: PodFacts) -> Finding:
-    """Return why a suspended Job waits."""
+    """Return why a Job is suspended."""
     if facts.queue:
         return explain_queue(facts.job, facts.queue, facts.namespace)
     job = facts.job["metadata"]["name"]
@@ -52,7 +52,7 @@ def explain_queue(job: KubeObject, queue: Queue, namespace: str) -> Finding:
 
 
 def is_elsewhere(job: KubeObject) -> bool:
-    """Return True if Kueue runs a Job in another cluster: here it has no pods, suspended or not."""
+    """Return True if Kueue runs a Job elsewhere: here it has no pods, suspended or not."""
     return bool(job.get("spec", {}).get("managedBy") == MULTI_KUEUE)
 
 
@@ -63,7 +63,7 @@ def explain_other_cluster(queue: str) -> Finding:
 def explain_local_queue(queue: Queue, namespace: str, where: str) -> Finding | None:
     """Return why a LocalQueue admits nothing; `where` is kubectl's flags.
 
-    A stopped queue may be started again; one that is missing, or whose ClusterQueue is, may not.
+    A stopped queue is transient; a missing LocalQueue or ClusterQueue is permanent.
     """
     values: dict[str, object] = {"queue": queue.name, "namespace": namespace, "where": where}
     if queue.local_queue is None:
@@ -81,7 +81,7 @@ def explain_local_queue(queue: Queue, namespace: str, where: str) -> Finding | N
 
 
 def examine_queue(case: Case) -> Iterator[Finding]:
-    """Look at the namespace's queues. Raises KubeError."""
+    """Check the namespace's queues. Raises KubeError."""
     section, view = case.section, case.view
     kind = view.find_kueue("LocalQueue")
     if kind is None:
@@ -97,14 +97,14 @@ def examine_queue(case: Case) -> Iterator[Finding]:
 
 
 def examine_priority(case: Case) -> Iterator[Finding]:
-    """Look for the priority class that the Jobs name in their queue. Raises KubeError."""
+    """Check the priority class of the Jobs' queue. Raises KubeError."""
     name, kind = case.section.queue_priority, case.view.find_kueue("WorkloadPriorityClass")
     if name and kind:
         yield judge_priority(name, case.view.get(kind, name))
 
 
 def judge_queues(case: Case, queues: Sequence[KubeObject]) -> Iterator[Finding]:
-    """Say whether the agents' queue is there and takes Jobs; pure."""
+    """Yield whether the agents' queue exists and admits Jobs; pure."""
     found = {one["metadata"]["name"]: one for one in queues}
     names = tuple(sorted(found))
     name = case.section.queue or (DEFAULT_QUEUE if DEFAULT_QUEUE in found else None)
@@ -127,7 +127,7 @@ def judge_queues(case: Case, queues: Sequence[KubeObject]) -> Iterator[Finding]:
 
 
 def judge_priority(name: str, found: KubeObject | None) -> Finding:
-    """Say whether a WorkloadPriorityClass is there: Kueue leaves Jobs alone without it; pure."""
+    """Return whether a WorkloadPriorityClass exists: Kueue ignores Jobs without it; pure."""
     code, subject = "queue-priority", f"WorkloadPriorityClass {name}"
     if found is None:
         fix = "ask an administrator: kubectl get workloadpriorityclasses"
@@ -138,7 +138,7 @@ def judge_priority(name: str, found: KubeObject | None) -> Finding:
 
 
 def _explain_workload(workload: KubeObject, queue: str, namespace: str) -> Finding:
-    """Repeat the newest that Kueue says of a Job."""
+    """Return Kueue's newest message about a Job."""
     values: dict[str, object] = {
         "workload": workload["metadata"]["name"],
         "queue": queue,
@@ -159,7 +159,7 @@ def _explain_workload(workload: KubeObject, queue: str, namespace: str) -> Findi
     if reason in NEVER_REASONS:
         return rules.NEVER_ADMITTED.found(**values, words=words)
     passing = reason in PASSING_REASONS or PASSING in words
-    if evicted:  # it is queued again, and Kueue repeats why until it has looked at it
+    if evicted:  # requeued; Kueue repeats the reason until its next check
         heard = dict.fromkeys(filter(None, (evicted.get("message"), words)))
         said = f"{evicted.get('reason')}: {'; '.join(heard)}"
         found = rules.REQUEUED.found(**values, words=said)
@@ -170,7 +170,7 @@ def _explain_workload(workload: KubeObject, queue: str, namespace: str) -> Findi
 
 
 def _say_check(check: KubeObject) -> str:
-    """Say what an admission check waits for; empty of one that is over."""
+    """Return what an admission check waits for; empty once it is ready."""
     if check.get("state") == "Ready":
         return ""
     message = check.get("message") or str(check.get("state"))

@@ -1,4 +1,4 @@
-"""Rights in a namespace: the Roles that grant them, what needs which, and which are missing."""
+"""Rights in a namespace: the Roles that grant them, who needs which, and which are missing."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Purpose:
-    """Rights that are all required; `role` grants them, `without` is the effect of a missing one.
+    """A set of required rights; `role` grants them, `without` is the effect of a missing one.
 
-    `alternative` is what else the user can do. Without those of which the severity is a warning,
-    `up` goes on.
+    `alternative` is another way for the user. If the severity is a warning, `up` continues without
+    them.
     """
 
     rights: tuple[Right, ...]
@@ -60,7 +60,7 @@ class Purpose:
     severity: Severity = Severity.ERROR
 
 
-# Since Kubernetes 1.35 a tunnel is created, too: its WebSocket begins with a GET.
+# Since Kubernetes 1.35 a tunnel also needs `create`: its WebSocket begins with a GET.
 FORWARD: tuple[Right, ...] = tuple((POD, "portforward", verb) for verb in ("get", "create"))
 RUN_AGENTS = Purpose(
     (
@@ -100,13 +100,13 @@ RUN_LOADER = Purpose(
     Role.DATA,
     "data sets cannot be brought",
 )
-# A loader of an NFS server's data set needs no claim.
+# A loader for an NFS data set needs no claim.
 BRING_DATA = replace(
     RUN_LOADER,
     rights=(*RUN_LOADER.rights, *((CLAIM, "", verb) for verb in ("create", "get"))),
-    severity=Severity.WARNING,  # those that are there need not be brought
+    severity=Severity.WARNING,  # existing data sets need no loader
 )
-# The backend runs without these, and its port is open to every pod that reaches it.
+# The backend runs without these, but its port is then open to every pod that can reach it.
 GUARD_BACKEND: tuple[Right, ...] = tuple((NETWORK_POLICY, "", verb) for verb in ("create", "patch"))
 # Agents run without these; the text is the effect of a missing one.
 WITHOUT: dict[Right, str] = {
@@ -150,7 +150,7 @@ def list_rights(case: Case) -> tuple[Right, ...]:
 
 
 def judge_rights(case: Case, missing: Collection[Right]) -> Iterator[Finding]:
-    """Call an error what `up` cannot do at all, and unknown what it can do in part; pure."""
+    """Yield an error if `up` cannot run at all, and unknown if it can run in part; pure."""
     needed = set[Right]()
     for purpose in list_purposes(case):
         needed.update(purpose.rights)
@@ -180,7 +180,7 @@ def _name_subject(kube: Kube) -> str:
 
 
 def find_missing(kube: Kube, rights: Iterable[Right]) -> list[Right]:
-    """Return those of the rights that we do not have, in order; raises KubeError."""
+    """Return the missing ones of these rights, in order; raises KubeError."""
     rules, complete = kube.read_rules()
     missing = [one for one in rights if not any(is_granted(one, rule) for rule in rules)]
     allowed: dict[Right, bool] = {}
@@ -189,7 +189,7 @@ def find_missing(kube: Kube, rights: Iterable[Right]) -> list[Right]:
         kind, subresource, verb = right
         allowed[right] = kube.is_allowed(verb, kind, subresource)
 
-    # Some rights are in no list, such as those of system:masters: one tells for all.
+    # Some rights are never listed, such as those of system:masters: a sample decides for all.
     do_all(ask, missing[:1])
     if not complete or any(allowed.values()):
         do_all(ask, missing[1:])
@@ -197,7 +197,7 @@ def find_missing(kube: Kube, rights: Iterable[Right]) -> list[Right]:
 
 
 def is_granted(right: Right, rule: Manifest) -> bool:
-    """Return True if a rule that a server lists grants a right, on objects of any name; pure."""
+    """Return True if a listed rule grants a right on objects of any name; pure."""
     kind, subresource, verb = right
     resource = f"{kind.plural}/{subresource}".rstrip("/")
     granting = {
@@ -211,12 +211,12 @@ def is_granted(right: Right, rule: Manifest) -> bool:
 
 
 def describe_rights(rights: Iterable[Right]) -> str:
-    """Return rights as `kubectl auth can-i` takes them."""
+    """Return rights in the syntax of `kubectl auth can-i`."""
     return ", ".join(map(describe_right, rights))
 
 
 def describe_right(right: Right) -> str:
-    """Return a right as `kubectl auth can-i` takes it."""
+    """Return a right in the syntax of `kubectl auth can-i`."""
     kind, subresource, verb = right
     plural = f"{kind.plural}.{kind.group}".rstrip(".")
     return f"{verb} {'/'.join(filter(None, (plural, subresource)))}"
@@ -225,19 +225,19 @@ def describe_right(right: Right) -> str:
 def describe_grant(role: Role, kube: Kube) -> str:
     """Return the command with which an administrator grants a Role.
 
-    The Role is printed, since an administrator elsewhere cannot read a path of this machine.
+    The command prints the Role, since an administrator elsewhere cannot read a local path.
     """
     context = f" --context {kube.context}" if kube.context else ""
     return f"deployer rights {role} | kubectl apply -n {kube.namespace}{context} -f -"
 
 
 def ask_for_grant(role: Role, kube: Kube) -> str:
-    """Return the same as a fix for those who lack the rights."""
+    """Return that command as a fix for users who lack the rights."""
     return f"ask an administrator: {describe_grant(role, kube)}"
 
 
 def load_role(role: Role, user: str = "") -> str:
-    """Return a Role as YAML; with the name of a user, also what gives it to that user."""
+    """Return a Role as YAML; with a user's name, also the binding for that user."""
     text = (find_packaged("infra/rbac") / f"{role}.yaml").read_text(encoding="utf-8")
     if not user:
         return text

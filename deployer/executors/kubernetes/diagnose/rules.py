@@ -1,9 +1,9 @@
-"""What may keep a pod from running, and what to say of each; docs/pending.md is made of it.
+"""The obstacles of pending pods, and the message for each; docs/pending.md is generated from it.
 
-A rule says what the cluster wrote, in `$words`, with the command that fixes it. "Never" is only
-said where who decides has said so: the API server, Kueue, or the kubelet of the pod's node.
-A rule with a `pattern`, whose groups are names in `says` and `fix`, is known by its words; a
-comment names the program that writes them.
+A rule quotes the cluster's text in `$words`, and gives the command that fixes it. "Never" is only
+used if the component that decides has said so: the API server, Kueue, or the kubelet of the pod's
+node. A rule with a `pattern`, whose groups are names in `says` and `fix`, is recognised by its
+text; a comment names the program that writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deployer.errors import PERMANENT, TRANSIENT, Finding, edit
 
 @dataclass(frozen=True)
 class Rule:
-    """One row: `says` and `fix` with $names for what differs; `transient` as a Finding has it."""
+    """One rule: `says` and `fix` with $names for variable parts; `transient` as in a Finding."""
 
     code: Cause
     says: str
@@ -49,7 +49,7 @@ def unclear(code: Cause, says: str, fix: str = "", pattern: str = "") -> Rule:
     return Rule(code, says, fix, None, pattern)
 
 
-# Nodes: what the scheduler says, in `$words`, and what the nodes tell where they may be listed.
+# Nodes: the scheduler's text in `$words`, and facts from the nodes if they may be listed.
 
 _DESCRIBE_NODES = "ask an administrator: kubectl describe nodes"
 _LIST_TAINTS = (
@@ -88,7 +88,7 @@ DRIVER_COMES = unclear(
     "node $node has a GPU and counts none: $why",
     "deployer drivers status",
 )
-# NVIDIA's container toolkit and the runtimes, of a container or a sandbox that was not created.
+# NVIDIA's container toolkit and the runtimes, for a container or a sandbox that was not created.
 DRIVER_BROKEN = unclear(
     Cause.DRIVER_MISSING,
     "node $node has no working NVIDIA driver or container toolkit: $words",
@@ -96,8 +96,8 @@ DRIVER_BROKEN = unclear(
     "(?i)nvidia-container-cli|NVML|libnvidia-ml|could not select device driver|"
     r"nvidia\.com/gpu=|failed to inject CDI devices|no runtime for \"?[^\"\s]*nvidia",
 )
-# The cluster autoscaler's and its clouds' words, and Karpenter's, whose offers that were sold out
-# come back after three minutes.
+# Texts of the cluster autoscaler, its cloud providers, and Karpenter, which retries sold-out offers
+# after three minutes.
 STOCKOUT = transient(
     Cause.STOCKOUT,
     "the cloud has no such node now: $words",
@@ -113,7 +113,7 @@ CLOUD_QUOTA = unclear(
     "(?i)QUOTA_EXCEEDED|quota exceeded|exceeded quota|LimitExceeded",
 )
 
-# Rules of the server: its refusal of a pod, in the words of the admission plugins.
+# Rules of the server: its refusal of a pod, in the text of the admission plugins.
 
 # plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
 QUOTA_USED = transient(Cause.QUOTA, "quota $quota of namespace $namespace is used up: $amounts")
@@ -140,7 +140,7 @@ POD_SECURITY = permanent(
     "$edits",
     r'violates PodSecurity "(?P<level>[^"]+)": (?P<why>.+\S)',
 )
-# Of policies and webhooks, limit ranges, accounts and classes: each names what it refuses.
+# From policies and webhooks, limit ranges, accounts and classes: each names what it refuses.
 REFUSED = permanent(
     Cause.OTHER,
     "the server refuses its pod: $words",
@@ -148,7 +148,7 @@ REFUSED = permanent(
 )
 NOT_MADE = unclear(Cause.OTHER, "the server refuses its pod: $words")
 
-# What the pod names.
+# Objects that the pod references.
 
 SECRET = permanent(
     Cause.OBJECT_MISSING,
@@ -176,8 +176,8 @@ UNBOUND = unclear(
 )
 SOME_UNBOUND = unclear(Cause.CLAIM_UNBOUND, "$words", "kubectl get pvc $where")
 
-# Images: what the kubelet says, and in its message what the registry answered, as the code of a
-# gRPC status or in the words of containerd (remotes/docker) and CRI-O (containers/image).
+# Images: the kubelet's text, including the registry's answer, as a gRPC status code or in the text
+# of containerd (remotes/docker) and CRI-O (containers/image).
 
 _OTHER_IMAGE = f"{edit('kubernetes', 'image: …')}, or deployer image push"
 IMAGE_NAME = permanent(Cause.IMAGE, "'$image' is not the name of an image", _OTHER_IMAGE)
@@ -217,8 +217,8 @@ NO_PROGRAM = permanent(
     "another command of container $container in your template",
 )
 
-# Queues, and what else holds Jobs back. Since 0.19 Kueue may say by the condition's reason whether
-# waiting helps; before, and without its feature gate, by words alone.
+# Queues, and other reasons that hold Jobs back. Since 0.19 the reason of Kueue's condition may say
+# whether waiting helps; before, and without its feature gate, only the text does.
 
 _LOOK_AT_WORKLOAD = "kubectl describe workload $workload -n $namespace"
 _LOOK_AT_QUEUE = "kubectl describe localqueue $queue $where"

@@ -1,6 +1,7 @@
-"""What we may see of a cluster, remembered for some seconds: nothing is asked twice at a time.
+"""A short-lived cache of a cluster's objects; concurrent reads of one object share a request.
 
-What may not be read (403) is HIDDEN, or None as a list, and asked for again after a minute.
+Objects that may not be read (403) are HIDDEN, or None as a list, and are requested again after a
+minute.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from deployer.kube.objects import DEFAULT_QUEUE, KUEUE, QUEUE_LABEL, SECRET, Kin
 
 LIFE_SECONDS = 4.0
 REFUSED_SECONDS = 60.0
-SURVEY_SHARE = 20  # of the time goes to looks at all nodes, whose pods are many in large clusters
-KUEUE_VERSION = "v1beta2"  # taken to be there where it may not be asked for
+SURVEY_SHARE = 20  # waits 20 times a node survey's duration: large clusters have many pods
+KUEUE_VERSION = "v1beta2"  # assumed without permission to ask
 HIDDEN: Manifest = {}  # an object that may not be read
 EVER = float("-inf")
 
 
 class View:
-    """Reads a cluster; `now` is a clock in seconds. Everything raises KubeError but for a 403."""
+    """Reads a cluster; `now` is a clock in seconds. Methods raise KubeError except for a 403."""
 
     def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
         self.kube = kube
@@ -37,9 +38,10 @@ class View:
         self._old_at: dict[Hashable, float] = {}
 
     def get(self, kind: Kind, name: str, since: float = EVER) -> Manifest | None:
-        """Return an object, of a Secret only the names of its keys; None if it is missing.
+        """Return an object, for a Secret only the names of its keys; None if it is missing.
 
-        An object may be written after a look: only a look after `since` shows that it is missing.
+        An object may be created after a read, so only a read after `since` proves that it is
+        missing.
         """
         found: Manifest | None = self._remember(
             (kind, name), lambda: self._get(kind, name), HIDDEN, since
@@ -54,14 +56,14 @@ class View:
         return found
 
     def find_kueue(self, name: str) -> Kind | None:
-        """Return a kind of Kueue's in the cluster's own version of it; None without Kueue."""
+        """Return a kind of Kueue's in the cluster's version; None without Kueue."""
         version = self._remember(KUEUE, lambda: self.kube.find_version(KUEUE), KUEUE_VERSION)
         plural = f"{name.lower()}{'es' if name.endswith('s') else 's'}"
         namespaced = name in ("LocalQueue", "Workload")
         return Kind(f"{KUEUE}/{version}", name, plural, namespaced=namespaced) if version else None
 
     def find_missing(self, references: Iterable[Reference], since: float) -> frozenset[Reference]:
-        """Return those that are missing; no key of an object that is missing itself."""
+        """Return the missing references, except keys of missing objects."""
         found = (one for one in references if self._is_missing(one))
         return frozenset(one for one in found if self._is_missing(one, since))
 
@@ -108,7 +110,7 @@ class View:
         since: float = EVER,
         share: float = 0.0,
     ) -> Any:
-        """Return what was found out before, or ask again; `hidden` stays where it is refused."""
+        """Return the cached answer, or ask again; a refusal is cached as `hidden`."""
         with self._locks[key]:
             began = self._now()
             if self._asked_at.get(key, EVER) >= since and self._old_at.get(key, EVER) > began:

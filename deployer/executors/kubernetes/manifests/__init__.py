@@ -1,1 +1,1 @@
-"""From a plan to Kubernetes manifests: their shape is in k8s/*.yaml, Python sets what it owns."""
+"""Builds Kubernetes manifests from a plan: templates in k8s/*.yaml, filled by Python."""

@@ -1,4 +1,4 @@
-"""All manifests of a sweep's agents, with the ConfigMaps of their code; pure."""
+"""Builds all manifests of a sweep's agents, with the ConfigMaps of their code; pure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from deployer.model import Plan
 KEY_COMPONENT = "key"
 
 
-# The ConfigMaps of a sweep, with the supervisor and the project's code; pure. A larger archive of
-# the code lies in several ConfigMaps, one part in each, which a pod joins.
+# The ConfigMaps of a sweep, with the supervisor and the project's code; pure. A larger code archive
+# is split over several ConfigMaps, whose parts a pod joins.
 
 
 def build_config_map(
@@ -39,7 +39,7 @@ def build_config_map(
     owner: Owner,
     namespace: str | None,
 ) -> Manifest:
-    """Fill the only file of a ConfigMap, whose name ends with a hash of it."""
+    """Fill the only file of a ConfigMap, whose name ends with the file's hash."""
     metadata = _build_metadata(template, sweep_path, owner, namespace, build_hash(content))
     [file] = template["binaryData"]
     filled = {"metadata": metadata, "binaryData": {file: encode(content)}}
@@ -49,10 +49,10 @@ def build_config_map(
 def build_code_maps(
     template: Manifest, code: bytes, sweep_path: str, owner: Owner, namespace: str | None
 ) -> list[Manifest]:
-    """Return the ConfigMap of an archive, or those of its parts where one cannot hold it.
+    """Return the ConfigMap of an archive, or those of its parts if it is too large for one.
 
-    The parts' files are `code.tar.gz.00`, `.01` and so on; the names of their ConfigMaps begin
-    alike, and an annotation has the hash of the whole.
+    The parts' files are `code.tar.gz.00`, `.01` and so on. The names of their ConfigMaps have a
+    common prefix, and an annotation has the hash of the whole.
     """
     parts = split_archive(code)
     if len(parts) == 1:
@@ -69,9 +69,9 @@ def build_code_maps(
 
 
 def read_code_maps(maps: Iterable[Manifest]) -> bytes | None:
-    """Return the first archive in ConfigMaps, which are given in order of their creation.
+    """Return the first archive in ConfigMaps, which must be in order of creation.
 
-    One of which a part is missing counts as none: agents begin when all of it is there.
+    An archive with a missing part is ignored: agents start only when it is complete.
     """
     parts: dict[str, dict[str, bytes]] = defaultdict(dict)
     for one in maps:
@@ -87,7 +87,7 @@ def read_code_maps(maps: Iterable[Manifest]) -> bytes | None:
 def _build_metadata(
     template: Manifest, sweep_path: str, owner: Owner, namespace: str | None, *end: str
 ) -> Manifest:
-    """Name and label a ConfigMap; its template's component says what it is."""
+    """Return a ConfigMap's name and labels, from its template's component."""
     component = template["metadata"]["labels"][COMPONENT_LABEL]
     name = build_owned_name(sweep_path, owner, component, *end)
     return build_metadata(name, component, sweep_path, namespace)
@@ -105,13 +105,13 @@ def build_manifests(
     code: bytes | None,
     max_seconds: float | None = None,
 ) -> tuple[Manifest, ...]:
-    """Return what a plan means in a cluster: ConfigMaps, volumes, then a Job for each pod.
+    """Return the manifests of a plan: ConfigMaps, volumes, then a Job for each pod.
 
-    `secret_keys` names each agent's key in the Secret `secret_name`; `code` is the project's
-    archive, None where the image's code runs; `max_seconds` is what a Job may take.
-    Names have the `owner` in them, so that nobody's agents need what another owner may delete;
-    those of ConfigMaps end with a hash of their content, so that running agents keep what they
-    have. Raises ConfigError if no image is named.
+    `secret_keys` names each agent's key in the Secret `secret_name`. `code` is the project's
+    archive, None if the image's code runs. `max_seconds` is the deadline of a Job. Names contain
+    the `owner`, so that no agent needs an object that another owner may delete. Names of ConfigMaps
+    end with a hash of their content, so that running agents keep theirs. Raises ConfigError without
+    an image.
     """
     if cluster.image is None and templates.template is None:
         hint = "kubernetes: {image: …}: any image with Python and wandb, such as your trainer's"
@@ -150,9 +150,9 @@ def build_manifests(
 def build_secret(
     name: str, namespace: str | None, values: Mapping[str, str], sweep_path: str = ""
 ) -> Manifest:
-    """Return a Secret with these values; with `sweep_path`, one that goes with that sweep.
+    """Return a Secret with these values; with `sweep_path`, one of that sweep.
 
-    It is apart from `build_manifests`, since a plan must never hold a key.
+    It is separate from `build_manifests`, since a plan must never hold a key.
     """
     return {
         "apiVersion": "v1",
@@ -166,7 +166,7 @@ def build_secret(
 def build_nfs(
     templates: Templates, name: str, nfs: NfsFolder, sweep_path: str, namespace: str | None
 ) -> tuple[Manifest, Manifest]:
-    """Return a PersistentVolume for a folder of an NFS server, and the claim on it."""
+    """Return a PersistentVolume for a folder of an NFS server, and its claim."""
     volume = {
         "metadata": build_metadata(name, "volume", sweep_path, None),
         "spec": {
@@ -184,7 +184,7 @@ def build_nfs(
 def _name_claim(
     volume: Volume, nfs: NfsFolder, sweep_path: str, owner: Owner, namespace: str | None
 ) -> str:
-    """Name a claim and its PersistentVolume, which shares its names with the whole cluster."""
+    """Return a name for a claim and its PersistentVolume, unique in the whole cluster."""
     parts = (namespace or "", sweep_path, nfs.server, nfs.path)
     told_apart = build_hash(*(part.encode() for part in parts))
     return build_owned_name(sweep_path, owner, volume.name, told_apart)

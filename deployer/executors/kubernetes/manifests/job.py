@@ -58,14 +58,15 @@ SUPERVISOR = "deployer-supervisor"
 CODE = "deployer-code"
 KEY = "deployer-key"
 KEY_FILE = "key"
-TOKEN_FILE = "token"  # in its place, where agents log in by their service account
+TOKEN_FILE = "token"  # replaces the key if agents use a service account
 SHARED_MEMORY = "shared-memory"
 CONTAINER = "agent"
 SUPERVISOR_FOLDER = "/deployer/supervisor"
 SUPERVISOR_PATH = f"{SUPERVISOR_FOLDER}/agent.zip"
 TOKEN_PATH = f"/deployer/key/{TOKEN_FILE}"
 CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
-# Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
+# Subtracted from the pod's grace period: a run that ignores the interrupt is terminated, then
+# killed.
 CLEARING_SECONDS = 10
 POD_SOURCES = frozenset({"emptyDir", "ephemeral"})  # volumes that are deleted with their pod
 POD_GRACE_SECONDS = 30  # Kubernetes' own default
@@ -73,12 +74,12 @@ POD_GRACE_SECONDS = 30  # Kubernetes' own default
 
 @dataclass(frozen=True)
 class AgentTask:
-    """A pod's agents, and the objects they need; `code` is empty where the image's code runs.
+    """A pod's agents, and the objects they need; `code` is empty if the image's code runs.
 
     `agents` are their names, each with its key in the Secret; the first names the Job. Without a
-    `secret_name` they log in by a token of their service account.
-    `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
-    from NFS. The Job is ended after `max_seconds`, if not None, whatever its agents do.
+    `secret_name` they log in by a token of their service account. `code` names the ConfigMaps of
+    the archive's parts, `claims` the claim of each NFS volume. The Job ends after `max_seconds`, if
+    not None, whatever its agents do.
     """
 
     agents: tuple[tuple[str, str], ...]
@@ -108,10 +109,10 @@ class AgentTask:
 def build_volumes(
     pod: Manifest, container: Manifest, own_pod: Manifest, task: AgentTask, cluster: ClusterConfig
 ) -> tuple[list[Manifest], list[Manifest]]:
-    """Return the volumes of an agent's pod, and what its container mounts.
+    """Return the volumes of an agent's pod, and its container's mounts.
 
-    The template's mounts take the place of ours of the same name or path, and deployer.yaml's
-    that of both. A volume that is mounted no more is left out.
+    The template's mounts replace ours of the same name or path, and those of deployer.yaml replace
+    both. A volume without a mount is left out.
     """
     template = container.get("volumeMounts") or []
     users = [_build_mount(volume) for volume in cluster.volumes]
@@ -152,10 +153,10 @@ def _list_names(items: Iterable[Manifest]) -> set[str]:
 
 
 def _fill(volume: Manifest, task: AgentTask, cluster: ClusterConfig) -> Manifest:
-    """Return a volume as it is, or filled if it is one of ours.
+    """Return a volume unchanged, or filled if it is one of ours.
 
-    Of several agents' keys each file has its number in the name; of several ConfigMaps of the code
-    the files lie together.
+    With several agents, the name of each key file has a number. The files of several code
+    ConfigMaps share one folder.
     """
     name = volume["name"]
     if name == SUPERVISOR:
@@ -207,10 +208,10 @@ def _build_volume(volume: Volume, claims: Mapping[str, str]) -> Manifest:
 def build_job(
     template: Manifest, own: Manifest, task: AgentTask, cluster: ClusterConfig
 ) -> Manifest:
-    """Return the Job of a pod's agents from a template that has a container for them.
+    """Return the Job of a pod's agents, built from a template with a container for them.
 
-    `own` is k8s/agent.yaml: what a user's template lacks (the supervisor's volumes and
-    environment) is taken from there.
+    `own` is k8s/agent.yaml. It provides what a user's template lacks: the supervisor's volumes and
+    environment.
     """
     name = build_name(task.name)
     generated = cluster.generate_name or "generateName" in (template.get("metadata") or {})
@@ -235,7 +236,7 @@ def build_job(
                 "annotations": annotations,
             },
             "spec": {
-                # Another count would be several agents with one identity.
+                # A higher count would start several agents with one identity.
                 "completions": 1,
                 "parallelism": 1,
                 "ttlSecondsAfterFinished": _count_seconds(cluster.ttl),
@@ -249,13 +250,14 @@ def build_job(
     )
     deadline = job["spec"].get("activeDeadlineSeconds")
     if QUEUE_LABEL in job["metadata"]["labels"] and deadline:
-        # Kueue's own limit, a minute after the Job's deadline, which ends the Job and says why.
+        # Kueue's own limit is a minute after the Job's deadline, so that the Job ends first and
+        # reports why.
         job["metadata"]["labels"].setdefault(QUEUE_LIMIT_LABEL, str(deadline + 60))
     return job
 
 
 def find_container(job: Manifest) -> Manifest | None:
-    """Return the container named `agent`, or the only one; None if it cannot be told."""
+    """Return the container named `agent`, or the only one; None if it is ambiguous."""
     containers: list[Manifest] = job["spec"]["template"]["spec"]["containers"]
     named = [one for one in containers if one.get("name") == CONTAINER]
     if named:
@@ -296,7 +298,7 @@ def _build_pod(
     if grace is None:
         grace = pod.get("terminationGracePeriodSeconds", POD_GRACE_SECONDS)
     keep = "" if outlives_pod(volumes, mounts) else KEPT_BY_WANDB
-    # Where a name is there twice, the later one counts.
+    # If a name occurs twice, the later one applies.
     environment = overlay(
         [*own_container["env"], *(container.get("env") or ())],
         list_variables(_build_variables(task, cluster, checkpoints, keep, grace)),
@@ -343,7 +345,7 @@ def _list_needless(task: AgentTask) -> Sequence[str]:
 def _build_variables(
     task: AgentTask, cluster: ClusterConfig, checkpoints: str, keep: str, grace: int
 ) -> dict[str, str | SecretKey | None]:
-    """Return the variables of an agent: the user's, and those that nobody else may set."""
+    """Return the variables of an agent: the user's, and those reserved for deployer."""
     return {
         KEEP_VARIABLE: keep,
         **cluster.env,
@@ -367,7 +369,7 @@ def _build_variables(
 
 
 def _build_resources(resources: Manifest, cluster: ClusterConfig) -> Manifest:
-    """Return what a container gets; GPUs take the place of all that its template asks for."""
+    """Return a container's resources; GPUs replace those of its template."""
     gpu = cluster.gpu
     amounts = {"cpu": cluster.cpu, "memory": cluster.memory}
     wanted = {name: amount for name, amount in amounts.items() if amount}
@@ -390,7 +392,7 @@ def _build_resources(resources: Manifest, cluster: ClusterConfig) -> Manifest:
 
 
 def _check_amount(name: str, amount: Amount) -> None:
-    """Refuse what the API server would: "must be less than or equal to %s limit"."""
+    """Refuse what the API server would refuse: "must be less than or equal to %s limit"."""
     if read_quantity(amount.request) > read_quantity(amount.limit):
         said = f"the request {amount.request} is above the limit {amount.limit}"
         hint = f"{name}: {{request: {amount.limit}, limit: {amount.limit}}}"
@@ -398,16 +400,16 @@ def _check_amount(name: str, amount: Amount) -> None:
 
 
 def _avoid(pod: Manifest, nodes: Sequence[str]) -> Manifest:
-    """Return the affinity that keeps a pod off nodes, whatever else is wanted of its node.
+    """Return the affinity that keeps a pod off nodes, in addition to its template's terms.
 
-    By the node's name, which is what is known of it: its host name's label may differ.
+    It matches the node's name, because the label of the host name may differ.
     """
     if not nodes:
         return {}
     affinity = (pod.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     refused = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
-    # A node has to match one of the terms, so that each of them must refuse.
+    # A node has to match one of the terms, so each of them must exclude these nodes.
     terms = [
         {**term, "matchFields": [*term.get("matchFields", ()), *refused]}
         for term in required.get("nodeSelectorTerms") or [{}]

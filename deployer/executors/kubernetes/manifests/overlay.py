@@ -16,7 +16,7 @@ from deployer.kube.objects import (
     build_labels,
 )
 
-# Lists whose items are told apart by a field; an item stands in the place of the one it is laid on.
+# Lists whose items are identified by a field; an item replaces the one with the same value.
 KEYS = {
     "containers": "name",
     "initContainers": "name",
@@ -25,22 +25,22 @@ KEYS = {
     "volumes": "name",
     "volumeMounts": "mountPath",
 }
-# Their items are laid over one another. Of others two would not fit together: a volume has one
-# source, a variable one value.
+# Items of these are merged. Items of other lists cannot be: a volume has one source, a variable one
+# value.
 MERGED = ("containers", "initContainers")
 ADDED = ("tolerations",)
-REMOVED = object()  # in a patch: the field is not in the manifest
+REMOVED = object()  # in a patch: removes the field
 
 
 class Whole(list[Any]):
-    """In a patch: a list that takes the place of another one, whatever its field."""
+    """In a patch: a list that replaces another, whatever its field."""
 
 
 def overlay(base: Any, patch: Any, field: str = "") -> Any:
-    """Return `base` with `patch` laid over it; neither is changed, but what is alike is shared.
+    """Return `base` with `patch` merged in; neither is changed, but equal parts are shared.
 
-    Mappings are merged, and a list takes the place of another one but for those named above. None
-    leaves what is there, and what is empty adds nothing.
+    Mappings are merged; a list replaces another, except for the fields above. None leaves the value
+    unchanged, and an empty value adds nothing.
     """
     if isinstance(patch, Mapping):
         merged = dict(base or {})
@@ -55,7 +55,7 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
         return merged
     if isinstance(patch, Whole):
         return list(patch)
-    # A label, too, may be called `env`.
+    # A label may also be named `env`.
     if isinstance(patch, list) and field in ADDED:
         return [*(base or ()), *patch]
     if isinstance(patch, list) and (key := KEYS.get(field)):
@@ -68,7 +68,7 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
 
 
 def build_metadata(name: str, component: str, sweep_path: str, namespace: str | None) -> Manifest:
-    """Name an object and label it as ours; with `sweep_path`, as one that goes with that sweep."""
+    """Return an object's name and our labels; with `sweep_path`, those of that sweep."""
     return {
         "name": name,
         "namespace": namespace or REMOVED,
@@ -78,7 +78,7 @@ def build_metadata(name: str, component: str, sweep_path: str, namespace: str | 
 
 
 def encode(content: bytes) -> str:
-    """Return bytes as `data` and `binaryData` hold them."""
+    """Return bytes encoded for `data` and `binaryData`."""
     return base64.b64encode(content).decode()
 
 
@@ -87,7 +87,7 @@ def without_none(values: Mapping[str, Any]) -> Manifest:
 
 
 def build_identity(cluster: ClusterConfig) -> Manifest:
-    """Return the fields of a pod that say as whom it runs, and how its image is pulled."""
+    """Return a pod's identity fields: its account, user id and pull secrets."""
     user = cluster.run_as_user
     return {
         "serviceAccountName": cluster.service_account,
@@ -97,7 +97,7 @@ def build_identity(cluster: ClusterConfig) -> Manifest:
 
 
 def build_queue_labels(cluster: ClusterConfig) -> Manifest:
-    """Return the labels of a Job that waits in a queue: its name, and the priority there."""
+    """Return the queue labels of a Job: the queue's name, and the priority in it."""
     return without_none({QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority})
 
 

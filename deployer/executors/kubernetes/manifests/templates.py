@@ -1,4 +1,4 @@
-"""The templates of manifests: ours, the user's, what is demanded of them; pure."""
+"""The templates of manifests: ours, the user's, and the checks of the latter; pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.job import CONTAINER, find_container, outlives_pod
 from deployer.kube.objects import QUEUE_LABEL, QUEUE_PRIORITY_LABEL, Manifest
 
-# Variables of the SDK that a run of a sweep has no use for; WANDB_MODE may be `online`.
+# Variables of the SDK that would break a sweep's run; WANDB_MODE may be `online`.
 OF_OTHER_RUNS = ("WANDB_PROJECT", "WANDB_ENTITY", "WANDB_MODE", "WANDB_RUN_ID", "WANDB_SWEEP_ID")
 SPOT = re.compile(r"(?<!non-)\b(spot|preemptible)\b", re.IGNORECASE)
 
@@ -27,7 +27,7 @@ class Templates:
 
     `template` and `others` come from the user's file.
 
-    `others` is everything beside the Job in that file: it is sent as it is and never deleted.
+    `others` is everything in that file except the Job; it is applied unchanged and never deleted.
     """
 
     agent: Manifest
@@ -40,7 +40,7 @@ class Templates:
 
 
 def load_templates(template: Path | None = None) -> Templates:
-    """Read k8s/*.yaml and, if there is one, the user's template; raises ConfigError for that."""
+    """Read k8s/*.yaml and the user's template, if any; raises ConfigError for the latter."""
     folder = find_folder()
     job, others = _load_template(template) if template else (None, ())
     volume, claim = load_documents(folder / "nfs.yaml")
@@ -54,14 +54,14 @@ def load_templates(template: Path | None = None) -> Templates:
 
 
 def find_template_image(cluster: ClusterConfig, folder: Path) -> str | None:
-    """Return the image that the user's template names for the agent; raises ConfigError."""
+    """Return the agent's image in the user's template; raises ConfigError."""
     job = _load_template(folder / cluster.template)[0] if cluster.template else None
     container = find_container(job) if job else None
     return container.get("image") if container else None
 
 
 def warn_about_variables(job: Manifest) -> str:
-    """Name a variable that the user gave an agent and that takes its runs from their sweep."""
+    """Return a warning about a user's variable that takes runs out of their sweep."""
     container = find_container(job) or {}
     named = {one["name"]: one.get("value") for one in container.get("env") or ()}
     wrong = [name for name in OF_OTHER_RUNS if named.get(name, "online") != "online"]
@@ -123,9 +123,9 @@ def _containers(job: Manifest) -> list[Manifest]:
 
 
 def warn_about_spot(job: Manifest, pools: str = "") -> str:
-    """Say which setting is missing if each preemption starts a run again; empty if none does.
+    """Return a warning if preemption restarts runs from nothing; empty if it does not.
 
-    `pools` names spot pools that the pods run on, where more is known than the Job says.
+    `pools` names the spot pools of the pods, if more is known than the Job says.
     """
     pod, container = job["spec"]["template"]["spec"], find_container(job)
     spot = pools or next((word for word in _list_words(job, pod) if SPOT.search(word)), "")
@@ -139,7 +139,7 @@ def warn_about_spot(job: Manifest, pools: str = "") -> str:
 
 
 def _list_words(job: Manifest, pod: Manifest) -> Iterator[str]:
-    """Yield what chooses the nodes: labels, taints, priority classes and queues."""
+    """Yield the texts that select nodes: labels, taints, priority classes and queues."""
     chosen = (pod.get("nodeSelector") or {}).items()
     yield from (f"{key}={value}" for key, value in chosen if value != "false")
     for one in pod.get("tolerations") or ():
