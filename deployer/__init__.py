@@ -1,6 +1,7 @@
 """Run a Weights & Biases sweep on this machine or a cluster.
 
-The public Python API is `deployer.api`. Nothing is imported here: every supervisor imports this.
+The public Python API is `deployer.api`. Nothing is imported here, because every supervisor imports
+this.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from deployer.agent.host.status import FULL, is_unwritable
 from deployer.errors import DeployerError, ExitCode
 from deployer.waiting import COMMAND
 
-YOUNG_OBJECTS = 100_000  # Python's 700 make reading a sweep of thousands of runs a third slower
+YOUNG_OBJECTS = 100_000  # with Python's 700, reading thousands of runs takes a third longer
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     # Open /dev/null for each closed standard stream, before another file gets its number. Output to
-    # a closed stdout still fails, with EBADF: /dev/null is opened for reading.
+    # a closed stdout still fails, with EBADF, because /dev/null is opened for reading.
     if sys.stdin is None:
         sys.stdin = open(os.open(os.devnull, os.O_RDONLY))  # noqa: SIM115 - lasts as the process
     if sys.stdout is None:
@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=render.NAME)  # a narrow encoding costs a sign, not a failure
+            stream.reconfigure(errors=render.NAME)  # replace unencodable characters
     gc.set_threshold(YOUNG_OBJECTS)
-    logging.getLogger().addHandler(logging.NullHandler())  # clients' own words; ours are errors
+    logging.getLogger().addHandler(logging.NullHandler())  # drop the clients' own messages
     sys.exit(run(words))
 
 
@@ -76,7 +76,7 @@ def run(words: list[str]) -> int:
 
 
 def _say_unwritable(error: OSError, words: Sequence[str]) -> int:
-    """Say that a disk is full, or a file may not be used: no bug, and the user's to fix."""
+    """Report a full disk or an unwritable file: the user's problem, not a bug."""
     from deployer.cli.output.render import show_error
 
     where = str(error.filename or "stdout or a file of deployer's")
@@ -92,7 +92,7 @@ def _say_unwritable(error: OSError, words: Sequence[str]) -> int:
 
 
 def _discard_output() -> None:
-    """Give up what stdout still holds: Python would try again at its end, and exit with 120."""
+    """Discard the buffered stdout: Python would retry at exit, and exit with 120."""
     with suppress(OSError):  # a stdout without a file descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -105,7 +105,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def _refuse(error: TyperException, words: Sequence[str]) -> int:
-    """Show a wrong command line as any other error."""
+    """Show a wrong command line like any other error."""
     from deployer.cli.output.render import show_error
     from deployer.cli.shell.usage import build_usage_error
 

@@ -1,4 +1,4 @@
-"""Every error that a user can meet, with its exit code, and the findings that errors carry.
+"""All errors shown to users, with their exit codes, and the findings that errors carry.
 
 Anything else that reaches `main()` is a bug and keeps its traceback.
 """
@@ -14,7 +14,7 @@ from typing import Self
 
 from deployer.waiting import OWN_VERDICT, PASSING_REASONS, is_passing
 
-# Whether waiting helps; None if it is unknown.
+# Whether waiting helps; None if unknown.
 TRANSIENT, PERMANENT = True, False
 WORDS: dict[bool | None, str] = {
     TRANSIENT: " (passes with time)",
@@ -32,8 +32,8 @@ FORBIDDEN = "forbidden"  # code of findings about missing rights
 class Severity(StrEnum):
     """How bad a finding is.
 
-    An `error` stops `up`. A `warning` is what we infer: `up` goes on. `unknown` is what could
-    not be checked, or depends on others.
+    An `error` stops `up`. A `warning` is an inference: `up` continues. `unknown` means that it
+    could not be checked, or depends on others.
     """
 
     OK = "ok"
@@ -42,7 +42,7 @@ class Severity(StrEnum):
     UNKNOWN = "unknown"
 
 
-KeyPath = tuple[str, ...]  # of a value in a file: ("parameters", "lr", "values", "[0]")
+KeyPath = tuple[str, ...]  # a value in a file: ("parameters", "lr", "values", "[0]")
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Finding:
     """The result of one check. `code` is stable; `subject` names the file, object or server.
 
     `fix` is a command, or an edit such as `kubernetes: {gpu: 1} in deployer.yaml`. `transient` is
-    None if it is unknown whether waiting helps. `path` leads to a value of the file, `position` is
-    its line and column from 1, zeros for what is missing.
+    None if it is unknown whether waiting helps. `path` leads to a value of the file; `position` is
+    its line and column from 1, or zeros for a missing key.
     """
 
     code: str
@@ -65,12 +65,12 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """Return the path as it is shown: `parameters.lr.values[0]`."""
+        """The path as shown: `parameters.lr.values[0]`."""
         return ".".join(self.path).replace(".[", "[")
 
     @property
     def place(self) -> str:
-        """Return where in a file it is, such as `sweeps/lr.yaml:12: parameters.lr.min`."""
+        """The position in a file, such as `sweeps/lr.yaml:12: parameters.lr.min`."""
         file = f"{self.subject}:{self.position[0]}" if self.position[0] else self.subject
         return f"{file}: {self.key}" if self.path else file
 
@@ -90,7 +90,7 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """Return what a pod waits for in one line: `MESSAGE (passes with time): FIX`."""
+        """The obstacle of a pending pod as one line: `MESSAGE (passes with time): FIX`."""
         rest = WORDS[self.transient] + (f": {self.fix}" if self.fix else "")
         return f"{self.message.removesuffix('.') if rest else self.message}{rest}"
 
@@ -116,14 +116,14 @@ def edit(section: str, setting: str) -> str:
 
 
 class ExitCode(IntEnum):
-    """How a command may end; this is the only table of it."""
+    """The exit codes of all commands; the only table of them."""
 
     DONE = 0
     REFUSED = 1
     WRONG_INPUT = 2
     INCOMPLETE = 3
     STILL_GOING = 4
-    INTERRUPTED = 130  # what a shell says of Ctrl-C
+    INTERRUPTED = 130  # the shell's code for Ctrl-C
 
 
 class DeployerError(Exception):
@@ -143,12 +143,12 @@ class DeployerError(Exception):
 
     @property
     def message(self) -> str:
-        """Return what failed, on which object or file; a line for each finding."""
+        """The failures with their object or file, one line for each finding."""
         return "\n".join(one.text for one in self.findings if one.is_error)
 
     @property
     def hint(self) -> str:
-        """Return the fix of the first finding: a command or an edit, empty if unknown."""
+        """The fix of the first finding: a command or an edit, empty if unknown."""
         return self.findings[0].fix
 
     @property
@@ -163,7 +163,7 @@ class DeployerError(Exception):
 
 
 class Refusals:
-    """What was refused while the rest of the work went on; the same words count once."""
+    """Collects refusals while the rest of the work continues; duplicates count once."""
 
     def __init__(self) -> None:
         self._found: dict[str, DeployerError] = {}
@@ -173,14 +173,14 @@ class Refusals:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Note an error of the work inside instead of raising it."""
+        """Record an error of the block instead of raising it."""
         try:
             yield
         except DeployerError as error:
             self._found.setdefault(error.message, error)
 
     def raise_all(self) -> None:
-        """Raise what was noted; several errors are joined."""
+        """Raise the recorded errors, joined."""
         errors = tuple(self._found.values())
         if errors:
             raise errors[0] if len(errors) == 1 else DeployerError.join(errors)
@@ -188,7 +188,7 @@ class Refusals:
 
 @contextmanager
 def collect_refusals() -> Iterator[Refusals]:
-    """Yield where refusals are noted; what was noted is raised after the work inside."""
+    """Yield a collector of refusals; raise the recorded ones after the block."""
     refusals = Refusals()
     with refusals.noted():
         yield refusals
@@ -210,7 +210,7 @@ class ConfigError(DeployerError):
 
     @property
     def place(self) -> str:
-        """Return the file and line, or the flag, of the first finding."""
+        """The file and line, or the flag, of the first finding."""
         return self.findings[0].subject
 
 
@@ -225,8 +225,7 @@ class ScriptRaised(ConfigError):
 class WandbError(DeployerError):
     """A W&B server refused or could not be reached.
 
-    `status` is the HTTP status, 0 if no answer came; without one it is our own verdict, which is
-    final.
+    `status` is the HTTP status, 0 if no answer came. Without a status it is our own final verdict.
     """
 
     code = "wandb"
@@ -239,8 +238,8 @@ class WandbError(DeployerError):
 class KubeError(DeployerError):
     """A Kubernetes server refused or could not be reached.
 
-    `status` is the HTTP status, 0 if no answer came; without one it is our own verdict, which is
-    final. `reason` is Kubernetes' word for it.
+    `status` is the HTTP status, 0 if no answer came. Without a status it is our own final verdict.
+    `reason` is Kubernetes' word for it.
     """
 
     code = "kubernetes"
@@ -281,7 +280,7 @@ class CloudError(DeployerError):
 class DataError(DeployerError):
     """Data cannot be listed, read, copied, checked or unpacked where it is.
 
-    `passing` after a connection that broke. `missing`: there is no such place yet.
+    `passing` after a broken connection. `missing` if the location does not exist yet.
     """
 
     code = "data"
@@ -313,13 +312,13 @@ class BackendError(DeployerError):
 
 
 class BackendStopped(BackendError):
-    """Somebody has stopped the embedded backend; who waits for it does not start it again."""
+    """The user stopped the embedded backend; waiting commands do not restart it."""
 
 
 class AgentError(DeployerError):
     """An agent cannot be started, found or stopped.
 
-    `passing`: it may go well once the state folder can be written again.
+    `passing`: a retry may succeed once the state folder is writable again.
     """
 
     code = "agent"

@@ -1,4 +1,4 @@
-"""The commands that add an extra or a package to the environment that deployer runs in."""
+"""The commands that add an extra or a package to deployer's own environment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from importlib.metadata import PackageNotFoundError, requires
 from importlib.util import find_spec
 from pathlib import Path
 
-# The command and the import are `deployer`, which on the package index is another project.
+# The command and the import are `deployer`, a name that another project has on the package index.
 DISTRIBUTION = "sweep-deployer"
 
 
 def install_command(extra: str) -> str:
     try:
         lines = requires(DISTRIBUTION) or ()
-    except PackageNotFoundError:  # the code alone, on PYTHONPATH
+    except PackageNotFoundError:  # only the code, on PYTHONPATH
         return f"install deployer with its extra {extra} (docs/index.md)"
     if tool := _install_tool(extra):
         return tool
@@ -29,7 +29,7 @@ def install_command(extra: str) -> str:
 def install_package(package: str) -> str:
     """Return how to install a package that deployer depends on.
 
-    It can only be missing where deployer's code was sent without it: in a pod of another image.
+    It can be missing only if deployer's code was sent without it: in a pod of another image.
     """
     try:
         requires(DISTRIBUTION)
@@ -40,16 +40,16 @@ def install_package(package: str) -> str:
 
 
 def _pip_install(packages: Sequence[str]) -> str:
-    # An environment that uv made has no pip of its own.
+    # Environments made by uv have no pip.
     pip = [sys.executable, "-m", "pip", "install"]
     uv = ["uv", "pip", "install", "--python", sys.executable]
     return shlex.join([*(pip if find_spec("pip") else uv), *packages])
 
 
 def _install_tool(extra: str) -> str:
-    """Return the command that adds an extra to a tool of uv's; empty if deployer is none.
+    """Return the command that adds an extra to a uv tool; empty if deployer is not one.
 
-    Packages that are added to a tool's environment otherwise are lost at `uv tool upgrade`.
+    Packages added in other ways are lost at `uv tool upgrade`.
     """
     try:
         receipt = tomllib.loads(Path(sys.prefix, "uv-receipt.toml").read_text())

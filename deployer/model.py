@@ -1,7 +1,6 @@
-"""The nouns that all rooms share: a sweep, its runs and their attempts, agents and their plan.
+"""The shared nouns: a sweep, its runs and their attempts, agents and their plan.
 
-Rows of a database, nodes of GraphQL, Jobs of Kubernetes and folders become these at the adapter,
-and nowhere else.
+Only adapters translate database rows, GraphQL nodes, Kubernetes Jobs and folders to these.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class SweepPath(NamedTuple):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep as its server has it; `state` is W&B's upper-case word, `config` the parsed file.
+    """A sweep on its server; `state` is W&B's upper-case word, `config` the parsed file.
 
     `stop_reason` says why the embedded backend stopped it.
     """
@@ -47,7 +46,7 @@ class Sweep:
 
     @property
     def ended(self) -> bool:
-        """Return whether the server hands out no more runs of this sweep, ever."""
+        """Return True if the server will never again assign runs of this sweep."""
         return self.state in ENDED_SWEEP_STATES
 
     @property
@@ -78,13 +77,13 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One time that a run was handed out; times are epoch seconds.
+    """One assignment of a run to an agent; times are epoch seconds.
 
     `cause` says how it ended: finished, delivered (all rows are there, but its process was then
-    killed, or nobody saw it end), stopped, interrupted, own failure, signal, OOM, node or lost
-    reply; before `wandb.init` also usage error (its command line), no run (exit code 0), missing
-    program, offline, other project, own sweep, authentication error, no server or never started.
-    None while it lasts.
+    killed, or its end was not observed), stopped, interrupted, own failure, signal, OOM, node or
+    lost reply; before `wandb.init` also usage error (its command line), no run (exit code 0),
+    missing program, offline, other project, own sweep, authentication error, no server or never
+    started. None while it is active.
     """
 
     number: int
@@ -97,12 +96,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Run:
-    """A run; `summary` has the last value of all that was logged, times are epoch seconds.
+    """A run; `summary` has the last value of each logged name, times are epoch seconds.
 
-    `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
-    in whose place this one runs. `environment` is what the SDK wrote of machine and code. `reused`
-    is the sweep that ran it, where it counts for another one, too. `apart` are the runs that hold
-    what other processes have logged under its id.
+    `attempts` are empty if the server does not keep them. `heals` is the run of another sweep that
+    this one replaces. `environment` are the SDK's facts about machine and code. `reused` is the
+    sweep that ran it, if it also counts for another one. `apart` are the runs with data that other
+    processes logged under its id.
     """
 
     run_id: str
@@ -122,9 +121,9 @@ class Run:
 
 
 class Ending(StrEnum):
-    """Why an agent has ended, as far as a decision depends on it."""
+    """Why an agent ended, as far as decisions depend on it."""
 
-    DRAINED = "drained"  # it was asked to leave after its run
+    DRAINED = "drained"  # it was told to leave after its run
 
 
 AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
@@ -132,18 +131,17 @@ AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lo
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent as its executor sees it.
+    """One agent as its executor reports it.
 
-    `state` is `lost` when its supervisor is gone without having written an exit code.
-    `exit_code` is 0 finished, 3 gave up, 75 its only run is handed out again, 78 bad key or missing
-    sweep, 143 asked to stop.
-    `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
+    `state` is `lost` if its supervisor is gone without an exit code. `exit_code` is 0 finished, 3
+    gave up, 75 its only run is assigned again, 78 bad key or missing sweep, 143 asked to stop.
+    Decisions depend on `ending` and on `pending`, why it has not started; `reason` is for people.
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.
-    `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
-    `node`. `started_at` and `ended_at` are seconds since the epoch. After `stop` it is
-    gone in `stop_seconds` at most. `lost_pods` are its pods on nodes that do not answer, each with
-    its node.
+    `folder` is its project folder, if the executor knows; only a cluster has `pod` and `node`.
+    `started_at` and `ended_at` are seconds since the epoch. After `stop` it is gone in
+    `stop_seconds` at most. `lost_pods` are its pods on nodes that do not answer, each with its
+    node.
     """
 
     name: str
@@ -171,27 +169,27 @@ class Agent:
 
     @property
     def alive(self) -> bool:
-        """Return whether this agent is still at work, or about to be."""
+        """Return True if this agent is running or starting."""
         return self.state not in ("ended", "lost")
 
     @property
     def hopeless(self) -> bool:
-        """Return whether it cannot start however long it is waited for."""
+        """Return True if it can never start, however long one waits."""
         return self.pending is not None and self.pending.transient is False
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many agents of a sweep its owner wants, beside those that are `leaving`.
+    """How many agents of a sweep its owner wants, not counting those `leaving`.
 
-    Commands set it, before they start or end anything, and watchers act on it alone.
+    Commands set it before they start or end anything; watchers act only on it.
     """
 
     number: int
     leaving: frozenset[str] = frozenset()
 
     def without(self, names: Iterable[str]) -> Wanted:
-        """Return it with these agents leaving, too; none comes in their place."""
+        """Return it with these agents leaving too; they are not replaced."""
         new = {*names} - self.leaving
         return Wanted(max(0, self.number - len(new)), self.leaving | new)
 
@@ -200,7 +198,7 @@ class Wanted:
 class AgentPlan:
     """One agent: its name, its GPU ids (empty on CPU) and its environment, without secrets.
 
-    `on_gpu` agents of the sweep have its GPU, itself included.
+    `on_gpu` agents of the sweep share its GPU, itself included.
     """
 
     name: str
@@ -211,11 +209,11 @@ class AgentPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The agents of one sweep, working in `folder` and talking to `base_url`.
+    """The agents of one sweep, working in `folder` with the server at `base_url`.
 
-    New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
-    `own_keys` the server gives each a key of its own, else all share the user's. `asked` is how
-    many agents of the caller's own there shall be then.
+    New ones avoid `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
+    `own_keys` the server gives each its own key, else all share the user's. `asked` is the
+    resulting number of the caller's own agents.
     """
 
     sweep_path: str

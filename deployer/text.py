@@ -1,4 +1,4 @@
-"""Wording of counts, durations and sizes; pure."""
+"""Formatting of counts, durations and sizes; pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 DURATION_HINT = "write one such as 30s, 90m or 2h"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST_SECONDS = 3650 * 86400
-# What W&B takes neither in an entity nor in a project: each is one part of an address.
+# Characters that W&B forbids in an entity or a project, because each is one part of a URL.
 FORBIDDEN_IN_NAMES = "/\\#?%:"
-# Those that end in a letter, such as colours, and those that set a title or a link.
+# Sequences that end in a letter, such as colours, and those that set a title or a link.
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-# What moves the cursor, ends a line, or turns the direction of what follows.
+# Characters that move the cursor, end a line, or change the text direction.
 STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
@@ -35,7 +35,7 @@ def name_columns(names: Sequence[str], taken: Sequence[str], prefix: str = "conf
 
 
 def format_usd(usd: float) -> str:
-    """Write dollars to the cent, and less than ten cents to a tenth of one."""
+    """Format dollars to the cent, and less than ten cents to a tenth of one."""
     return f"${usd:.3f}" if 0 < usd < 0.1 else f"${usd:.2f}"
 
 
@@ -51,22 +51,22 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def format_runtime(seconds: float | None) -> str:
-    """Return how long a run took: with one decimal below a minute, then as `format_seconds`."""
+    """Return a run's duration: with one decimal below a minute, else like `format_seconds`."""
     if seconds is None or not 0 <= seconds < 59.95:
         return format_seconds(seconds)
     return f"{seconds:.1f} s"
 
 
 def format_age(seconds: float | None) -> str:
-    """Return an age in words: from two days on, in days."""
+    """Return an age in words; from two days on, in days."""
     days = int((seconds or 0.0) // SECONDS["d"])
     return f"{days} d" if days >= 2 else format_seconds(seconds)
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as `30s`, `90m`, `2h` or `1d`; raises ValueError.
+    """Parse a duration such as `30s`, `90m`, `2h` or `1d` to seconds; raises ValueError.
 
-    It may be zero, and is ten years at most.
+    It may be zero, and is at most ten years.
     """
     found = DURATION.fullmatch(text.strip())
     if found is None:
@@ -86,12 +86,12 @@ def format_bytes(count: int) -> str:
 
 
 def find_forbidden(name: str) -> str:
-    """Return the first letter of an entity's or a project's name that W&B refuses, else empty."""
+    """Return the first forbidden character in the name of an entity or a project, else empty."""
     return next((letter for letter in name if letter in FORBIDDEN_IN_NAMES), "")
 
 
 def number_hint(text: str) -> str:
-    """Return how to write a text that was meant as a number; empty if it is not a number."""
+    """Return how to write a number that YAML reads as text; empty if it is not a number."""
     try:
         number = float(text)
     except ValueError:
@@ -107,7 +107,7 @@ def number_hint(text: str) -> str:
 
 
 def find_lookalike(word: str) -> tuple[str, str] | None:
-    """Return (what a text was probably meant as, how YAML 1.1 writes it), None for other texts."""
+    """Return (what a text probably means, how YAML 1.1 writes it); None for other texts."""
     if word in ("None", "nil"):
         return "null", "null"
     if word.lower() in ("inf", "+inf", "-inf", "nan"):
@@ -131,12 +131,12 @@ def format_value(value: object) -> str:
 
 
 def strip_colours(text: str) -> str:
-    """Return a text without the escape sequences by which terminals are steered."""
+    """Return a text without terminal escape sequences."""
     return ESCAPE.sub("", text) if "\x1b" in text else text
 
 
 def to_line(text: str) -> str:
-    """Return a text of a user's, or of a program's, as one line that steers no terminal."""
+    """Return a foreign text as one line without terminal control characters."""
     return STEERING.sub(lambda found: repr(found[0])[1:-1], strip_colours(text))
 
 
@@ -145,9 +145,9 @@ def to_lines(text: str) -> str:
 
 
 def format_parameter(value: object) -> str:
-    """Return a parameter as a table shows it: null by name, a text that looks like none in quotes.
+    """Return a parameter for a table: null by name, ambiguous texts in quotes.
 
-    So '1' is told from 1, and a value that is null from one that is not there.
+    This distinguishes '1' from 1, and a null value from a missing one.
     """
     if value is None:
         return "null"

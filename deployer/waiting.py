@@ -1,4 +1,4 @@
-"""Waiting for another system: how long a request may take, which answers are asked for again."""
+"""Waiting for another system: the timeouts of requests, and which answers to retry."""
 
 from __future__ import annotations
 
@@ -16,60 +16,60 @@ from typing import Any, TypeVar
 
 LOG = logging.getLogger(__name__)
 
-TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
-SILENCE_SECONDS = 1.2  # with the start of a command less than 2
-SHORTEST_SECONDS = 0.5  # an answer that comes so soon is not worth a line
-ALL_SECONDS = 30.0  # of all requests of a command that were not answered
-EXAMINATION_SECONDS = 15.0  # the same of `doctor`, for which a slow server is a finding
-LAST_SECONDS = 2.0  # of each request after that
-REPEAT_SECONDS = 60.0  # between two lines about the same system
+TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two chunks of an answer
+SILENCE_SECONDS = 1.2  # together with a command's start less than 2
+SHORTEST_SECONDS = 0.5  # no message for shorter waits
+ALL_SECONDS = 30.0  # of all unanswered requests of a command
+EXAMINATION_SECONDS = 15.0  # the same for `doctor`, which reports a slow server
+LAST_SECONDS = 2.0  # of each later request
+REPEAT_SECONDS = 60.0  # between two messages about the same system
 TRIES = 4
-CONFIRM_SECONDS = 3.0  # what is read once may be behind by a moment
+CONFIRM_SECONDS = 3.0  # a single read may be stale
 FIRST_PAUSE_SECONDS = 0.5
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 NO_ANSWER = 0
-OWN_VERDICT = -1  # no server was asked: we know, so that no other answer can come
-# Refused before anything was done: good also for what cannot be repeated. At 507 a disk is full.
+OWN_VERDICT = -1  # our own final verdict, without a server
+# Rejected before anything was done, so even non-idempotent requests can be retried. 507: disk full.
 BUSY_STATUSES = (429, 503, 507)
-HOPELESS_STATUSES = (501, 505)  # the server knows no such thing, however often it is asked
-# gRPC's words, as Google has them. After these nobody knows whether it was done.
+HOPELESS_STATUSES = (501, 505)  # not supported by the server, so retries are useless
+# gRPC's words, as Google has them. After these it is unknown whether the request was executed.
 UNCERTAIN_REASONS = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED")
 PASSING_REASONS = frozenset((*UNCERTAIN_REASONS, "RESOURCE_EXHAUSTED", "ABORTED"))
 
 
 class Waiting:
-    """All that a command waits for. The library logs nothing, and may wait without end.
+    """The waits of a command. As a library it logs nothing, and may wait without limit.
 
-    One line about each slow system: at most one a minute, and one until it answers.
+    Logs one message about each slow system: at most one a minute, and one until it answers.
     """
 
     def __init__(self) -> None:
         self._tells = False
         self._endless, self._all_seconds = True, ALL_SECONDS
         self._began_at = 0.0
-        self.printed = False  # anything at all, by this command
+        self.printed = False  # this command printed any message
         self._in_vain: dict[str, float] = {}  # seconds without an answer
         self._told_at: dict[str, float] = {}
         self._unanswered: set[str] = set()
 
     def begin_command(self) -> None:
-        """Log what is waited for, and limit what all requests without an answer take."""
+        """Log waits, and limit the total time of unanswered requests."""
         self._tells, self._endless, self._in_vain = True, False, {}
         self._all_seconds = ALL_SECONDS
         self._began_at, self.printed = time.monotonic(), False
 
     def end_command(self) -> None:
-        """Log nothing from now on, and wait without limit, as the library does."""
+        """Log nothing from now on, and wait without limit, like the library."""
         self._tells, self._endless = False, True
 
     def begin_examination(self) -> None:
-        """Wait less from now on, since no answer is what the command reports."""
+        """Wait less from now on: `doctor` reports missing answers."""
         self._all_seconds = EXAMINATION_SECONDS
 
     def begin_watching(self) -> None:
-        """Wait without end from now on: the sweep runs whether or not a server answers."""
+        """Wait without limit from now on: the sweep runs even if servers do not answer."""
         self._endless = True
 
     @property
@@ -77,7 +77,7 @@ class Waiting:
         return self._left_seconds <= 0
 
     def limit(self, timeouts_seconds: tuple[float, float]) -> tuple[float, float]:
-        """Return the timeouts of a request: shorter ones once the command gives up soon."""
+        """Return a request's timeouts: shorter ones once the limit is nearly reached."""
         connect, read = timeouts_seconds
         left = max(LAST_SECONDS, self._left_seconds)
         return min(connect, left), min(read, left)
@@ -93,7 +93,7 @@ class Waiting:
             yield
             return
         began = time.monotonic()
-        # The first line of a command counts from its start, the loading of libraries included.
+        # The first message of a command counts from its start, including imports.
         silent = 0.0 if self.printed else began - self._began_at
         seconds = max(SHORTEST_SECONDS, SILENCE_SECONDS - silent)
         timer = threading.Timer(seconds, self._announce, (what,))
@@ -112,7 +112,7 @@ class Waiting:
             timer.cancel()
 
     def note(self, what: str, seconds: float) -> None:
-        """Count seconds that brought no answer."""
+        """Add seconds that brought no answer."""
         self._in_vain[what] = self._in_vain.get(what, 0.0) + seconds
 
     def _announce(self, what: str) -> None:
@@ -126,13 +126,13 @@ class Waiting:
 
 
 class Confirmation:
-    """Returns True for what has been so for 3 s without a break."""
+    """Returns True for a condition that held for 3 s without a break."""
 
     def __init__(self) -> None:
         self._since: float | None = None
 
     def holds(self, so: bool, now: float) -> bool:
-        """Note whether it is so at a time in seconds, and return True once it is confirmed."""
+        """Record the condition at a time in seconds; return True once it is confirmed."""
         if not so:
             self._since = None
         elif self._since is None:
@@ -153,9 +153,9 @@ def retry(
     choose_wait: Callable[[E, int], float] = double_wait,
     tries: int = TRIES,
 ) -> T:
-    """Call `ask` until it succeeds, `tries` times at most, with a pause after each failure.
+    """Call `ask` until it succeeds, at most `tries` times, with a pause after each failure.
 
-    Raises a failure for which `may_pass` is False, or that of the last try.
+    Raises a failure for which `may_pass` is False, or the last one.
     """
     for tried in range(1, tries):
         try:
@@ -174,9 +174,9 @@ waiting_for = COMMAND.waiting_for
 def run_program(
     words: Sequence[str], silent_seconds: float, what: str, given: bytes = b"", **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end; it and its descendants are killed if it is silent for so long.
+    """Run a program; kill it and its descendants if it is silent for too long.
 
-    `what` names it to the user, `given` is its input. Raises TimeoutExpired, OSError.
+    `what` is its name for the user, `given` its input. Raises TimeoutExpired, OSError.
     """
     said = {1: b"", 2: b""}
     with TemporaryFile() as file, waiting_for(what):
@@ -192,9 +192,9 @@ def run_program(
 def read_until_silent(
     process: subprocess.Popen[bytes], silent_seconds: float
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield what a program prints, and on which of its outputs, until it has closed them.
+    """Yield chunks of a program's output with their stream, until it closes them.
 
-    Kills it and its descendants if it prints nothing for so long, and raises TimeoutExpired.
+    If it prints nothing for too long, kills it and its descendants and raises TimeoutExpired.
     """
     with DefaultSelector() as selector:
         for number, pipe in ((1, process.stdout), (2, process.stderr)):
@@ -204,7 +204,7 @@ def read_until_silent(
             ready = selector.select(silent_seconds)
             if not ready:
                 if process.poll() is not None:
-                    return  # a daemon that it has left holds its output open
+                    return  # a daemon it started still holds its output open
                 _kill_tree(process)
                 raise subprocess.TimeoutExpired(process.args, silent_seconds)
             for key, _ in ready:
@@ -229,15 +229,15 @@ PASSING_STATUSES = (
     NO_ANSWER,
     408,
     429,
-    # Proxies have codes of their own, up to Cloudflare's 530.
+    # Proxies have their own codes, up to Cloudflare's 530.
     *(status for status in range(500, 600) if status not in HOPELESS_STATUSES),
 )
 
 
-# Which answers of a server are worth asking again: one rule for every client; pure. The supervisor,
-# which imports nothing of deployer, has a copy; a test holds it to this one.
+# Which answers of a server to retry: one rule for every client; pure. The supervisor, which imports
+# nothing of deployer, has a copy; a test compares them.
 
 
 def is_passing(status: int) -> bool:
-    """Return whether an HTTP status may be another one soon; 0 is no answer at all."""
+    """Return True if an HTTP status may be transient; 0 means no answer at all."""
     return status in PASSING_STATUSES

@@ -1,4 +1,4 @@
-"""The command line: a command reads options, calls `launch`, shows. Imported when used."""
+"""The command line: a command reads options, calls `launch` and shows results. Loaded on use."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def logs(
 
 @contextmanager
 def naming_repeat() -> Iterator[None]:
-    """After Ctrl-C, say that agents go on, and the command that ends them."""
+    """After Ctrl-C, log that agents continue, and the command that ends them."""
     try:
         yield
     except KeyboardInterrupt:
@@ -263,7 +263,7 @@ def _show(call: Call, executor: Executor, path: SweepPath) -> None:
 
 
 def _say_if_idle(launch: Launch) -> None:
-    """Say why no agent was started, if all that were asked for are there."""
+    """If no agent was started because enough are present, say so."""
     there = launch.agents
     if not there or launch.started:
         return

@@ -1,4 +1,4 @@
-"""`deployer backend`: the embedded W&B-compatible server, and `backend user`, who may use it."""
+"""`deployer backend`: the embedded W&B-compatible server, and `backend user`, its users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from deployer.cli.shell.call import ALL_BUT_LOG, FORMAT, SERVER, App, Call
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api import accounts
 
-# `deployer backend user`: who may use the embedded backend, here or in a cluster.
+# `deployer backend user`: the users of the embedded backend, local or in a cluster.
 
 user_app = App("Manage the backend's users.")
 

@@ -1,4 +1,4 @@
-"""Where the embedded backend of a command is: in a data folder of this machine, or in a cluster."""
+"""The location of a command's embedded backend: a local data folder, or a cluster."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -> None:
-    """Remove the caller's backend from a cluster, and its data if that is meant; say what was done.
+    """Remove the caller's backend from a cluster, with `delete_data` also its data; report it.
 
-    One that another owner uses stays, which is noted; another owner's is only named.
+    If others use it, it stays, which is noted in `refusals`. Another owner's is only named.
     """
     from deployer.executors.kubernetes.backend.host import forget_user, name_other_users
     from deployer.executors.kubernetes.backend.removal import list_backend
@@ -63,9 +63,9 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
 
 
 def list_own_claims(kube: Kube, on: str) -> list[str]:
-    """Name the claims with the data of the caller's backend, and the sweeps that are known of it.
+    """Name the claims with the data of the caller's backend, and its known sweeps.
 
-    One that others use is said to stay. Raises KubeError.
+    Reports that a backend with other users stays. Raises KubeError.
     """
     from deployer.executors.kubernetes.backend.host import list_claims, name_other_users
     from deployer.executors.kubernetes.backend.removal import list_backend
@@ -83,7 +83,7 @@ def list_own_claims(kube: Kube, on: str) -> list[str]:
 
 
 def _choose_records(kube: Kube) -> Callable[[SweepRecord], bool]:
-    """Return what is true of the records of the sweeps in this cluster's and namespace's backend.
+    """Return a filter for records of sweeps on the backend of this cluster and namespace.
 
     Raises KubeError.
     """
@@ -130,7 +130,7 @@ DataOption = Annotated[
 
 @dataclass(frozen=True)
 class BackendState:
-    """How a backend is: as lines and as JSON, and what is wrong with it."""
+    """The state of a backend, as lines and as JSON, and its errors."""
 
     lines: tuple[str, ...]
     as_json: dict[str, Any]
@@ -139,7 +139,7 @@ class BackendState:
 
 @dataclass(frozen=True)
 class Here:
-    """The backend of a data folder of this machine; `connect` and `open` start it if need be."""
+    """The backend of a local data folder; `connect` and `open` start it if needed."""
 
     data: Path
 
@@ -184,13 +184,13 @@ class Here:
 
 @dataclass(frozen=True)
 class InCluster:
-    """The backend in a cluster; `connect` makes it if need be."""
+    """The backend in a cluster; `connect` creates it if needed."""
 
     executor: Executor
     host: BackendHost
 
     def up(self) -> BackendState:
-        """Make it, or bring it in line with `deployer.yaml`, and wait until it is ready."""
+        """Create it, or update it to `deployer.yaml`, and wait until it is ready."""
         from deployer.executors.kubernetes.backend.deployment import ensure_backend
 
         host = self.host
@@ -203,9 +203,10 @@ class InCluster:
         return self._describe(self._require())
 
     def down(self, yes: bool, *, delete_data: bool) -> bool | None:
-        """Stop it, and delete its data if that is meant and ours; return None if it is to stay.
+        """Stop it, and with `delete_data` delete its data if ours; return None if it is kept.
 
-        Asks first if others use it, or data goes. Raises BackendError for another owner's data.
+        Asks first if others use it, or if data is deleted. Raises BackendError for another owner's
+        data.
         """
         from deployer.executors.kubernetes.backend.host import list_claims, name_other_users
         from deployer.executors.kubernetes.backend.removal import list_backend
@@ -233,7 +234,7 @@ class InCluster:
         )
 
     def open(self) -> None:
-        """Hold a port of this machine open that leads to it, until Ctrl-C."""
+        """Forward a local port to it until Ctrl-C."""
         from deployer.executors.kubernetes.backend.host import build_pages_url, open_forward
 
         kube, backend = self.host.kube, self._require()

@@ -1,4 +1,4 @@
-"""`deployer gke` and `deployer orphans`: what costs money, and what was left behind."""
+"""`deployer gke` and `deployer orphans`: resources that cost money, and leftovers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
 
-# `deployer gke`: a GKE cluster from a specification, made, listed and removed.
+# `deployer gke`: create, list and delete a GKE cluster from a specification.
 
-WITHOUT = (*PLACE, "wandb", "entity")  # no agents, and no sweep
+WITHOUT = (*PLACE, "wandb", "entity")  # they need no agents and no sweep
 gke_app = App("Make, list and remove GKE clusters.")
 
 SpecArgument = Annotated[
@@ -190,7 +190,7 @@ def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
 def _load(call: Call, spec: str | None, config: Project) -> ClusterSpec:
     from deployer.gke.specification import load_spec
 
-    # A path on the command line is relative to where it was typed.
+    # A path on the command line is relative to the current folder.
     named = (spec, Path.cwd()) if spec else (config.settings.gke, config.folder)
     loaded = load_spec(*named)
     return replace(loaded, project=call.given["project"] or loaded.project)
@@ -213,7 +213,7 @@ def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) ->
     )
 
     found = estimate(spec, spec.locations[0], load_prices(config.folder))
-    # A row that is missing is in both.
+    # Both contain missing rows.
     told = (*describe_estimate(found), *describe_ends(spec, found))
     if sources:
         told = (*describe_lines(found), *told)
@@ -279,14 +279,14 @@ def _describe_pool(pool: CloudPool) -> Mapping[str, object]:
     }
 
 
-# `deployer orphans`: what older or crashed runs left in the cloud and in the cluster.
+# `deployer orphans`: leftovers of older or crashed runs in the cloud and in the cluster.
 
 orphans_app = App()
 
 
 @dataclass(frozen=True)
 class Searched:
-    """What the caller left in the kubeconfig's cluster, what others have, or why nobody knows."""
+    """The leftovers of the caller and of others in the kubeconfig's cluster, or an error."""
 
     kube: Kube | None = None
     objects: Sequence[Leftover] = ()
@@ -299,7 +299,7 @@ class Searched:
         return self.kube.now() if self.kube else time.time()
 
     def list_ages(self) -> Iterator[tuple[Leftover, float]]:
-        """Yield what the caller left with its age by the cluster's clock, in seconds."""
+        """Yield the caller's leftovers with their age by the cluster's clock, in seconds."""
         for one in self.objects:
             yield one, max(0.0, self.now - one.created_at)
 
@@ -340,7 +340,7 @@ def orphans(
     found, missing = _find_cloud(gke, min_age, names or ()) if gke else ((), ())
     objects = searched.objects
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
-    if call.output == "table":  # what is to be removed is seen before the question
+    if call.output == "table":  # show what is to be removed before asking
         call.emit(None, *_list_shown(found, searched, going, missing))
     for sentence in describe_owners(searched.others, searched.now):
         say(sentence)
@@ -405,7 +405,7 @@ def _say_unchecked(what: str, error: DeployerError) -> None:
 def _find_cloud(
     gke: Gke, min_age: float, names: Sequence[str]
 ) -> tuple[tuple[Remains, ...], Sequence[str]]:
-    """Return what there is, and the zones that do not answer: `-` stands for all of them."""
+    """Return the leftovers, and the zones that do not answer: `-` stands for all of them."""
     from deployer.executors.gke.orphans import find_remains
 
     try:
@@ -482,7 +482,7 @@ def _remove(
     for remains in going:
         try:
             left = remove_remains(gke, remains, Waiter(), terms)
-        except CloudError as error:  # what is left of one is no reason to leave another
+        except CloudError as error:  # one failure must not stop the others
             failures.append(error)
         else:
             report_rest(remains.name, left, prices)

@@ -1,4 +1,4 @@
-"""`deployer secret`, `drivers` and `rights`: what a cluster holds besides sweeps."""
+"""`deployer secret`, `drivers` and `rights`: a cluster's contents other than sweeps."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
 
-# Which cluster a command is about that has no sweep: the kubeconfig's, or the one on GKE.
+# The cluster of a command without a sweep: the kubeconfig's, or the one on GKE.
 
 COLUMNS = ("NODE", "PRODUCT", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
-WAIT_SECONDS = 600.0  # until GPUs are counted
+WAIT_SECONDS = 600.0  # for GPUs to become available
 
 
 def open_client(config: Project) -> Kube:
@@ -109,7 +109,7 @@ def _show_state(call: Call, namespace: str, state: str) -> None:
 
 
 def _list_replacements(kube: Kube, agents: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield the commands that replace agents, which are named by sweep; nothing without agents."""
+    """Yield the commands that replace agents, given by sweep; empty without agents."""
     if agents:
         yield "agents at work keep the key that they began with; to replace them after their run:"
     where = f"-n {kube.namespace}" + (f" --context {quote(kube.context)}" if kube.context else "")
@@ -131,7 +131,7 @@ def _read_config(call: Call) -> Project:
 
 
 def _is_of(config: Project, key: str, owner: str) -> bool:
-    """Return whether a key in the cluster is this user's; agents' own keys belong to no user."""
+    """Return True if a key in the cluster is this user's; agents' own keys belong to no user."""
     client = Client(config.wandb, key, "the cluster")
     try:
         viewer = get_viewer(client)
@@ -258,7 +258,7 @@ def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-# `deployer rights`: the Roles that an administrator grants, as kubectl takes them.
+# `deployer rights`: the Roles for an administrator to grant, in kubectl's format.
 
 rights_app = App()
 

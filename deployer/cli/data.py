@@ -1,4 +1,4 @@
-"""`deployer data`: the data sets that runs read, as `data:` in deployer.yaml names them."""
+"""`deployer data`: the data sets that runs read, from `data:` in deployer.yaml."""
 
 from __future__ import annotations
 

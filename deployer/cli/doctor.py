@@ -1,4 +1,4 @@
-"""`deployer doctor`: everything that `up` needs, checked, with what to do about what is wrong."""
+"""`deployer doctor`: check everything that `up` needs, and suggest fixes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def doctor(
 
 
 def show_findings(findings: Sequence[Finding], output: str) -> None:
-    """Put the findings on stdout, then how many there are of each kind."""
+    """Print the findings on stdout, then how many there are of each kind."""
     plain = [
         {
             "code": one.code,
@@ -96,7 +96,7 @@ def _join(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _summarise(findings: Sequence[Finding]) -> str:
-    """Return the last line: whether agents can start, as far as it can be told."""
+    """Return the last line: whether agents can start, if known."""
     counts = Counter(VERDICTS[one.severity] for one in findings)
     shown = [one for one in VERDICTS.values() if one != "doubtful" or counts[one]]
     return ", ".join(f"{counts[one]} {one}" for one in shown)

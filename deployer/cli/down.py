@@ -1,4 +1,4 @@
-"""`deployer down`: end agents and delete what was made for a sweep; results stay."""
+"""`deployer down`: end agents and delete the resources of a sweep; results stay."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _find_recorded(call: Call, record: SweepRecord, config: Project) -> Executor
     if folder != config.folder and folder.is_dir():
         config = follow_agents_of(call.read_in(folder), record)
     executor = find_executor(config, record.on)
-    assert executor.cluster  # others note no `cloud`
+    assert executor.cluster  # others record no `cloud`
     executor.cluster.select(record.cloud, record.sweep_path)
     return executor
 
@@ -176,10 +176,11 @@ def _is_from_here(call: Call, cloud: str, config: Project) -> bool:
 
 @dataclass
 class _Data:
-    """What `--delete-data` deletes, and nothing else; `words` name it for the user.
+    """The data that `--delete-data` deletes, and nothing else; `words` describe it for the user.
 
-    `folders` are data of backends here, `sweeps` are known to these alone, and `outputs` of some of
-    them are here. In `places` backends' claims or disks go. Data that `unlisted` hide stay.
+    `folders` are data of local backends, `sweeps` are known only to these, and `outputs` of some of
+    them are local. In `places`, claims or disks of backends are deleted. `unlisted` are errors that
+    prevented a list; the data behind them stays.
     """
 
     words: list[str] = field(default_factory=list)
@@ -198,11 +199,10 @@ def _is_sure_of_data(call: Call, data: _Data) -> bool:
 
 
 def _list_data(config: Project, provider: Executor | None) -> _Data:
-    """Return the data of backends, here and in clusters, and of the sweeps that are known there.
+    """Return the data of backends, local and in clusters, and of their sweeps.
 
-    The cluster of `provider` is deleted as a whole: here its disks are listed, and claims in it by
-    `list_held`.
-    Where no list can be read, nothing goes.
+    The cluster of `provider` is deleted as a whole: its disks are listed here, and its claims by
+    `list_held`. If a list cannot be read, that data stays.
     """
     data = _list_data_here() if _means_here(config) else _Data()
     for on in sorted(_choose_executors(config) | ({provider.name} if provider else set())):
@@ -250,9 +250,9 @@ def _find_if_any(call: Call, sweep: str | None, config: Project) -> SweepPath | 
 def _end_everywhere(
     config: Project, output: str, refusals: Refusals, *, gone: Set[str], data: _Data
 ) -> None:
-    """End every sweep's agents in the place that was named, else wherever some were started.
+    """End every sweep's agents in the named location, else in all locations with agents.
 
-    In a cluster the embedded backend goes, too. A place that refuses does not keep us from the
+    In a cluster the embedded backend is removed too. An error in one location does not stop the
     others.
     """
     executors = [find_executor(config, on) for on in sorted(_choose_executors(config) - gone)]
@@ -273,12 +273,12 @@ def _end_everywhere(
 
 
 def _choose_executors(config: Project) -> set[str]:
-    """Return the place that was named, else those where something was started from this folder."""
+    """Return the named location, else all locations used from this folder."""
     return {config.on} if config.explicit_on else {config.on} | _list_used(config)
 
 
 def _list_other_places(executor: Executor) -> Iterable[str]:
-    """Return what names the other contexts and namespaces where agents were started from here."""
+    """Return the options for the other contexts and namespaces with agents started from here."""
     records = Records.load().made_in(executor.project.folder)
     used = [one for one in records if one.namespace and one.on == executor.name]
     if not used:
@@ -305,7 +305,7 @@ def _end_there(executor: Executor, refusals: Refusals, *, delete_data: bool) -> 
     except CloudError as error:
         if error.reason != "NOT_FOUND":
             raise
-        say(error.message)  # a cluster that is gone has no agents
+        say(error.message)  # a deleted cluster has no agents
         return Ended()
     if executor.runs_here and executor.project.owner:
         say("owners do not matter here: all agents on this machine are yours, and end")

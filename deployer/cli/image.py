@@ -1,4 +1,4 @@
-"""`deployer image`: the image that agents run in, from a Dockerfile to a registry."""
+"""`deployer image`: the agents' image, from a Dockerfile to a registry."""
 
 from __future__ import annotations
 

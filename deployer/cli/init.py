@@ -1,4 +1,4 @@
-"""`deployer init`: a first sweep file, from a script's flags or from a sweep that is there."""
+"""`deployer init`: a first sweep file, from a script's flags or from an existing sweep."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def init(
 
 
 def _draft(named: tuple[str, list[str]], config: Project, given: dict[str, str], yes: bool) -> str:
-    """Return the text of a script's sweep; asks for what only a person knows."""
+    """Return the text of a script's sweep; prompts for values that only the user knows."""
     script, words = named
     draft = draft_for_script(config, script, given, words)
     if draft.subcommands:

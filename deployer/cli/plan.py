@@ -1,4 +1,4 @@
-"""`deployer plan`: the very manifests that `up` sends, before there is a sweep."""
+"""`deployer plan`: the exact manifests that `up` would send, before the sweep exists."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from deployer.launch.script import check_script_first
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_bytes
 
-SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
+SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B assigns the id on creation
 
 app = App()
 
@@ -75,7 +75,7 @@ def plan(
 
 
 def leave_out_archives(document: object) -> object:
-    """Return a manifest for people to read: its binary data is replaced by their sizes."""
+    """Return a manifest for people: sizes replace its binary data."""
     if not isinstance(document, Mapping) or "binaryData" not in document:
         return document
     sizes = {
@@ -88,7 +88,7 @@ def leave_out_archives(document: object) -> object:
 def _build_documents(
     executor: Executor, expected: int | None, one_run: bool, max_seconds: float | None
 ) -> list[object]:
-    """Return what `up` would send; on this machine, the plan itself is all there is."""
+    """Return the documents that `up` would send; for local agents, only the plan itself."""
     config = executor.project
     bound = choose_bound(config, executor, True)
     count = count_agents(expected, bound) if one_run else config.replicas

@@ -41,7 +41,7 @@ from deployer.text import format_count, format_parameter, format_runtime, format
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 
-MOST_ROWS = 100  # of a ranking on the screen
+MOST_ROWS = 100  # rows of a ranking on the screen
 STATES = {
     "finished": "green",
     "running": "cyan",
@@ -50,16 +50,16 @@ STATES = {
     "killed": "yellow",
 }
 SHOWN_FAILURES = 5
-EXPLAINED_FAILURES = 100  # in JSON; a request each
+EXPLAINED_FAILURES = 100  # in JSON; one request each
 FAILURE_LINES = 3
 BREAKER_LINES = 10
 
 
 @dataclass(frozen=True)
 class RankingView:
-    """How results are shown: `by` says which value of a history counts, if not the summary's.
+    """How to show results: `by` selects a value of each history, else the summary's counts.
 
-    `grouped` shows configurations in place of runs.
+    `grouped` shows configurations instead of runs.
     """
 
     by: str = ""
@@ -71,7 +71,7 @@ class RankingView:
 
 
 def show_results(results: Results, output: str, view: RankingView = RankingView()) -> None:
-    """Put the ranking on stdout as a table, JSON or CSV."""
+    """Print the ranking on stdout as a table, JSON or CSV."""
     if output == "json":
         emit(results_to_plain(results, view), output)
     else:
@@ -79,7 +79,7 @@ def show_results(results: Results, output: str, view: RankingView = RankingView(
 
 
 def build_ranking(results: Results, output: str, view: RankingView) -> Table:
-    """Return runs, or configurations: all of each for CSV, else what the terminal has room for."""
+    """Return runs or configurations: complete for CSV, else as much as fits the terminal."""
     metric = view.name_metric(results)
     rows: Sequence[Any] = results.rows
     if view.grouped:
@@ -104,7 +104,7 @@ def build_ranking(results: Results, output: str, view: RankingView) -> Table:
 def build_runs(rows: Sequence[Row], metric: str, names: Sequence[str]) -> Table:
     """Return a row for each run, with a column for each of the parameters `names`.
 
-    A sweep without a metric shows what its runs logged last.
+    If the sweep has no metric, it shows the last logged values.
     """
     noted, ranked = any(row.note for row in rows), bool(metric)
     every = (name for row in rows for name in list_logged(row.summary))
@@ -136,7 +136,7 @@ def build_groups(groups: Sequence[RepeatGroup], metric: str, names: Sequence[str
 
 
 def build_runs_csv(rows: Sequence[Row], metric: str) -> Table:
-    """Return all of each run; where a parameter has another column's name, it is `config.NAME`."""
+    """Return all data of each run; a parameter with another column's name is `config.NAME`."""
     keys = ("rank", "run_id", "title", "state", "duration_seconds", "exit_code")
     return Table(*flatten_rows(rows, keys, metric))
 
@@ -156,7 +156,7 @@ def build_groups_csv(groups: Sequence[RepeatGroup]) -> Table:
 
 
 def _list_cells(parameters: Mapping[str, Any], names: Sequence[str]) -> list[object]:
-    """Return cells of a table: numbers stay, so that they are set to the right."""
+    """Return a table's cells: numbers stay numbers, to be right-aligned."""
     shown = redact({name: parameters[name] for name in names if name in parameters})
     words = {k: format_parameter(v) for k, v in shown.items() if v is None or isinstance(v, str)}
     return [words.get(name, shown.get(name)) for name in names]
@@ -187,12 +187,12 @@ def groups_to_plain(results: Results) -> dict[str, Any]:
 
 
 def group_to_plain(group: RepeatGroup) -> dict[str, Any]:
-    """Return a configuration with stable keys, without values of secrets."""
+    """Return a configuration with stable keys, without secret values."""
     return {**vars(group), "parameters": redact(group.parameters), "count": group.count}
 
 
 def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:
-    """Return a coverage with stable keys, what follows from it included."""
+    """Return a coverage with stable keys, including derived values."""
     judged = {"complete": coverage.complete, "sentence": coverage.sentence()}
     return {**vars(coverage), **judged}
 
@@ -220,7 +220,7 @@ def show_outcome(
         ]
         emit({**results_to_plain(results, view), "failures": failures, "page": page}, output)
         return
-    show_results(results, output, view)  # before servers are asked what failed runs printed
+    show_results(results, output, view)  # before the slower requests for failed runs' output
     for line in _failure_lines(server, executor, path, results):
         emit(None, output, line)
     emit(None, output, *build_summary_lines(results, f"{page}{server.page_hint}", view))
@@ -229,7 +229,7 @@ def show_outcome(
 def _failure_lines(
     server: Server, executor: Executor | None, path: SweepPath, results: Results
 ) -> Iterator[str]:
-    """Yield why the sweep was stopped, with what the first failing run printed; then the others."""
+    """Yield why the sweep was stopped, with the first failure's output; then other failures."""
     failures = results.failures
     if results.stop_reason and failures:
         first = min(failures, key=lambda row: row.started_at or 0.0)
@@ -264,14 +264,14 @@ def build_summary_lines(
 
 
 def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
-    """Return one line about a run that failed: its exit code and the last line it printed."""
+    """Return one line about a failed run: its exit code and its last line of output."""
     last = find_last_words(tail)
     words = f": {last}" if last else ""
     return f"{row.state}: {row.run_id}{_ending(row)} ({describe_configuration(row)}){words}"
 
 
 def _ending(row: Row) -> str:
-    """Return how a run failed: its exit code and how early, unless it was killed each time."""
+    """Return how a run failed: its exit code and how early, unless each attempt was killed."""
     causes = [attempt.cause for attempt in row.attempts]
     last = causes[-1] if causes else None
     if last == "OOM":
@@ -294,13 +294,13 @@ def build_fix_lines(failures: Sequence[Row]) -> list[str]:
 
 
 def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:
-    """Return why the server stopped the sweep, and what its first failing run printed last."""
+    """Return why the server stopped the sweep, and the last output of its first failing run."""
     lines = [f"stopped: {reason}", build_failure_line(first, ())]
     return lines + [f"  | {line}" for line in tail if line.strip()]
 
 
 def check_ranked(results: Results) -> None:
-    """Raise SweepFailed where runs have finished and none can be called the best."""
+    """Raise SweepFailed if runs have finished and none can be ranked."""
     if results.metric_missing:
         look = f"see what diverges: deployer agents logs {results.sweep_path}"
         raise SweepFailed(
@@ -310,7 +310,7 @@ def check_ranked(results: Results) -> None:
 
 
 def name_other_metric(results: Results) -> str:
-    """Return the command that ranks by what was logged; what to log, if nothing was."""
+    """Return the command that ranks by a logged name, or a hint what to log."""
     if list_wrong(results):
         return f"log it as a number: run.log({{{json.dumps(results.metric)}: float(value)}})"
     if results.dropped.startswith(EARLIER):

@@ -1,4 +1,4 @@
-"""`deployer results`, `importance` and `report`: what a sweep has found."""
+"""`deployer results`, `importance` and `report`: the findings of a sweep."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ app = App()
 
 
 class Goal(StrEnum):
-    """Which values of a metric are good."""
+    """The direction in which a metric improves."""
 
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
 
 
 def read_reduction(text: str) -> Reduction:
-    """Return what `--by` says; raises BadValue."""
+    """Parse the value of `--by`; raises BadValue."""
     try:
         return parse_reduction(text)
     except ValueError as error:
@@ -159,7 +159,7 @@ def results(
 
 
 def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) -> None:
-    """Show what the recount found, and what it could not find since it has not finished."""
+    """Show the recount, and which runs it could not check because they have not finished."""
     found = verify_sweep(server, snapshot)
     results = build_results(snapshot.sweep, snapshot.runs)
     coverage = results.coverage
@@ -202,7 +202,7 @@ def importance(
 
 
 def show_importance(found: Importance, sweep: str, output: str) -> None:
-    """Put importance on stdout, the sentence last; what was left out on stderr."""
+    """Print importance on stdout, the sentence last; omitted parameters on stderr."""
     rows = [
         [one.name, round(one.importance, 2), _round(one.correlation), one.runs]
         for one in found.parameters
@@ -214,7 +214,7 @@ def show_importance(found: Importance, sweep: str, output: str) -> None:
 
 
 def _round(correlation: float | None) -> float | None:
-    return None if correlation is None else round(correlation, 2) + 0.0  # no -0
+    return None if correlation is None else round(correlation, 2) + 0.0  # avoid -0
 
 
 def _list_notes(found: Importance) -> list[str]:

@@ -1,4 +1,4 @@
-"""`deployer results get`: copies what runs have written and logged, from wherever it is kept."""
+"""`deployer results get`: copy runs' files and artifacts, from any storage."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ def _connect(call: Call, sweep: str | None) -> tuple[Project, Server, SweepPath]
 
 
 def _trim(place: str) -> str:
-    """Return a place without the slashes at its end; raises ConfigError for what is no place."""
+    """Return a location without trailing slashes; raises ConfigError for an invalid one."""
     trimmed = place.rstrip("/")
-    if "://" in trimmed and not URL.fullmatch(trimmed):  # not repeated: it may hold a key
+    if "://" in trimmed and not URL.fullmatch(trimmed):  # not shown: it may contain a key
         hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys are in the environment"
         raise ConfigError("--to", "is not the address of an object store", hint)
     if not place.strip() or trimmed.endswith(":"):
@@ -144,7 +144,7 @@ def _is_run_of_newest(call: Call, word: str) -> bool:
         return False
     try:
         newest = choose_sweep(None, config)
-    except ConfigError:  # none was made on the server that is named
+    except ConfigError:  # no sweep was made on the named server
         return False
     try:
         server, path = open_sweep(newest, reading=True)
@@ -219,7 +219,7 @@ def _judge(
     names: Mapping[str, str],
     copied: Mapping[str, Gathered],
 ) -> None:
-    """Name runs whose outputs are lost; having copied nothing is no success either."""
+    """Name runs whose outputs are lost; fail if nothing was copied."""
     lost = [run for run in runs if find_loss(run)]
     if lost:
         listed = ", ".join(names[run.run_id] for run in lost)

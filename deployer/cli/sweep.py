@@ -83,7 +83,7 @@ def check(
 
 
 def finding_to_plain(found: Finding) -> dict[str, Any]:
-    """Return a finding about a file with stable keys, the path as one text."""
+    """Return a finding about a file with stable keys; the path is one text."""
     line, column = found.position
     return {
         "file": found.subject,
@@ -97,7 +97,7 @@ def finding_to_plain(found: Finding) -> dict[str, Any]:
 
 
 def format_finding(found: Finding) -> str:
-    """Return a finding as editors read it; what is missing stands in the first line."""
+    """Return a finding in the format that editors parse; missing keys have line 1."""
     line, column = (max(1, number) for number in found.position)
     path = f"{found.key}: " if found.path else ""
     hint = f" ({found.fix})" if found.fix else ""
@@ -131,7 +131,7 @@ def cancel(call: Call, sweep: SweepArgument = None) -> None:
     report_stopping_runs(session.server, session.path)
     try:
         drain_all(session.executor, session.path)
-    except DeployerError as error:  # they leave by themselves
+    except DeployerError as error:  # the agents leave by themselves
         warn(f"a watcher may start its agents again after `heal`: {error.message}")
     show_state(call, session.path, "CANCELED")
 
@@ -224,7 +224,7 @@ def list_(
 
 
 def _list_plain(info: Sweep, record: SweepRecord | None) -> dict[str, object]:
-    """Return a sweep of a list; where it was made is known of this user's own ones."""
+    """Return a sweep for a list; its origin is known only for the user's own sweeps."""
     made = {"file": record and record.file, "folder": record and record.folder}
     return {**sweep_to_plain(info), **made}
 
@@ -253,7 +253,7 @@ def show_(
 
 
 def show_sweep(snapshot: Snapshot, agents: Sequence[Agent] | None, page: str, output: str) -> None:
-    """Put one sweep on stdout: what it is, how far it is, who works on it, where its page is."""
+    """Print one sweep on stdout: its settings, progress, agents, and page."""
     info = snapshot.sweep
     coverage = build_results(info, snapshot.runs).coverage
     known = None if agents is None else [agent_to_plain(agent) for agent in agents]
@@ -288,7 +288,7 @@ def sweep_to_plain(info: Sweep) -> dict[str, Any]:
 
 
 def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
-    """Return a sweep's agents; None, and a warning, where they cannot be asked for."""
+    """Return a sweep's agents; None, with a warning, if they cannot be listed."""
     try:
         return find_executor(config).list_agents(str(path))
     except DeployerError as error:

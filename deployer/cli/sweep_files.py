@@ -71,7 +71,7 @@ def import_(
         warn("the sweep has no metric: add --metric NAME, or metric: to its file")
     script = program or _find_program(here)
     text = dump_config(build_sweep_config(found, file.name, script, metric, goal.value))
-    parse_sweep(text, str(file))  # what cannot run is refused before it is written
+    parse_sweep(text, str(file))  # reject an invalid sweep before writing it
     _write(text, to, force)
     if to:
         say(f"{format_count(len(found.sets), 'set')} in {to}: deployer up {to}")
@@ -113,7 +113,7 @@ def _read_sets(call: Call, sweep: str) -> tuple[list[dict[str, object]], dict[st
 
 
 def _check_to(to: Path | None, source: Path, suffixes: Sequence[str]) -> Path | None:
-    """Return the file to write, None for stdout; raise ConfigError for a wrong one."""
+    """Return the file to write, None for stdout; raise ConfigError for an invalid one."""
     if to is None or to == Path("-"):
         return None
     if to.suffix.lower() not in suffixes:
@@ -125,7 +125,7 @@ def _check_to(to: Path | None, source: Path, suffixes: Sequence[str]) -> Path | 
 
 
 def _find_program(folder: Path) -> str:
-    """Return main.py, or the only script of a folder; raise ConfigError if there is neither."""
+    """Return main.py, or the only script of a folder; raise ConfigError if neither exists."""
     scripts = sorted(path.name for path in folder.glob("*.py"))
     if USUAL_PROGRAM in scripts:
         return USUAL_PROGRAM
@@ -136,7 +136,7 @@ def _find_program(folder: Path) -> str:
 
 
 def _write(text: str, to: Path | None, force: bool) -> None:
-    """Write a file or stdout; only `force` replaces a file that has another content."""
+    """Write a file or stdout; only `force` replaces a file with other content."""
     if to is None:
         show(text.rstrip("\n"))
         return

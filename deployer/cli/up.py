@@ -1,4 +1,4 @@
-"""`deployer up`, `run` and `heal`: a sweep, or one command, to its end."""
+"""`deployer up`, `run` and `heal`: run a sweep, or one command, to its end."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ ReuseOption = Annotated[
     ),
 ]
 END = "--"
-WORDS = "deployer.words"  # in the context: what stood behind `--`
+WORDS = "deployer.words"  # in the context: the words after `--`
 
 
 def run_to_end(config: Project, request: SweepRequest, following: Following) -> None:
@@ -76,9 +76,9 @@ def run_to_end(config: Project, request: SweepRequest, following: Following) -> 
     try:
         launch = _begin(config, request, following)
     except KeyboardInterrupt:
-        # After Ctrl-C name the sweep that was made since then, and the command that goes on.
+        # After Ctrl-C name the sweep that was just made, and the command that continues.
         words = sys.argv[1:]
-        end = words.index("--") if "--" in words else len(words)  # of our own flags
+        end = words.index("--") if "--" in words else len(words)  # end of our own flags
         own = [word for word in words[:end] if word != "--new"]
         typed = f"deployer {shlex.join([*own, *words[end:]])}"
         for record in Records.load().made_from(request.file):
@@ -115,7 +115,7 @@ def _begin(config: Project, request: SweepRequest, following: Following) -> Laun
 
 
 def say_how_to_reattach(launch: Launch, output: str) -> None:
-    """Say how many agents work, and the command that follows them."""
+    """Print how many agents work, and the command that follows them."""
     path, agents = launch.path, launch.agents
     starting = sum(agent.state == "starting" for agent in agents)
     state = " starting"
@@ -176,16 +176,16 @@ def up(
         run_to_end(config, request, following)
 
 
-# `deployer run`: one training run, whose command stands behind `--`.
+# `deployer run`: one training run, whose command follows `--`.
 
 run_app = App()
 
 
 class CommandBehindDashes(Command):
-    """A command of ours whose arguments, all behind `--`, are another command's words."""
+    """A command whose arguments, all after `--`, are the words of another command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Read our own flags, and keep the rest as it is; raises UsageError without `--`."""
+        """Parse our own flags, and keep the rest verbatim; raises UsageError without `--`."""
         end = args.index(END) if END in args else len(args)
         own, words = args[:end], args[end + 1 :]
         ctx.allow_extra_args, ctx.allow_interspersed_args = True, False
@@ -230,7 +230,7 @@ def run(
     following.check()
     words = call.meta[WORDS]
     file = Path(PLACE)
-    config = call.read(replicas=1).with_settings(warm=False)  # nothing to fork for a single run
+    config = call.read(replicas=1).with_settings(warm=False)  # a single run needs no fork server
     with reporting_remains(lambda failure: describe_file(config, file, failure)):
         request = SweepRequest(
             file,
@@ -245,7 +245,7 @@ def run(
         run_to_end(config, request, following)
 
 
-# `deployer heal`: run again what is lost or failed.
+# `deployer heal`: rerun lost and failed runs.
 
 heal_app = App()
 
@@ -283,7 +283,7 @@ def heal(
 
 
 def _count_wanted(config: Project, path: SweepPath) -> int:
-    """Return how many agents the sweep was to have; else what deployer.yaml says."""
+    """Return the wanted number of agents of the sweep; else the number in deployer.yaml."""
     wanted = read_wanted(find_executor(config), str(path))
     return (wanted.number if wanted else 0) or config.replicas
 

@@ -1,4 +1,4 @@
-"""`deployer watch`, and the view of a sweep that `up` shows as well."""
+"""`deployer watch`, and the view of a sweep that `up` shares."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from deployer.watch.reconciliation import build_stopped
 from deployer.watch.rules import AT_WORK, HANDING_OUT
 from deployer.watch.status import Status
 
-LINE_SECONDS = 60.0  # between two lines of a pipe that tell the time alone
+LINE_SECONDS = 60.0  # between two lines in a pipe that differ only in time
 app = App()
 
 
 @dataclass(frozen=True)
 class Following:
-    """How a sweep is followed: whether, what is shown and waited for, what is left after its end.
+    """How to follow a sweep: whether at all, the output, the timeouts, and the end.
 
-    Agents beyond `replicas` leave, if it is given.
+    Agents in excess of `replicas` leave, if it is given.
     """
 
     output: str
@@ -61,7 +61,7 @@ class Following:
     pending_seconds: float | None = None
 
     def check(self) -> None:
-        """Refuse flags that exclude each other; raises ConfigError."""
+        """Reject flags that exclude each other; raises ConfigError."""
         if self.detach and self.down_after:
             said = "does not go together with --detach"
             raise ConfigError("--down-after", said, "remove --detach")
@@ -75,17 +75,17 @@ def follow_and_report(
     timeout_seconds: float | None = None,
     pending_seconds: float | None = None,
 ) -> None:
-    """Show the sweep until it is over, then what came of it.
+    """Show the sweep until it is over, then its results.
 
-    Agents that die are replaced. Raises SweepFailed unless all configurations finished,
-    WatchTimeout; StartFailed if no agent has started after `pending_seconds`, or none can.
+    Dead agents are replaced. Raises SweepFailed unless all configurations finished, WatchTimeout;
+    StartFailed if no agent has started after `pending_seconds`, or none can.
     """
     last = follow(launch, plain or output == "json", timeout_seconds, pending_seconds)
     _report(launch, output, last)
 
 
 def say_what_begins_later(launch: Launch) -> None:
-    """Say that somebody has to watch if there are fewer agents for one run each than runs."""
+    """Print that the remaining runs need a watcher, if each agent takes only one run."""
     later = count_later(launch.server, launch.path, launch.agents)
     if later != 0:
         rest = f"the other {later}" if later else "the others"
@@ -98,9 +98,9 @@ def follow(
     timeout_seconds: float | None = None,
     pending_seconds: float | None = None,
 ) -> Status:
-    """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
+    """Show the sweep until it is over and return its last status; Ctrl-C only ends the view.
 
-    With a price, what the rest of the sweep will cost is shown, too.
+    With a price, also shows the remaining cost of the sweep.
     """
     path = launch.path
     executor = launch.executor
@@ -120,7 +120,7 @@ def follow(
 
 
 def wait_until_started(launch: Launch, pending_seconds: float) -> None:
-    """Watch until an agent works, and say why none does yet.
+    """Watch until an agent works, and print why none does yet.
 
     Raises StartFailed if none has after `pending_seconds`, or none can.
     """
@@ -132,7 +132,7 @@ def wait_until_started(launch: Launch, pending_seconds: float) -> None:
 
 
 def _say_reasons(status: Status, told: set[str]) -> None:
-    """Say why agents do not start, each cause once."""
+    """Print why agents do not start, each cause once."""
     for cause, reason in build_reason_lines(status).items():
         if cause not in told:
             say(f"       {reason}")
@@ -162,9 +162,9 @@ def _report(launch: Launch, output: str, last: Status) -> None:
 
 
 def _choose_next(results: Results, agents: Sequence[Agent]) -> str:
-    """Return the command that looks into what failed, or runs what is missing.
+    """Return the next command: to examine failures, or to run missing configurations.
 
-    What makes every start of an agent useless has to be mended first.
+    Causes that make every start of an agent fail must be fixed first.
     """
     path = results.sweep_path
     if results.failures:
@@ -180,8 +180,8 @@ def _name_file(path: SweepPath) -> str:
 def show_statuses(
     statuses: Iterator[Status], plain: bool, usd_per_hour: float | None = None, name: str = ""
 ) -> Status:
-    """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
-    started = time.monotonic()  # a clock that is set is no time that has passed
+    """Show each status: redrawn in place on a terminal, else as a line."""
+    started = time.monotonic()  # unaffected by changes of the clock
     last: Status | None = None
     shown: list[str] = []
     shown_at = 0.0
@@ -234,7 +234,7 @@ def watch(
     here = [(launch.sweep_path, (launch.project.on, "", ""))]
 
     def describe(failure: BaseException) -> Iterable[str]:
-        wrong = isinstance(failure, ConfigError)  # nothing can be asked
+        wrong = isinstance(failure, ConfigError)  # then there is nothing to query
         return () if wrong else describe_agents(launch.project, here, failure)
 
     with reporting_remains(describe):

@@ -1,7 +1,7 @@
-"""Checks and unpacks an archive: nothing leaves the folder, nothing grows without bound.
+"""Checks and unpacks an archive: nothing escapes the folder, and its size is limited.
 
-A tar is read once from its begin to its end, a zip by its list; either way bytes are counted as
-they come, whatever the archive says of itself. Links become copies of files of the same archive.
+A tar is read once from start to end, a zip by its directory. Bytes are counted while unpacking,
+whatever the archive claims. Links become copies of files of the same archive.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from deployer.data.store import check_path, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes
 
-# What is put as the file that it is, though people may expect another thing.
+# Uploaded unchanged, although users may expect it to be unpacked.
 NOT_UNPACKED = (".tar.zst", ".tzst", ".tar.lz4", ".tar.lzma", ".tar.br", ".tar.z", ".7z", ".rar")
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 CHUNK_BYTES = 1 << 20
-MOST_LINKS_IN_A_ROW = 40  # as the kernel has it
+MOST_LINKS_IN_A_ROW = 40  # the kernel's limit
 DAMAGED_HINT = "fetch it again; what lies in an object store is replaced by data put --overwrite"
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
@@ -38,10 +38,10 @@ DAMAGED = (
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """What an archive may unpack to; real data sets stay far below.
+    """The most that an archive may unpack to; real data sets stay far below.
 
-    The most that a good compressor gets out of text or masks is about a hundredth. What is small in
-    all may be anything.
+    A good compressor shrinks text or masks to about a hundredth at most. Small archives may have
+    any ratio.
     """
 
     ratio: int = 200
@@ -61,7 +61,7 @@ class ArchiveLimits:
 @dataclass(frozen=True)
 class _Member:
     path: str
-    kind: str  # file, folder, link (by the path in the archive), or else what it is
+    kind: str  # file, folder, link (by its path in the archive), or another kind
     target: str = ""
     open: Callable[[], IO[bytes]] | None = None
 
@@ -76,16 +76,16 @@ def is_like(file: Path, name: str) -> bool:
 
 
 def warn_if_not_unpacked(name: str) -> str:
-    """Say that an archive of this name is of a kind that is not unpacked; empty if it is none."""
+    """Return a warning if an archive of this name is not unpacked; else empty."""
     if not name.lower().endswith(NOT_UNPACKED):
         return ""
     return f"{name} is put as the file that it is: what is unpacked are {', '.join(SUFFIXES)}"
 
 
 def unpack(archive: Path, folder: Path, limits: ArchiveLimits | None = None) -> None:
-    """Unpack an archive into an empty folder; raises DataError, and leaves what is half done then.
+    """Unpack an archive into an empty folder; raises DataError and leaves partial files then.
 
-    Owners, modes and times are left out.
+    Owners, modes and times are dropped.
     """
     with _translating(archive):
         allowed = _Allowance(archive, folder, limits or ArchiveLimits())
@@ -95,7 +95,7 @@ def unpack(archive: Path, folder: Path, limits: ArchiveLimits | None = None) -> 
 
 
 class _Allowance:
-    """How much may still be unpacked."""
+    """The remaining number of bytes and files."""
 
     def __init__(self, archive: Path, folder: Path, limits: ArchiveLimits) -> None:
         self._archive = archive
@@ -128,7 +128,7 @@ def _refuse(archive: Path, said: str) -> DataError:
 
 
 def _place(member: _Member, folder: Path, allowed: _Allowance) -> bool:
-    """Write one member below the folder; False if it is a link, for later."""
+    """Write one member below the folder; return False for a link, which follows later."""
     allowed.take_file()
     if member.kind == "folder":
         return True
@@ -148,7 +148,7 @@ def _place(member: _Member, folder: Path, allowed: _Allowance) -> bool:
 
 
 def _check(path: str, member: str) -> str:
-    """Return a path of the archive, as it is below the folder; raises DataError."""
+    """Return an archive path as a path below the folder; raises DataError."""
     try:
         checked = check_path(path)
     except DataError:
@@ -159,7 +159,7 @@ def _check(path: str, member: str) -> str:
 
 
 def _copy_links(links: Iterable[_Member], folder: Path, allowed: _Allowance) -> None:
-    """Copy what links point at; a link to a link has its turn when that one is a file."""
+    """Copy the targets of links; a link to a link waits until that one is a file."""
     left, rounds = list(links), 0
     while left:
         ready = [link for link in left if (folder / link.target).is_file()]
@@ -187,7 +187,7 @@ def _read_tar_member(opened: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
         return _Member(path, "folder")
     if info.isreg():
         return _Member(path, "file", open=lambda: _extract(opened, info))
-    if info.islnk():  # from the archive's root
+    if info.islnk():  # relative to the archive's root
         return _Member(path, "link", _strip(info.linkname))
     if info.issym():
         return _Member(path, "link", _resolve(path, info.linkname))
@@ -222,14 +222,14 @@ def _read_zip_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
 
 
 def _strip(name: str) -> str:
-    """Return a member's name without the `./` that tar puts before it."""
+    """Return a member's name without tar's leading `./`."""
     while name.startswith("./"):
         name = name[2:]
     return name.removesuffix("/")
 
 
 def _resolve(path: str, target: str) -> str:
-    """Return where a symbolic link leads, from the archive's root."""
+    """Return a symbolic link's target, relative to the archive's root."""
     if target.startswith("/"):
         return target
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))

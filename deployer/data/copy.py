@@ -1,4 +1,4 @@
-"""Copies a tree from one store to another: what is equal is left, what was broken off goes on."""
+"""Copies a tree between stores; skips equal files and resumes interrupted ones."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from deployer.errors import DataError
 from deployer.text import format_bytes, format_count
 
 MOST_NAMED = 3
-SMALL_BYTES = 256 << 10  # what is larger is worth a request of its own
+SMALL_BYTES = 256 << 10  # larger files get their own request
 BATCH_BYTES = 4 << 20
 BATCH_FILES = 500
 MD5 = re.compile(r'"?([0-9a-f]{32})"?')  # as the tag of an artifact's file, or as an ETag
 
 Advance = Callable[[int], None]
 T = TypeVar("T")
-# A connection that breaks costs what was on its way; this often without a byte is no accident.
+# A broken connection loses only data in transit; so many failures without progress are permanent.
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
-IN_VAIN_SECONDS = 25.0  # without a byte: a store that answers nothing is not asked five times
+IN_VAIN_SECONDS = 25.0  # without progress; a store that never answers is not retried five times
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Equal files by path, and what is left to be sent; `other` has other content in the target.
+    """Equal files by path, and files to send; `other` have different content in the target.
 
-    Checksums that had to be computed are kept.
+    Includes checksums that had to be computed.
     """
 
     equal: Mapping[str, Entry]
@@ -41,10 +41,10 @@ class Compared:
 
 
 class Patiently(Protocol):
-    """Does something until it works, or has failed too often."""
+    """Calls a function until it succeeds, or has failed too often."""
 
     def __call__(self, act: Callable[[], T]) -> T:
-        """Return what `act` returns."""
+        """Return the result of `act`."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def compare(
     advance: Advance,
     patiently: Patiently,
 ) -> Compared:
-    """Compare `wanted` files of the source with what the target has, by checksums.
+    """Compare `wanted` files of the source with the target's, by checksums.
 
-    Where the source knows none, `thorough` has the file read; else it counts as another. `advance`
-    is told the size of equal files. Raises DataError.
+    If the source has no checksum, `thorough` reads the file; otherwise it counts as different.
+    `advance` gets the size of equal files. Raises DataError.
     """
     there = {entry.path: entry for entry in target.list_entries()}
     held = [entry for entry in wanted if entry.path in there]
@@ -89,7 +89,7 @@ def refuse_other(target: Store, other: Sequence[str]) -> DataError:
 
 
 def cut_batches(entries: Sequence[Entry], together: bool) -> Iterator[list[Entry]]:
-    """Yield entries, small ones many at a time if they may go together."""
+    """Yield batches of entries, many small ones at a time if `together`."""
     batch: list[Entry] = []
     size_bytes = 0
     for entry in entries:
@@ -112,7 +112,7 @@ def add_checksums(store: Store, entries: Sequence[Entry]) -> list[Entry]:
 
 
 class _Comparison:
-    """Two stores, and what the target has."""
+    """Two stores, and the target's files."""
 
     def __init__(
         self, source: Store, target: Store, there: Mapping[str, Entry], thorough: bool
@@ -123,7 +123,7 @@ class _Comparison:
         self._thorough = thorough
 
     def run(self, batch: Sequence[Entry]) -> _Found:
-        """Compare files that are as long in both."""
+        """Compare files of equal size in both."""
         known = add_checksums(self._source, batch)
         comparable = [entry for entry in known if entry.sha256 or self._thorough]
         there = add_checksums(self._target, [self._there[entry.path] for entry in comparable])
@@ -152,17 +152,17 @@ def _hash(store: Store, path: str, algorithm: str) -> str:
 
 
 class Progress(Protocol):
-    """Is told how far a copy is; from several threads."""
+    """Receives the progress of a copy, from several threads."""
 
     def start(self, files: int, size_bytes: int) -> None:
-        """Learn how much there is in all."""
+        """Set the totals."""
 
     def advance(self, size_bytes: int) -> None:
-        """Learn that so many bytes more are done; fewer, if negative, after bytes were wrong."""
+        """Add to the bytes done; negative after corrupt bytes."""
 
 
 class Silence:
-    """Progress that nobody follows."""
+    """A progress that nobody reads."""
 
     def start(self, files: int, size_bytes: int) -> None:
         """Do nothing."""
@@ -173,11 +173,11 @@ class Silence:
 
 @dataclass(frozen=True)
 class CopyResult:
-    """What a copy has found and done.
+    """The result of a copy.
 
-    `files` and `size_bytes` are the whole tree; `equal_files` were there already, `replaced_files`
-    with other content; `resumed_bytes` were there of files that an earlier copy had not finished.
-    `entries` have their checksums.
+    `files` and `size_bytes` count the whole tree; `equal_files` were present already,
+    `replaced_files` with other content. `resumed_bytes` come from files that an earlier copy did
+    not finish. `entries` have their checksums.
     """
 
     files: int
@@ -203,12 +203,12 @@ def copy(
     note: Callable[[Entry], None] | None = None,
     overwrite: bool = True,
 ) -> CopyResult:
-    """Copy `entries` (all of the source, if left out) to the same paths; nothing is deleted.
+    """Copy `entries` (default: all of the source) to the same paths; nothing is deleted.
 
-    Each file has its final name only when it is whole and its SHA-256 is right. A copy that is
-    killed leaves its partial files, and the next one goes on with them. `note` is told each file
-    that is there, from several threads. Without `overwrite` nothing is copied where a file has
-    other content in the target. Raises DataError.
+    A file gets its final name only when it is complete and its SHA-256 is correct. A killed copy
+    leaves its partial files, which the next one resumes. `note` is called for each present file,
+    from several threads. Without `overwrite`, nothing is copied if a file has other content in the
+    target. Raises DataError.
     """
     listed = source.list_entries() if entries is None else entries
     wanted = [entry for entry in listed if not is_own(entry.path)]
@@ -235,11 +235,11 @@ def copy(
 
 
 class _Stopped(Exception):
-    """Another file has failed."""
+    """Another file failed."""
 
 
 class _Errand:
-    """One copy's two stores."""
+    """A copy between two stores."""
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ class _Errand:
         self.stopped = False
 
     def compare(self, wanted: Sequence[Entry], thorough: bool) -> Compared:
-        """Tell what is there already; each such file is noted."""
+        """Find the files that are present already; each of them is noted."""
         advance = self._progress.advance
         found = compare(self._source, self._target, wanted, thorough, advance, self._patiently)
         for entry in found.equal.values():
@@ -266,7 +266,7 @@ class _Errand:
         return found
 
     def send(self, entries: Sequence[Entry]) -> list[_Done]:
-        """Copy files; after a failure, or Ctrl-C, no other one is begun."""
+        """Copy files; after a failure, or Ctrl-C, start no other file."""
         batches = list(cut_batches(entries, self._source.batches or self._target.batches))
         threads = max(1, min(self._source.parallel, self._target.parallel, len(batches)))
         if threads == 1:
@@ -288,7 +288,7 @@ class _Errand:
         return [_Done(done[one.path]) if one.path in done else self._send(one) for one in batch]
 
     def _send_together(self, batch: Sequence[Entry]) -> dict[str, Entry]:
-        """Copy small files at once; return those that have arrived, the others go one by one."""
+        """Copy small files at once; return those that arrived, the others are sent one by one."""
         known = add_checksums(self._source, batch)
         try:
             right = self._target.write_many(self._source.read_many(known))
@@ -301,13 +301,13 @@ class _Errand:
         return {entry.path: entry for entry in known if entry.path in right}
 
     def _send(self, entry: Entry) -> _Done:
-        """Copy one file, and again after failures that may pass; only those in vain are counted."""
+        """Copy one file, retrying transient failures; only those without progress count."""
         done = self._patiently(lambda: self._try(entry), lambda: self._offsets.get(entry.path, 0))
         self._note(entry)
         return done
 
     def _patiently(self, act: Callable[[], T], reach: Callable[[], int] = lambda: 0) -> T:
-        """Do it until it works, or has failed too often without reaching further."""
+        """Call until it succeeds, or has failed too often without progress."""
         in_vain = reached = 0
         since = time.monotonic()
         while True:
@@ -329,7 +329,7 @@ class _Errand:
         offset = self._offsets[entry.path] = self._target.partial_size(known)
         if self._transfer(known, offset):
             return _Done(known, resumed_bytes=offset)
-        if self._transfer(known, 0):  # what was there already was wrong
+        if self._transfer(known, 0):  # the partial file was corrupt
             return _Done(known)
         raise DataError(
             f"{self._source}: {entry.path} is not what it was when the copy began",
@@ -337,7 +337,7 @@ class _Errand:
         )
 
     def _transfer(self, entry: Entry, offset: int) -> bool:
-        """Send a file from `offset` on; False if the target has something else then."""
+        """Send a file from `offset` on; return False if the result in the target is wrong."""
         counted = _Counted(self, self._progress, self._source.read(entry.path, offset))
         self._progress.advance(offset)
         finished = False
@@ -352,7 +352,7 @@ class _Errand:
 
 
 class _Counted:
-    """Chunks on their way, counted."""
+    """Counts chunks in transit."""
 
     def __init__(self, errand: _Errand, progress: Progress, chunks: Iterator[bytes]) -> None:
         self._errand = errand
@@ -361,7 +361,7 @@ class _Counted:
         self.size_bytes = 0
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield them; ends with an exception when another file has failed."""
+        """Yield them; raises an exception when another file has failed."""
         for chunk in self._chunks:
             yield chunk
             self.size_bytes += len(chunk)
@@ -371,7 +371,7 @@ class _Counted:
 
 
 def describe_copied(copied: CopyResult) -> str:
-    """Say in one line what a copy has found and done."""
+    """Return the result of a copy as one line."""
     parts = [f"{format_count(copied.files, 'file')}, {format_bytes(copied.size_bytes)}"]
     if copied.equal_files:
         parts.append(f"{copied.equal_files} there already")

@@ -1,4 +1,4 @@
-"""A folder of this machine as a store."""
+"""A local folder as a store."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ HINTS = {
 
 
 class FolderStore(Store):
-    """A folder of this machine; it is made when the first file is written.
+    """A local folder; it is created for the first file.
 
-    Links are followed where they stay inside, and with `links_out` wherever they lead. What is
-    unfinished lies in a folder of its own, which is there as long as a copy is not whole.
+    Links are followed if they stay inside, with `links_out` also outside. Partial files are in a
+    separate folder, which exists until a copy is complete.
     """
 
     parallel = 4
@@ -48,7 +48,7 @@ class FolderStore(Store):
         return str(self.root)
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every file; refuses devices, pipes, and links that lead nowhere or out."""
+        """Return every file; rejects devices, pipes, and broken or outside links."""
         with _translating(self.root):
             if not self._exists():
                 return []
@@ -63,7 +63,7 @@ class FolderStore(Store):
             return _hash_file(file) if file.is_file() else None
 
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """Yield the file's bytes; refuses one that has changed since it was listed."""
+        """Yield the file's bytes; rejects a file that has changed since it was listed."""
         file = self._find(path)
         with _translating(file), file.open("rb") as stream:
             stream.seek(offset)
@@ -81,7 +81,7 @@ class FolderStore(Store):
             return partial.stat().st_size if partial.is_file() else 0
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Add to the partial file; it is on the disk when this returns."""
+        """Append to the partial file; the data is on disk on return."""
         partial = self._partial(entry)
         with _translating(self.root):
             partial.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ class FolderStore(Store):
                 os.fsync(stream.fileno())
 
     def finish(self, entry: Entry) -> bool:
-        """Read the partial file again, then rename it."""
+        """Reread and verify the partial file, then rename it."""
         partial, file = self._partial(entry), self._place(entry.path)
         with _translating(file):
             if not _is_what(partial, entry):
@@ -116,7 +116,7 @@ class FolderStore(Store):
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Keep the folder of partial files as the mark, locked against a second copy."""
+        """Mark the copy by the folder of partial files, locked against a second copy."""
         marks = self.root / PARTIAL_FOLDER
         with _translating(self.root):
             self._exists()
@@ -131,7 +131,7 @@ class FolderStore(Store):
             os.close(handle)
 
     def is_locked(self) -> bool:
-        """Return whether somebody copies to the folder just now."""
+        """Return True if a copy to the folder is running."""
         try:
             handle = os.open(self.root / PARTIAL_FOLDER, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class FolderStore(Store):
         return (self.root / PARTIAL_FOLDER).is_dir()
 
     def delete_all(self) -> bool:
-        """Delete everything in the folder, links as such, and the folder; return whether it was."""
+        """Delete the folder and its contents, links as such; return True if it existed."""
         with _translating(self.root):
             if not self._exists():
                 return False
@@ -158,12 +158,12 @@ class FolderStore(Store):
                         place.rmdir()
                     else:
                         place.unlink(missing_ok=True)
-            with suppress(OSError):  # a link or a mounted disk stays
+            with suppress(OSError):  # a link or a mount point stays
                 self.root.rmdir()
         return True
 
     def _exists(self) -> bool:
-        """Return whether there is a folder; raises DataError if it is a file."""
+        """Return True if the folder exists; raises DataError if it is a file."""
         for place in (self.root, *self.root.parents):
             if place.exists():
                 if not place.is_dir():
@@ -172,7 +172,7 @@ class FolderStore(Store):
         return False
 
     def _walk(self, folder: Path, above: tuple[str, ...]) -> Iterator[Entry]:
-        """Yield the files below a folder; `above` are where it and those around it really are."""
+        """Yield the files below a folder; `above` are the real paths of it and its parents."""
         for one in os.scandir(folder):
             path = check_path(os.path.relpath(one.path, self.root))
             if is_own(path):
@@ -188,7 +188,7 @@ class FolderStore(Store):
             yield Entry(path, found.st_size, tag=build_tag(found))
 
     def _check_link(self, link: str, above: tuple[str, ...]) -> None:
-        """Refuse a link that cannot be copied as what it leads to; raises DataError."""
+        """Reject a link that cannot be copied as its target; raises DataError."""
         end = os.path.realpath(link)
         said = ""
         if not os.path.exists(end):
@@ -202,13 +202,13 @@ class FolderStore(Store):
             raise DataError(f"{link} is a link {said}", hint)
 
     def _find(self, path: str) -> Path:
-        """Return where a file is read; raises DataError where a link leads out of the folder."""
+        """Return a file's path for reading; raises DataError if a link leads outside."""
         return self.root / check_path(path) if self._links_out else self._place(path)
 
     def _place(self, path: str) -> Path:
-        """Return where a file is; raises DataError where a link leads out of the folder."""
+        """Return a file's path; raises DataError if a link leads outside the folder."""
         file = self.root / check_path(path)
-        # The file itself may be a link: it is read, and replaced or deleted as such.
+        # The file itself may be a link: it is read, replaced or deleted as such.
         if not file.parent.resolve().is_relative_to(self.root.resolve()):
             said = f"{file} lies outside of {self.root}: a folder above it is a link"
             raise DataError(said, "put a folder in the link's place, or choose another one")
@@ -223,12 +223,12 @@ def _lock(handle: int, root: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise DataError(f"{root}: another copy to it is under way", "wait for its end") from error
-    except OSError:  # a file system without locks: two copies at once cost time, and no file
+    except OSError:  # no locks here; two concurrent copies waste time but lose no file
         return
 
 
 def build_tag(found: os.stat_result) -> str:
-    """Return what tells one version of a file from another."""
+    """Return a tag that changes with each version of a file."""
     return f"{found.st_size} {found.st_mtime_ns}"
 
 
@@ -245,7 +245,7 @@ def _hash_file(file: Path) -> str:
 
 @contextmanager
 def _translating(place: Path) -> Iterator[None]:
-    """Turn what the system says about a file into our error; a full disk stays what it is."""
+    """Translate the system's errors about a file to ours, except a full disk."""
     try:
         yield
     except OSError as error:

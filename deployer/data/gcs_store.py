@@ -1,4 +1,4 @@
-"""A folder of Google Cloud Storage. An upload that is broken off begins anew, file by file."""
+"""A folder of Google Cloud Storage. An interrupted upload restarts, file by file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deployer.errors import DataError
 from deployer.installation import install_command
 from deployer.waiting import TIMEOUTS_SECONDS
 
-PIECE_BYTES = 8 << 20  # of one request; Google takes multiples of 256 KiB
+PIECE_BYTES = 8 << 20  # per request; Google accepts multiples of 256 KiB
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 SECRET_HINT = (
     "kubectl create secret generic NAME --from-file=key.json=FILE, a service account's key"
@@ -31,9 +31,9 @@ SECRET_HINT = (
 
 
 class GcsStore(Store):
-    """The objects below an address such as gs://BUCKET/FOLDER; each has its checksum beside it.
+    """The objects below an address such as gs://BUCKET/FOLDER, with their checksums.
 
-    Credentials are found as Google's own tools find them, or among the values of `credentials`.
+    Credentials are found like Google's own tools do, or among the values of `credentials`.
     """
 
     parallel = 4
@@ -55,7 +55,7 @@ class GcsStore(Store):
         return self._url
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every object below the address; refuses names that no file can have."""
+        """Return every object below the address; rejects names that are invalid for files."""
         found = [entry for entry in self._list(self._root) if not is_own(entry.path)]
         for entry in found:
             check_path(entry.path)
@@ -80,11 +80,11 @@ class GcsStore(Store):
             yield held
 
     def partial_size(self, entry: Entry) -> int:
-        """Return 0: an upload belongs to the process that has begun it."""
+        """Return 0: only the process that started an upload can continue it."""
         return 0
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Upload the object; nobody sees it before `finish`."""
+        """Upload the object; it is invisible before `finish`."""
         metadata = {CHECKSUM: entry.sha256} if entry.sha256 else {}
         content, size_bytes = hashlib.sha256(), 0
         with translating(self._where):
@@ -104,7 +104,7 @@ class GcsStore(Store):
             self._open[entry.identity] = (upload, content.hexdigest(), size_bytes)
 
     def finish(self, entry: Entry) -> bool:
-        """Let the object appear, if every byte was sent and the checksum is right."""
+        """Make the object visible, if every byte was sent and the checksum is correct."""
         with self._lock:
             found = self._open.pop(entry.identity, None)
         if found is None:
@@ -113,7 +113,7 @@ class GcsStore(Store):
         right = size_bytes == entry.size_bytes and entry.sha256 in (None, sha256)
         with translating(self._where):
             if not right:
-                with suppress(Exception):  # what is left of it ends by itself after a week
+                with suppress(Exception):  # Google drops the rest after a week
                     upload.discard()
                 return False
             upload.close()
@@ -162,7 +162,7 @@ def _open_client(
     endpoint_url: str | None, where: str, credentials: Mapping[str, str] | None
 ) -> Any:
     try:
-        # Not the package's own class, which asks over gRPC what kind each bucket is.
+        # Not the package's own class, which queries the kind of each bucket over gRPC.
         from aiohttp import ClientTimeout, ServerTimeoutError
         from gcsfs.core import GCSFileSystem
         from gcsfs.retry import retry_request
@@ -172,7 +172,7 @@ def _open_client(
     connect, read = TIMEOUTS_SECONDS
 
     class Files(GCSFileSystem):  # type: ignore[misc]
-        """Sends no request again that was not answered in time."""
+        """Does not retry requests after a timeout."""
 
         @retry_request(retries=GCSFileSystem.retries)  # type: ignore[untyped-decorator]
         async def _request(self, *given: Any, **named: Any) -> Any:
@@ -191,7 +191,7 @@ def _open_client(
 
 
 def _load_key(credentials: Mapping[str, str], where: str) -> Any:
-    """Return the credentials that one of the values is, as JSON; raises DataError."""
+    """Return the credentials from a value with JSON; raises DataError."""
     from google.auth.exceptions import GoogleAuthError
     from google.oauth2.service_account import Credentials
 

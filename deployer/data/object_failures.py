@@ -1,6 +1,6 @@
-"""What an object store's refusals mean, in one line with what to do; never with a key in it.
+"""Errors of object stores as one line with a hint, never with a key in it.
 
-Decides on the store's error codes and on classes of exceptions. Codes: Amazon's
+Depends on the store's error codes and on classes of exceptions. Codes: Amazon's
 https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and those of other servers.
 """
 
@@ -17,7 +17,7 @@ WRONG_KEY = "the access key is not known there"
 AGAIN = "type the command again: it goes on where it stopped"
 ASK = "ask who runs the object store: its log says why"
 CHANGED = ("the object has changed meanwhile", "type the command again")
-# Code: what it means, what to do.
+# Code: message, hint.
 REFUSALS = {
     "InvalidAccessKeyId": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
     "XAdminUserNotFound": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
@@ -36,7 +36,7 @@ REFUSALS = {
     "InvalidBucketName": ("no bucket can have this name", "correct `url:` in deployer.yaml"),
     "NoSuchKey": ("the object is gone", "type the command again"),
     "PreconditionFailed": CHANGED,
-    # HEAD has no body, and so no word but the status.
+    # HEAD has no body, so the status is the only code.
     "301": ("the bucket is in another region", "export AWS_REGION=ITS_REGION"),
     "403": ("access is denied", "check the credentials, and that they may read and write it"),
     "404": ("the object is gone", "type the command again"),
@@ -60,7 +60,7 @@ GONE = ("404", "NoSuchKey", "NoSuchUpload")
 
 @contextmanager
 def translating(place: str) -> Iterator[None]:
-    """Print what lasts, and turn what the client raises about a place into a DataError."""
+    """Log slow steps, and translate the client's errors about a location to a DataError."""
     try:
         with waiting_for(place):
             yield
@@ -74,7 +74,7 @@ def translating(place: str) -> Iterator[None]:
 
 
 def translate(error: BaseException, place: str) -> DataError | None:
-    """Return our error for one of the client's; None for what no object store says."""
+    """Translate one of the client's errors; None for errors of no object store."""
     code, status = find_code(error), find_status(error)
     if code:
         said, hint = REFUSALS.get(code, (f"refused: {code}", ASK))
@@ -92,7 +92,7 @@ def translate(error: BaseException, place: str) -> DataError | None:
 
 
 def find_code(error: BaseException) -> str:
-    """Return the store's word for a refusal, empty if it has said none."""
+    """Return the store's code for an error, empty if there is none."""
     for one in _causes(error):
         response = getattr(one, "response", None)
         if isinstance(response, dict) and "Error" in response:
@@ -124,7 +124,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _translate_google(error: BaseException) -> tuple[str, str] | None:
-    """Translate what Google's client says; its refusals have the HTTP status as their code."""
+    """Translate an error of Google's client; its refusals have the HTTP status as their code."""
     from google.auth.exceptions import GoogleAuthError
 
     if isinstance(error, GoogleAuthError):
@@ -136,14 +136,14 @@ def _translate_google(error: BaseException) -> tuple[str, str] | None:
 
 
 def _translate_client(error: BaseException) -> tuple[str, str] | None:
-    """Translate what the client itself finds wrong, before or without an answer."""
+    """Translate an error of the client itself, before or without an answer."""
     from aiohttp import ClientError as HttpError
 
     if isinstance(error, HttpError | TimeoutError):
         return UNREACHABLE
     try:
         from botocore import exceptions as client
-    except ImportError:  # Google's client alone is installed
+    except ImportError:  # only Google's client is installed
         return None
     if isinstance(error, client.NoCredentialsError | client.PartialCredentialsError):
         return NO_CREDENTIALS

@@ -1,4 +1,4 @@
-"""A folder of an S3 object store, with uploads that a later process goes on with."""
+"""A folder of an S3 object store, with uploads that a later process resumes."""
 
 from __future__ import annotations
 
@@ -33,24 +33,23 @@ FIRST_WAIT_SECONDS = 0.25
 SETTINGS = {
     "connect_timeout": TIMEOUTS_SECONDS[0],
     "read_timeout": TIMEOUTS_SECONDS[1],
-    "retries": {"mode": "standard", "max_attempts": 0},  # `_ask` decides
+    "retries": {"mode": "standard", "max_attempts": 0},  # `_ask` retries
     "signature_version": "s3v4",
-    # Newer checksums are not known to every server; what is sent has its MD5 with it.
+    # Not every server knows newer checksums; each request is sent with its MD5.
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
 LEAST_PART_BYTES = 8 << 20
-MOST_PARTS = 10_000  # of S3
-READ_BYTES = 8 << 20  # of one request; the next one is under way meanwhile
+MOST_PARTS = 10_000  # S3's limit
+READ_BYTES = 8 << 20  # per request; the next one runs meanwhile
 GONE_HINT = "leave the source alone, then type the command again"
 
 
 class S3Client:
-    """One bucket; `where` names it in messages.
+    """One bucket; `where` is its name in messages.
 
-    `credentials` are by the names of Amazon's variables; without them they are found as Amazon's
-    own tools find them: environment, files, the machine's role. Threads may share it. Raises
-    DataError.
+    `credentials` are by the names of Amazon's variables. By default they are found like Amazon's
+    own tools do: environment, files, the machine's role. Threads may share it. Raises DataError.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class S3Client:
         self.where = where
         self._bucket = bucket
         given = credentials or {}
-        with waiting_for(where):  # loading the client alone takes a second
+        with waiting_for(where):  # importing the client takes a second
             file_system = _load_client(where)
         self._files = file_system(
             key=given.get("AWS_ACCESS_KEY_ID"),
@@ -80,7 +79,7 @@ class S3Client:
         return self._await(self._begin(self._ask(method, **arguments)))
 
     def call_if_there(self, method: str, **arguments: Any) -> Any:
-        """Call a method; None if there is no such object or upload."""
+        """Call a method; None if the object or upload does not exist."""
         try:
             return self.call(method, **arguments)
         except DataError as error:
@@ -89,7 +88,7 @@ class S3Client:
             raise
 
     def fetch(self, key: str, etag: str = "", **arguments: Any) -> Future[bytes]:
-        """Begin to get an object, or a piece of it, of one version if `etag` is given.
+        """Start fetching an object, or a piece of it; with `etag`, only of that version.
 
         `await_bytes` waits for it.
         """
@@ -99,7 +98,7 @@ class S3Client:
             answer = await self._ask("get_object", Key=key, **condition, **arguments)
             async with answer["Body"] as body:
                 held: bytes = await body.read()
-            if etag and answer["ETag"] != etag:  # a server that knows no conditions
+            if etag and answer["ETag"] != etag:  # the server ignores conditions
                 raise DataError(f"{self.where}: {CHANGED[0]}", CHANGED[1])
             return held
 
@@ -109,7 +108,7 @@ class S3Client:
         return self._await(fetched)
 
     async def _ask(self, method: str, **arguments: Any) -> Any:
-        """Send a request; again after a failure that may pass, but not after a timeout."""
+        """Send a request; retry transient failures, except timeouts."""
         tries = 1
         while True:
             try:
@@ -129,7 +128,7 @@ class S3Client:
             return begun.result()
 
     def get_if_there(self, key: str) -> bytes | None:
-        """Return what a small object holds; None if there is none."""
+        """Return the content of a small object; None if it does not exist."""
         try:
             return self.await_bytes(self.fetch(key))
         except DataError as error:
@@ -151,10 +150,9 @@ def _load_client(where: str) -> Any:
     return S3FileSystem
 
 
-# Uploads to an object store that a later process goes on with. A large object is sent as S3's
-# multipart upload, which nobody sees before it is completed. Beside the data lies a small object
-# for each, under the name of the content, with the upload's id: so whoever sends the same content
-# goes on with it, from any machine.
+# Uploads to an object store that a later process resumes. A large object is sent as S3's multipart
+# upload, which is invisible until completed. A small object next to the data, named by the content,
+# records each upload's id. So any process on any machine that sends the same content resumes it.
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ class _Part:
 
 
 class Uploads:
-    """The uploads to the objects of a bucket that begin with `prefix`."""
+    """The uploads to the objects of a bucket that start with `prefix`."""
 
     def __init__(self, client: S3Client, prefix: str) -> None:
         self._client = client
@@ -175,7 +173,7 @@ class Uploads:
         self._lock = Lock()
 
     def find_size(self, entry: Entry) -> int:
-        """Return how many bytes of this content the server has, whole parts only."""
+        """Return how many bytes of this content the server has, in complete parts only."""
         if entry.size_bytes <= choose_part_bytes(entry.size_bytes):
             return 0
         upload_id = self._find_upload(entry)
@@ -198,12 +196,13 @@ class Uploads:
             self._send_part(entry, upload_id, number, part)
         with self._lock:
             self._wrong.discard(entry.identity)
-            # Of one that goes on, the parts have their MD5 and the source looks after itself.
+            # A resumed upload is not hashed: its parts have their MD5, and the source checks
+            # itself.
             if offset == 0 and entry.sha256 not in (None, content.hexdigest()):
                 self._wrong.add(entry.identity)
 
     def complete(self, entry: Entry) -> bool:
-        """Make the object of what was sent; False, and nothing is kept, if that is wrong."""
+        """Create the object from the upload; if that is wrong, return False and keep nothing."""
         with self._lock:
             held = self._small.pop(entry.identity, None)
         if held is not None:
@@ -271,7 +270,7 @@ class Uploads:
         return noted[1] if noted else None
 
     def _read_note(self, name: str) -> tuple[str, str] | None:
-        """Return the key and the id of an upload, as they were written down."""
+        """Return the recorded key and id of an upload."""
         held = self._client.get_if_there(self._prefix + name)
         if held is None:
             return None
@@ -282,7 +281,7 @@ class Uploads:
             return None
 
     def _list_parts(self, entry: Entry, upload_id: str) -> Sequence[_Part]:
-        """Return the parts from the first on, up to one that is missing or has another size."""
+        """Return the leading parts, up to a missing one or one of another size."""
         part_bytes = choose_part_bytes(entry.size_bytes)
         found: list[_Part] = []
         for part in self._each_part(entry, upload_id):
@@ -310,7 +309,7 @@ class Uploads:
 
 
 def choose_part_bytes(size_bytes: int) -> int:
-    """Return how large the parts of an object are: the same whoever sends it."""
+    """Return the part size of an object: the same for every sender."""
     return LEAST_PART_BYTES * max(1, -(-size_bytes // (MOST_PARTS * LEAST_PART_BYTES)))
 
 
@@ -363,7 +362,7 @@ class ObjectStore(Store):
         return self._url
 
     def list_entries(self) -> Sequence[Entry]:
-        """Return every object below the address; refuses names that no file can have."""
+        """Return every object below the address; rejects names that are invalid for files."""
         found = [entry for entry in self._list("") if not is_own(entry.path)]
         self._listed = {check_path(entry.path): entry for entry in found}
         return sorted(found, key=lambda entry: entry.path)
@@ -389,11 +388,11 @@ class ObjectStore(Store):
         return self._uploads.find_size(entry)
 
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Upload in parts, each with its MD5; what fits into one part waits for `finish`."""
+        """Upload in parts, each with its MD5; content of a single part waits for `finish`."""
         self._uploads.send(entry, chunks, offset)
 
     def finish(self, entry: Entry) -> bool:
-        """Let the object appear, if every byte was sent and the checksum is right."""
+        """Make the object visible, if every byte was sent and the checksum is correct."""
         return self._uploads.complete(entry)
 
     def delete(self, path: str) -> None:
@@ -401,7 +400,7 @@ class ObjectStore(Store):
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Keep an object as the mark; what remains of earlier uploads is dropped at the end."""
+        """Mark the copy by an object; drop the remains of earlier uploads at the end."""
         self._client.call("put_object", Key=self._key(COPY_MARK), Body=b"")
         yield
         self._drop_uploads()
@@ -430,7 +429,7 @@ class ObjectStore(Store):
         return self._prefix + path
 
     def _list(self, below: str) -> list[Entry]:
-        """Return the objects whose path begins so; the names of folders are none."""
+        """Return the objects whose path starts so, except names of folders."""
         found: list[Entry] = []
         token: dict[str, str] = {}
         while True:

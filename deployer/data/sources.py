@@ -1,4 +1,4 @@
-"""Data sets: what a user brings, where each is kept, and what is brought beforehand."""
+"""Data sets: the user's sources, where each set is kept, and preloading."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LOG = logging.getLogger(__name__)
 
 SOURCE_HINT = "name a folder, a file, an archive, or s3://BUCKET/FOLDER"
 ADDRESS_HINT = "s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys come from the environment"
-# How much may have to be fetched again after a kill.
+# The most files to fetch again after a kill.
 NOTED_FILES = 500
 NOTED_BYTES = 256 << 20
 
 
 class FileStore(FolderStore):
-    """One file of this machine, as a tree in which it has the name `name`."""
+    """One local file, as a tree in which it is called `name`."""
 
     def __init__(self, file: Path, name: str) -> None:
         super().__init__(file.parent)
@@ -52,9 +52,9 @@ class FileStore(FolderStore):
 
 @contextmanager
 def open_source(source: str, name: str, unpacked: bool) -> Iterator[Store]:
-    """Open what `source` names until the block ends; an archive is unpacked if it is to be.
+    """Open the store `source` until the block ends; unpack an archive if `unpacked`.
 
-    A single file has the name `name` in the tree, its own if that is empty. Raises DataError.
+    A single file is called `name` in the tree; empty means its own name. Raises DataError.
     """
     if not source.strip():
         raise ConfigError("SOURCE", "is empty", SOURCE_HINT)
@@ -62,7 +62,7 @@ def open_source(source: str, name: str, unpacked: bool) -> Iterator[Store]:
         with open_address(source) as store:
             yield store
         return
-    if "://" in source:  # not repeated: it may hold a key
+    if "://" in source:  # not shown: it may contain a key
         raise ConfigError("SOURCE", "is not the address of an object store", ADDRESS_HINT)
     path = Path(source).expanduser()
     if path.is_dir():
@@ -82,11 +82,11 @@ def open_source(source: str, name: str, unpacked: bool) -> Iterator[Store]:
 
 @contextmanager
 def unpacking(archive: Path) -> Iterator[Store]:
-    """Unpack an archive into a folder that is there until the block ends."""
+    """Unpack an archive into a folder that exists until the block ends."""
     which = hashlib.sha256(str(archive.resolve()).encode()).hexdigest()[:16]
     scratch = paths.data_folder() / "unpacking" / which
     remove_abandoned(scratch.parent)
-    with FolderStore(scratch).copying():  # two at once would be in each other's way
+    with FolderStore(scratch).copying():  # prevents two at once
         shutil.rmtree(scratch / "files", ignore_errors=True)
         (scratch / "files").mkdir()
         LOG.info(f"unpacking {archive}")
@@ -105,10 +105,10 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def find_place(data: DataSet, folder: Path) -> Path:
-    """Return the folder of this machine where runs see a data set; `folder` has deployer.yaml.
+    """Return the local folder where runs see a data set; `folder` contains deployer.yaml.
 
-    What is kept elsewhere has a copy in the state folder: one for each address, and of what is in a
-    cluster one for each project.
+    A set kept elsewhere has a copy in the state folder: one per address, and for sets in a cluster
+    one per project.
     """
     if data.folder is not None:
         return (folder / Path(data.folder).expanduser()).absolute()
@@ -120,9 +120,9 @@ def find_place(data: DataSet, folder: Path) -> Path:
 def open_kept(
     data: DataSet, folder: Path, credentials: Mapping[str, str] | None = None
 ) -> Store | None:
-    """Return where a data set is kept outside of any cluster; None if it is in one.
+    """Return the location of a data set outside of any cluster; None if it is in one.
 
-    `credentials` are for an object store, in place of this machine's own.
+    `credentials` are for an object store, instead of this machine's own.
     """
     if data.url:
         return open_address(find_root(data), data.endpoint_url, credentials)
@@ -132,20 +132,20 @@ def open_kept(
 
 
 def find_root(data: DataSet) -> str:
-    """Return the address of the folder: that of an archive lies in one."""
+    """Return the address of the data set's folder; for an archive, of its parent folder."""
     url = data.url or ""
     return url.rpartition("/")[0] if find_archive(data) else url
 
 
 def find_archive(data: DataSet) -> str:
-    """Return the name of the one archive that a data set is kept as; else empty."""
+    """Return the name of the archive that a data set is kept as; else empty."""
     path = (data.url or "").split("://")[-1].partition("/")[2]
     name = path.rpartition("/")[2]
     return name if is_archive(name) else ""
 
 
 def check_here(data: DataSet, folder: Path) -> None:
-    """Refuse a data set that is not on this machine, or not whole; raises DataError."""
+    """Raise DataError unless the data set is on this machine and complete."""
     place = find_place(data, folder)
     verb = "preload" if data.url else "put SOURCE"
     hint = f"deployer data {verb} {data.name}"
@@ -155,14 +155,14 @@ def check_here(data: DataSet, folder: Path) -> None:
         raise DataError(f"data set {data.name} is not on this machine: {place} is empty", hint)
 
 
-# Brings what is kept elsewhere to where runs see it, once. A note there says what it was made from,
-# and by it the next preload knows what is new. Files that it brought and that are gone at the
-# origin are deleted; others are left alone.
+# Copies remote data to where runs see it, once. A note there records its origin, so that the next
+# preload can detect changes. Preloaded files that are gone at the origin are deleted; others are
+# left alone.
 
 
 @dataclass(frozen=True)
 class Note:
-    """The tag of each file at the origin, and the size of each file that was made of them."""
+    """The tag of each file at the origin, and the size of each file made from them."""
 
     origin: str
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -176,9 +176,9 @@ def preload(
     archive: str,
     progress: Progress,
 ) -> CopyResult | None:
-    """Copy what was found in `origin` to `place`; `archive` names the file to be unpacked, if any.
+    """Copy the `found` files of `origin` to `place`; `archive` names the file to unpack, if any.
 
-    None if all is there already. Raises DataError.
+    None if everything is up to date. Raises DataError.
     """
     known = read_note(place)
     wanted = Note(str(origin), {entry.path: entry.tag for entry in found})
@@ -194,7 +194,7 @@ def preload(
 
 
 def read_note(place: Store) -> Note | None:
-    """Return what a place was made from; None if nobody has written it down."""
+    """Return the origin of a preloaded copy; None if there is no note."""
     if place.checksum(ORIGIN_NOTE) is None:
         return None
     try:
@@ -248,9 +248,9 @@ def _write_note(place: Store, note: Note) -> None:
 
 
 class _Notebook:
-    """Writes the note every now and then, so that a copy that is killed is not begun anew.
+    """Writes the note periodically, so that a killed copy can resume.
 
-    Objects that others have put into a store have no checksum by which it could be told.
+    Objects uploaded by others have no checksum, so only the note shows that they were copied.
     """
 
     def __init__(self, place: Store, known: Note) -> None:
@@ -272,7 +272,7 @@ class _Notebook:
 
 
 def _fetch(origin: Store, archive: Entry, progress: Progress) -> FolderStore:
-    """Copy an archive to this machine; one that was broken off goes on."""
+    """Copy an archive to this machine; resume an interrupted copy."""
     which = hashlib.sha256(f"{origin}\0{archive.identity}".encode()).hexdigest()[:16]
     packed = FolderStore(paths.data_folder() / "archives" / which)
     sizes = {entry.path: entry.size_bytes for entry in packed.list_entries()}

@@ -1,4 +1,4 @@
-"""What a copy needs of a place with a tree of files, and which names a tree may have."""
+"""The interface of a location with a tree of files, and the allowed names in a tree."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functools import cached_property
 
 from deployer.errors import DataError
 
-# What a copy that is not finished yet keeps at the root of its target, in any store.
+# A copy's unfinished files, at the root of its target, in any store.
 PARTIAL_FOLDER = ".deployer-partial"
-# At the root of a copy of a data set: what it was made from.
+# The origin of a copy of a data set, at its root.
 ORIGIN_NOTE = ".deployer-origin.json"
-# In an object store: what marks a copy as unfinished, and what a checksum is called in metadata.
+# In an object store: the mark of an unfinished copy, and the checksum's name in the metadata.
 COPY_MARK = f"{PARTIAL_FOLDER}/copying"
 CHECKSUM = "sha256"
 LONGEST_NAME_BYTES = 255  # of Linux's file systems
@@ -25,8 +25,8 @@ LONGEST_NAME_BYTES = 255  # of Linux's file systems
 class Entry:
     """A file of a tree: its path from the root, with slashes, and its size.
 
-    `sha256` is None where it would take reading the file. `tag` is whatever tells one version of
-    the file from another: the time of its last change, an ETag.
+    `sha256` is None if computing it would require reading the file. `tag` identifies a version of
+    the file: the time of its last change, an ETag.
     """
 
     path: str
@@ -36,13 +36,13 @@ class Entry:
 
     @cached_property
     def identity(self) -> str:
-        """Return what names exactly this content under this path: a copy goes on with no other."""
+        """A name of exactly this content under this path: only the same identity is resumed."""
         version = self.sha256 or self.tag
         return hashlib.sha256(f"{self.path}\0{self.size_bytes}\0{version}".encode()).hexdigest()
 
 
 def check_path(path: str) -> str:
-    """Return a path that stays below the root and is a file's on Linux; raises DataError."""
+    """Return a path that is valid on Linux and stays below the root; raises DataError."""
     parts = path.split("/")
     wrong = next((part for part in parts if part in ("", ".", "..") or "\0" in part), None)
     if wrong is not None:
@@ -58,17 +58,17 @@ def check_path(path: str) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Return whether a path is one of a copy's own, and none of the data."""
+    """Return True if a path belongs to the copy itself, not to the data."""
     return path in (PARTIAL_FOLDER, ORIGIN_NOTE) or path.startswith(f"{PARTIAL_FOLDER}/")
 
 
 class Store(ABC):
-    """A tree of files somewhere. Each method raises DataError.
+    """A tree of files in any location. Each method raises DataError.
 
-    A file is written to a partial one, which `finish` renames: nobody sees half a file under its
-    final name. A partial one belongs to an entry's `identity`, so that a copy that was broken off
-    goes on with the same content only. `parallel` is how many threads may call it at a time,
-    `batches` tells that many small files together cost it hardly more than one.
+    A file is written to a partial one, which `finish` renames, so no reader sees half a file under
+    its final name. A partial file belongs to an entry's `identity`, so that an interrupted copy
+    resumes only with the same content. `parallel` is how many threads may call it at a time.
+    `batches` is True if many small files together cost hardly more than one.
     """
 
     parallel = 1
@@ -79,21 +79,21 @@ class Store(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Name the place for messages: a folder, an address, a claim."""
+        """Return the location for messages: a folder, an address, a claim."""
 
     @abstractmethod
     def list_entries(self) -> Sequence[Entry]:
-        """Return every file by path, partial ones left out; nothing if there is no such place."""
+        """Return every file by path, without partial ones; empty if the location is missing."""
 
     @abstractmethod
     def checksum(self, path: str) -> str | None:
-        """Return a file's SHA-256 where the store has or computes it, without sending the file.
+        """Return a file's SHA-256 if the store has or computes it without sending the file.
 
-        None where it does not, or where there is no such file.
+        None if it does not, or if the file does not exist.
         """
 
     def list_checksums(self, paths: Sequence[str]) -> Mapping[str, str | None]:
-        """Return the checksums of files, each as `checksum` does."""
+        """Return the checksums of files, each like `checksum`."""
         return {path: self.checksum(path) for path in paths}
 
     @abstractmethod
@@ -102,26 +102,26 @@ class Store(ABC):
 
     @abstractmethod
     def partial_size(self, entry: Entry) -> int:
-        """Return how many bytes of exactly this content are there already, unfinished; else 0."""
+        """Return how many bytes of exactly this content the partial file has; else 0."""
 
     @abstractmethod
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Add bytes to the partial file, which has `offset` bytes; 0 begins anew."""
+        """Append to the partial file, which has `offset` bytes; 0 restarts it."""
 
     @abstractmethod
     def finish(self, entry: Entry) -> bool:
-        """Give the partial file its final name if it is what the entry says: size and SHA-256.
+        """Rename the partial file if it matches the entry: size and SHA-256.
 
-        Otherwise return False and keep nothing of it.
+        Otherwise return False and delete it.
         """
 
     def read_many(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
-        """Yield small files, each with what is in it."""
+        """Yield small files, each with its content."""
         for entry in entries:
             yield entry, b"".join(self.read(entry.path))
 
     def write_many(self, files: Iterable[tuple[Entry, bytes]]) -> Set[str]:
-        """Write small files, each as `write` and `finish` do; return those that are right."""
+        """Write small files, each like `write` and `finish`; return the correct ones."""
         right = set()
         for entry, held in files:
             self.write(entry, [held])
@@ -131,29 +131,29 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Delete a file; one that is not there is no error."""
+        """Delete a file, if it exists."""
 
     @contextmanager
     def copying(self) -> Iterator[None]:
-        """Mark the tree as being copied to, until the block ends without an error.
+        """Mark the tree as the target of a copy, until the block ends without an error.
 
-        What an earlier copy has left is kept for this one, and gone at the end.
+        Partial files of an earlier copy are kept for this one, and deleted at the end.
         """
         yield
 
     def is_unfinished(self) -> bool:
-        """Return whether a copy to here was begun and has not come to its end."""
+        """Return True if a copy to here was started and not finished."""
         return False
 
     def delete_all(self) -> bool:
-        """Delete every file, partial ones too; return whether there was any."""
+        """Delete every file, including partial ones; return True if any existed."""
         entries = self.list_entries()
         for entry in entries:
             self.delete(entry.path)
         return bool(entries)
 
     def close(self) -> None:
-        """Give back what the store holds: connections, pods."""
+        """Release the store's connections or pods."""
 
     def __enter__(self) -> Store:
         return self

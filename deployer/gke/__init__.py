@@ -1,4 +1,4 @@
-"""The client of Google Cloud: GKE clusters, what they cost, and what they leave behind.
+"""The client of Google Cloud: GKE clusters, their prices, and the resources they leave behind.
 
-Importing the parts that talk to it takes a second and more: do so where they are used.
+Importing the parts that call Google takes more than a second, so import them inside functions.
 """

@@ -1,4 +1,4 @@
-"""Lists our resources in the cloud, identified by their labels or by certain knowledge alone."""
+"""Lists our resources in the cloud, identified only by labels or by unambiguous facts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from deployer.gke.specification import ClusterSpec, region_of
 from deployer.text import format_usd
 
 NODE_NAME = re.compile(r"gke-(?P<cluster>.+)-(system|gpu-\d+)-[0-9a-f]{8}-\w{4}")
-SHORTENED = 15  # characters of a cluster's name that its nodes' names keep at least
+SHORTENED = 15  # GKE keeps at least this many characters of a cluster's name in its nodes' names
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Clusters, and the disks and load balancers that are not deleted with them.
+    """Clusters, and the disks and load balancers that outlive them.
 
-    In `missing_zones`, which do not answer, there may be more clusters.
+    `missing_zones` do not answer and may contain more clusters.
     """
 
     clusters: tuple[CloudCluster, ...] = ()
@@ -52,10 +52,11 @@ class Inventory:
 def list_inventory(
     gke: Gke, cluster_name: str | None, owner_id: str | None = None, location: str = ""
 ) -> Inventory:
-    """Return what exists of one cluster, or of all of ours, in the whole project.
+    """Return the existing resources of one cluster, or of all of ours, in the whole project.
 
-    `owner_id` leaves out other owners', `location` what is of clusters elsewhere. The nodes' own
-    disks go with their cluster, so they count only where it is gone. Raises CloudError.
+    `owner_id` leaves out other owners' resources, `location` those of clusters elsewhere. Google
+    deletes the nodes' own disks with their cluster, so they count only if it is gone. Raises
+    CloudError.
     """
     compute, listing = Compute(gke), gke.list_clusters()
     clusters = tuple(
@@ -82,7 +83,7 @@ def list_inventory(
 
 
 def drop_elsewhere(found: Inventory, location: str) -> Inventory:
-    """Leave out disks and load balancers of a cluster in another location, if one is given."""
+    """Drop disks and load balancers of clusters in other locations, if a location is given."""
     region = region_of(location)
 
     def is_here(thing: ForwardingRule | TargetPool) -> bool:
@@ -97,7 +98,7 @@ def drop_elsewhere(found: Inventory, location: str) -> Inventory:
 
 
 def is_at(disk: CloudDisk, location: str) -> bool:
-    """Return True unless a disk is of a cluster in another location than the one that is given."""
+    """Return True unless the disk belongs to a cluster in a location other than the given one."""
     return not location or disk.labels.get(LOCATION_LABEL, location) == location
 
 
@@ -107,10 +108,10 @@ def list_own_disks(
     cluster_name: str | None,
     owner_id: str | None = None,
 ) -> tuple[CloudDisk, ...]:
-    """Return our disks, nodes' own among them.
+    """Return our disks, including nodes' own.
 
-    GKE puts a cluster's labels on them. While the cluster is there, its name and location are
-    certain, too: no two have both.
+    GKE copies a cluster's labels to them. While the cluster exists, its name and location identify
+    them too, since no two clusters share both.
     """
     found = {
         (disk.location, disk.name): disk
@@ -125,7 +126,7 @@ def list_own_disks(
 
 
 def list_results(gke: Gke) -> tuple[CloudDisk, ...]:
-    """Return the disks of embedded backends that lost their cluster before they got our labels."""
+    """Return disks of embedded backends whose cluster went before they got our labels."""
     listing = gke.list_clusters()
     there = {(one.name, one.location) for one in listing.clusters}
     return tuple(
@@ -139,9 +140,10 @@ def list_results(gke: Gke) -> tuple[CloudDisk, ...]:
 
 
 def list_unlabelled(gke: Gke, cluster_name: str) -> Inventory:
-    """Return what looks like a deleted cluster's but has no labels of ours, by Google's names.
+    """Return unlabelled leftovers that, by Google's names, look like a deleted cluster's.
 
-    It may be a stranger's, so it is never deleted; but without it a proof would be false.
+    They may be someone else's, so they are never deleted; but without them the proof that nothing
+    is left would be false.
     """
     compute, listing = Compute(gke), gke.list_clusters()
     there = [one.location for one in listing.clusters if one.name == cluster_name]
@@ -166,7 +168,7 @@ def list_unlabelled(gke: Gke, cluster_name: str) -> Inventory:
 
 
 def drop_hidden(found: Inventory, missing: Sequence[str]) -> Inventory:
-    """Leave out disks and load balancers whose cluster may be alive in a zone without an answer."""
+    """Drop disks and load balancers whose cluster may be alive in a zone that does not answer."""
     return replace(
         found,
         disks=tuple(one for one in found.disks if not is_hidden(one, missing)),
@@ -184,7 +186,7 @@ def is_hidden(thing: CloudDisk | ForwardingRule | TargetPool, missing: Sequence[
 
 
 def _is_node(instance: str, cluster_name: str) -> bool:
-    """Return True if a machine is called as GKE calls nodes of our pools; it shortens names."""
+    """Return True if a machine's name matches a node of our pools; GKE shortens names."""
     found = NODE_NAME.fullmatch(instance)
     short = found["cluster"] if found else ""
     return bool(short) and (
@@ -193,14 +195,14 @@ def _is_node(instance: str, cluster_name: str) -> bool:
 
 
 def _list_nodes(disks: Sequence[CloudDisk]) -> frozenset[str]:
-    """Return the names of our clusters' machines; a machine's own disk has its name."""
+    """Return the names of our clusters' machines; a boot disk has its machine's name."""
     return frozenset(user for disk in disks if disk.of_node for user in disk.users)
 
 
 def _leads_to(pool: TargetPool, nodes: frozenset[str]) -> bool:
-    """Return whether a load balancer is a Service's of ours: all its machines are our nodes.
+    """Return True if a load balancer is our Service's: all its machines are our nodes.
 
-    GKE gives it no labels, and its description names only the Service.
+    GKE does not label it, and its description names only the Service.
     """
     return bool(pool.instances) and nodes.issuperset(pool.instances)
 
@@ -208,9 +210,9 @@ def _leads_to(pool: TargetPool, nodes: frozenset[str]) -> bool:
 def describe_existing(
     gke: Gke, spec: ClusterSpec, prices: Prices, command: str, location: str = ""
 ) -> list[str]:
-    """Return lines with each cluster of ours of that name, its pools and prices.
+    """Return lines about each of our clusters of that name, its pools and prices.
 
-    With `location` the one there. `command` ends them. Raises CloudError.
+    `location` limits them to one location. `command` is the last line. Raises CloudError.
     """
     listing = gke.list_clusters()
     own = [one for one in listing.clusters if one.name == spec.name and one.ours]

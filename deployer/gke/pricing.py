@@ -1,6 +1,6 @@
-"""What a cluster costs an hour, from a table in which every figure has a source and a day; pure.
+"""The hourly price of a cluster, from a table in which every price has a source and a date; pure.
 
-No row, no figure: what is unknown makes the sum unknown, and says which row is missing.
+A missing price makes the sum unknown, and the message names the missing row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deployer.text import format_count, format_seconds, format_usd
 ANYWHERE = "any"
 FEE = "cluster management fee"
 ADDRESS = "external address"
-# What is neither a machine type nor an accelerator.
+# Neither machine types nor accelerators.
 OTHERS = (FEE, ADDRESS, DISK_TYPE, HYPERDISK)
 REGION = r"^(any|[a-z]+-[a-z]+[0-9]+)$"
 DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -50,17 +50,18 @@ Region = Annotated[
     str, matching(REGION, f"a region such as us-central1 (not a zone), or {ANYWHERE}")
 ]
 OWN_FILE = "gke-prices.yaml"
-# GKE puts the nodes of a regional cluster into three zones unless told otherwise, so that many
-# system pools are paid for. https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
+# GKE spreads the nodes of a regional cluster over three zones by default, so a regional cluster
+# pays for three system pools.
+# https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
 ZONES_OF_A_REGION = 3
 HOURS_OF_A_MONTH = 730  # as Google's calculator counts
-OLD_MONTHS = 6  # from which on a price is said to be old: Google changes its lists every few months
+OLD_MONTHS = 6  # an older price is reported as old: Google changes its lists every few months
 TODAYS = "https://cloud.google.com/compute/all-pricing has today's"
 
 
 @checked_dataclass(frozen=True, kw_only=True, config=STRICT)
 class PriceRow:
-    """What one of something costs an hour in a region, who says so, and when."""
+    """The hourly price of one item in a region, with its source and date."""
 
     what: Text
     region: Region
@@ -72,11 +73,11 @@ class PriceRow:
 
     @property
     def day(self) -> str:
-        """The source's own day, or else when it was read, maybe long after it was written."""
+        """The source's own date, else the day it was read, which may be much later."""
         return self.date or f"read {self.read}"
 
     def count_months(self, today: datetime.date | None) -> int:
-        """Return how many whole months ago that day was; 0 where there is no today."""
+        """Return the age in whole months; 0 if the date is unknown."""
         if today is None:
             return 0
         then = datetime.date.fromisoformat(self.date or self.read or "")
@@ -105,7 +106,7 @@ class PriceRow:
 
 
 def parse_rows(text: str, place: str) -> list[PriceRow]:
-    """Read a table; raises ConfigError with every complaint and its line."""
+    """Parse a table; raises ConfigError with every complaint and its line."""
     document = parse_document(text, place)
     rows = list(
         check(tuple[PriceRow, ...], document, [] if document.value is None else document.value)
@@ -129,12 +130,12 @@ def _list_twice(rows: list[PriceRow], document: Document) -> list[ConfigError]:
     return problems
 
 
-PriceKey = tuple[str, str, bool]  # what, region, spot
+PriceKey = tuple[str, str, bool]  # item, region, spot
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Rows by what, region and spot; with `today` each price has an age."""
+    """Rows by item, region and spot; with `today` each price has an age."""
 
     rows: Mapping[PriceKey, PriceRow]
     today: date | None = None
@@ -145,9 +146,9 @@ class Prices:
 
 @dataclass(frozen=True)
 class PriceLine:
-    """One thing on the bill: `usd_per_hour` is for all `count` of them, None if unknown.
+    """One line of the bill: `usd_per_hour` is for all `count` items, None if unknown.
 
-    `date` is the source's own, or "read" and a day; `idle` is what goes on without work.
+    `date` is the source's own, or "read" and a day; `idle` marks costs that continue without work.
     """
 
     what: str
@@ -166,14 +167,14 @@ class PriceLine:
 
     @property
     def missing(self) -> str:
-        """The sentence about a row that is not there; empty if it is."""
+        """The sentence about a missing price; empty if the price is known."""
         said = f"price unknown: {self.name} in {self.region}: add it to {OWN_FILE}"
         return said if self.usd_per_hour is None else ""
 
 
 @dataclass(frozen=True)
 class Largest:
-    """The most that an hour can cost: every pool full, in the dearest of the locations."""
+    """The highest possible hourly price: every pool full, in the most expensive location."""
 
     usd_per_hour: float | None
     region: str
@@ -182,10 +183,10 @@ class Largest:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a cluster costs with `nodes` GPU nodes at work, and what goes on without any.
+    """The price of a cluster with `nodes` running GPU nodes, and without any.
 
-    `gpus` names the nodes' pool and kind of GPU. `others` are the same for the choices that are
-    tried where Google has no room for this one.
+    `gpus` names the nodes' pool and kind of GPU. `others` are the estimates of the fallback
+    choices.
     """
 
     lines: tuple[PriceLine, ...]
@@ -197,12 +198,12 @@ class Estimate:
 
     @property
     def usd_per_hour(self) -> float | None:
-        """All of it; None if a row is unknown."""
+        """The total; None if a price is unknown."""
         return _add_up(self.lines)
 
     @property
     def idle_usd_per_hour(self) -> float | None:
-        """The fee and the system pool, which are paid until the cluster is deleted."""
+        """The fee and the system pool, which cost money until the cluster is deleted."""
         return _add_up([line for line in self.lines if line.idle])
 
     @property
@@ -221,10 +222,10 @@ class Estimate:
 
 
 def load_prices(folder: Path, today: date | None = None) -> Prices:
-    """Read the package's table and, over it, `gke-prices.yaml` of a folder.
+    """Read the package's table, overridden by `gke-prices.yaml` of a folder.
 
-    Prices are as old as they are `today`, else on the day of the call. Raises ConfigError with
-    every complaint about the latter, and its line.
+    `today` is the date that ages are counted to, by default the current day. Raises ConfigError
+    with every complaint about the latter file, and its line.
     """
     packaged = Path(__file__).with_name("prices.yaml")
     rows = parse_rows(packaged.read_text(encoding="utf-8"), packaged.name)
@@ -238,10 +239,10 @@ def load_prices(folder: Path, today: date | None = None) -> Prices:
 def estimate(
     spec: ClusterSpec, location: str, prices: Prices, replicas: int | None = None
 ) -> Estimate:
-    """Return what a cluster costs in a location with so many agents on GPUs of the first choice.
+    """Return the price of a cluster in a location with `replicas` agents on the first choice.
 
-    Without a number of agents it is with all nodes of that pool. The other choices and the largest
-    bill are beside it.
+    Without `replicas` all nodes of that pool count. The result includes the other choices and the
+    highest possible price.
     """
     first, *others = (
         estimate_choice(spec, location, prices, index, replicas) for index in range(len(spec.gpus))
@@ -252,7 +253,7 @@ def estimate(
 def estimate_choice(
     spec: ClusterSpec, location: str, prices: Prices, index: int, replicas: int | None = None
 ) -> Estimate:
-    """Return the same for one choice of GPUs, by its place in the specification from 0."""
+    """Return the estimate for one choice of GPUs, by its index in the specification."""
     choice = spec.gpus[index]
     nodes, region = _count_nodes(choice, replicas), region_of(location)
     idle = _list_idle(spec, location, prices)
@@ -268,14 +269,14 @@ def estimate_pools(
     pools: Collection[str],
     replicas: int | None = None,
 ) -> Estimate:
-    """Return what so many agents cost on the dearest of the pools that a cluster has."""
+    """Return the estimate for `replicas` agents on the most expensive of the existing pools."""
     there = [index for index, name in enumerate(spec.pool_names) if name in pools]
     found = [estimate_choice(spec, location, prices, i, replicas) for i in there or [0]]
     return max(found, key=lambda one: _rank(one.usd_per_hour))
 
 
 def find_largest(spec: ClusterSpec, prices: Prices) -> Largest:
-    """Return the most that an hour can cost, wherever it is made; unknown if any price is."""
+    """Return the highest hourly price in any location; unknown if any price is unknown."""
     found = [_fill(spec, location, prices) for location in spec.locations]
     return max(found, key=lambda one: _rank(one.usd_per_hour))
 
@@ -292,12 +293,12 @@ def _rank(usd: float | None) -> float:
 
 
 def estimate_sweep(estimate: Estimate, hours: float) -> float | None:
-    """Return the dollars for so many hours; None if a price is unknown."""
+    """Return the price in dollars for that many hours; None if a price is unknown."""
     return None if estimate.usd_per_hour is None else estimate.usd_per_hour * hours
 
 
 def estimate_disk_month(kind: str, size_gb: int, location: str, prices: Prices) -> float | None:
-    """Return what a disk costs in a month; None if its price is unknown."""
+    """Return the monthly price of a disk; None if it is unknown."""
     line = _price(prices, kind, region_of(location), size_gb)
     return None if line.usd_per_hour is None else line.usd_per_hour * HOURS_OF_A_MONTH
 
@@ -326,7 +327,7 @@ def _list_gpu_nodes(
     yield _price(prices, choice.machine_type, region, nodes, spot=choice.spot)
     if not find_built_in(choice.machine_type):
         yield _price(prices, choice.accelerator, region, nodes * choice.count, spot=choice.spot)
-    # Disks are never cheaper with Spot.
+    # Spot does not make disks cheaper.
     yield _price(prices, find_disk_type(choice.machine_type), region, nodes * choice.disk_gb)
     for what, count in _list_addresses(spec, nodes):
         yield _price(prices, what, region, count, spot=choice.spot)
@@ -356,7 +357,7 @@ def _add(figures: Sequence[float | None]) -> float | None:
 
 
 def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[str]:
-    """Return what is said before anything is made: an hour, and the sweep."""
+    """Return the lines to print before the creation: the price of an hour and of the sweep."""
     told = [_describe_hour(estimate, hours)]
     told += [f"instead with {one.gpus}: {_describe_hour(one, hours)}" for one in estimate.others]
     told += _describe_largest(estimate)
@@ -370,7 +371,7 @@ def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[st
 def describe_ends(
     spec: ClusterSpec, estimate: Estimate, max_seconds: float | None = None
 ) -> list[str]:
-    """Return what ends although this machine is lost, what goes on, and its price a month.
+    """Return what ends even if this machine is lost, what continues, and its monthly price.
 
     `max_seconds` limits the agents; the specification limits the nodes.
     """
@@ -390,7 +391,7 @@ def describe_ends(
 
 
 def describe_disk(usd_per_month: float | None) -> str:
-    """Return what a disk with results costs; no timer deletes it."""
+    """Return the price of a disk with results; no timer deletes it."""
     price = (
         "at an unknown price" if usd_per_month is None else f"{format_usd(usd_per_month)} a month"
     )
@@ -402,7 +403,7 @@ def _count_seconds(limit: timedelta | None) -> float | None:
 
 
 def describe_lines(estimate: Estimate) -> list[str]:
-    """Return the bill line by line, each figure with its day and source, as a plan shows it."""
+    """Return the bill line by line, each price with its date and source, for a plan."""
     return [
         line.missing
         or f"{format_usd(line.usd_per_hour or 0)} an hour for {line.count} x {line.name} "

@@ -1,6 +1,6 @@
-"""A cluster's specification (infra/gke/*.yaml) as one frozen `ClusterSpec`; pure but for reading.
+"""A cluster's specification (infra/gke/*.yaml) as one frozen `ClusterSpec`.
 
-It knows neither Google's client nor Kubernetes'.
+Pure except for reading files. It imports neither Google's client nor Kubernetes'.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from deployer.text import format_count
 # projects.locations.clusters#Cluster (name), Compute Engine's for the others.
 CLUSTER_NAME = r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$"
 PROJECT = r"^([a-z0-9.-]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]$"
-# As an AI zone: us-central1-ai1a.
+# Also matches an AI zone: us-central1-ai1a.
 LOCATION = r"^[a-z]+-[a-z]+[0-9]+(-(ai[0-9]+)?[a-z])?$"
 ZONE = r"^[a-z]+-[a-z]+[0-9]+-(ai[0-9]+)?[a-z]$"
-# Stricter than Google, which takes any script: they become Kubernetes labels of the nodes too.
+# Stricter than Google, which allows any script: they also become Kubernetes labels of the nodes.
 LABEL_KEY = r"^[a-z]([-_a-z0-9]{0,61}[a-z0-9])?$"
 LABEL_VALUE = r"^([a-z0-9]([-_a-z0-9]{0,61}[a-z0-9])?)?$"
 MACHINE_TYPE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)+$"
@@ -63,10 +63,10 @@ LABEL_HINT = (
 )
 
 
-# GKE's own default is pd-standard where the API is used, which G2, A2 and A3 machines do not take.
+# The API's own default is pd-standard, which G2, A2 and A3 machines do not support.
 DISK_TYPE = "pd-balanced"
 HYPERDISK = "hyperdisk-balanced"
-# These take no persistent disk. https://cloud.google.com/compute/docs/disks/hyperdisks
+# These machines support no persistent disk. https://cloud.google.com/compute/docs/disks/hyperdisks
 HYPERDISK_MACHINES = ("a3-ultragpu-", "a4-", "a4x-", "g4-")
 
 
@@ -99,14 +99,14 @@ Network = Annotated[
 DiskSize = Annotated[int, Field(ge=10, le=65536)]
 NodeCount = Annotated[int, Field(ge=1, le=1000)]
 KeyProblem = tuple[str, str, str]  # key, message, hint
-# These are attached to N1 machines, in these numbers.
+# GPUs that can be attached to N1 machines, in these numbers.
 ATTACHED = {
     "nvidia-tesla-t4": (1, 2, 4),
     "nvidia-tesla-p4": (1, 2, 4),
     "nvidia-tesla-p100": (1, 2, 4),
     "nvidia-tesla-v100": (1, 2, 4, 8),
 }
-# These come with the machine. The longer prefix is first.
+# GPUs built into the machine type. The longer prefix is first.
 BUILT_IN = {
     "a2-ultragpu-": "nvidia-a100-80gb",
     "a2-": "nvidia-tesla-a100",
@@ -121,7 +121,7 @@ BUILT_IN = {
 KNOWN = (*ATTACHED, *dict.fromkeys(BUILT_IN.values()))
 G2_COUNTS = {4: 1, 8: 1, 12: 1, 16: 1, 24: 2, 32: 1, 48: 4, 96: 8}
 SHARED_CORE = ("f1-micro", "g1-small")
-# Kinds whose partitions are not listed here but exist are let through.
+# Kinds that can be partitioned but are missing here are not checked.
 PARTITIONS: dict[str, tuple[str, ...]] = {
     "nvidia-tesla-a100": ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"),
     "nvidia-a100-80gb": ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"),
@@ -139,8 +139,7 @@ MEMORY_GB = {
 UNPARTITIONED = (*ATTACHED, "nvidia-l4")
 # Ways to buy a machine other than on demand, by the keys of a choice.
 WAYS = ("spot", "flex_start", "reservation")
-# What is not sold on demand, and how it is.
-# https://cloud.google.com/compute/docs/accelerator-optimized-machines
+# GPUs that are not sold on demand, and the ways they are sold.
 NOT_ON_DEMAND = {
     "a3-highgpu-1g": ("spot", "flex_start"),
     "a3-highgpu-2g": ("spot", "flex_start"),
@@ -152,25 +151,26 @@ NOT_ON_DEMAND = {
 A_PLACE = "such as us-central1-a"
 AN_ACCELERATOR = "such as {accelerator: nvidia-tesla-t4, machine_type: n1-standard-8}"
 DEFAULT = "t4"
-# What is ours carries these labels, and nothing else is ever touched.
+# Our resources carry these labels; nothing else is ever touched.
 MANAGED_BY = "managed-by"
 MANAGER = "deployer"
 CLUSTER_LABEL = "deployer-cluster"
 OWNER_LABEL = "deployer-owner"
 MADE_FOR = "made by deployer for "  # begins a cluster's description; the owner's name follows
-OWN_PREFIX = "deployer-"  # of all of ours but the first
-# A resource takes 64: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
-# Three are ours, and GKE adds some ten of its own to nodes and disks.
+OWN_PREFIX = "deployer-"  # prefix of all our labels except the first
+# A resource has at most 64 labels. Three are ours, and GKE adds about ten of its own to nodes and
+# disks. Source: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
 MOST_LABELS = 50
-# Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
+# Google's own labels begin with it: https://cloud.google.com/compute/docs/labeling-resources
 GOOGLE_PREFIX = "goog"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class SystemPool:
-    """The nodes without a GPU that always run: Kubernetes' own pods, and the backend if it is ours.
+    """The nodes without a GPU that always run: Kubernetes' own pods, and an embedded backend.
 
-    `nodes` is their number in each zone of the cluster: of one in a zone, of three in a region.
+    `nodes` is their number in each zone of the cluster: one zone for a zonal cluster, three for a
+    regional one.
     """
 
     machine_type: MachineType = "e2-standard-2"
@@ -180,7 +180,7 @@ class SystemPool:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Sharing:
-    """Several pods on one GPU, `clients` of them at most; their memory is not kept apart."""
+    """Several pods on one GPU, at most `clients`; their memory is not isolated."""
 
     strategy: Literal["time-sharing", "mps"]
     # GKE allows 48: https://cloud.google.com/kubernetes-engine/docs/concepts/timesharing-gpus
@@ -191,8 +191,8 @@ class Sharing:
 class GpuChoice:
     """GPU nodes of one kind, which become a pool of 0 to `max_nodes`; each has `count` GPUs.
 
-    They are bought on demand, or as Spot, by flex-start (Google queues the wish, for seven days at
-    most), or from a reservation.
+    They are bought on demand, as Spot, by flex-start (Google queues the request for at most seven
+    days), or from a reservation.
     """
 
     accelerator: str
@@ -209,7 +209,7 @@ class GpuChoice:
     zones: Annotated[tuple[Zone, ...], BeforeValidator(make_tuple)] = ()
 
     def zones_in(self, location: str) -> tuple[str, ...]:
-        """Return the choice's zones in the region of a location; none means the cluster's own."""
+        """Return the choice's zones in a location's region; empty means the cluster's own."""
         return tuple(zone for zone in self.zones if region_of(zone) == region_of(location))
 
 
@@ -225,14 +225,14 @@ def find_disk_type(machine_type: str) -> str:
     return HYPERDISK if machine_type.startswith(HYPERDISK_MACHINES) else DISK_TYPE
 
 
-# Which accelerators, machine types and partitions go together, as far as Google says it; pure. What
-# is not known here is let through: Google adds machines, and refuses what is wrong itself. Sources:
+# Which accelerators, machine types and partitions go together, as documented by Google; pure.
+# Unknown values are not rejected: Google adds machines, and refuses wrong ones itself. Sources:
 # https://cloud.google.com/compute/docs/gpus (machine types and their GPUs) and
 # https://cloud.google.com/kubernetes-engine/docs/how-to/gpus-multi (partitions).
 
 
 def check_choice(choice: GpuChoice) -> Iterator[KeyProblem]:
-    """Yield what cannot work in a choice: (key, message, hint)."""
+    """Yield the errors in a choice: (key, message, hint)."""
     yield from _check_accelerator(choice.accelerator)
     yield from _check_machine(choice)
     yield from _check_partition(choice)
@@ -240,12 +240,12 @@ def check_choice(choice: GpuChoice) -> Iterator[KeyProblem]:
 
 
 def count_slots(choice: GpuChoice) -> int:
-    """Return how many agents with one GPU each, or one part of a GPU, fit onto a node."""
+    """Return how many agents with one GPU, or one part of a GPU, fit on a node."""
     parts = 1
     if choice.partition_size:
         compute, memory = (int(one) for one in re.findall(r"[0-9]+", choice.partition_size))
         whole = MEMORY_GB.get(choice.accelerator, memory)
-        # Sizes are rounded down: two of 3g.71gb fit into 141.
+        # Names round sizes down: two of 3g.71gb fit into 141.
         parts = max(1, min(COMPUTE_SLICES // compute, (whole + 1) // memory))
     return choice.count * parts * (choice.sharing.clients if choice.sharing else 1)
 
@@ -256,7 +256,7 @@ def find_built_in(machine_type: str) -> str | None:
 
 def _check_accelerator(name: str) -> Iterator[KeyProblem]:
     words = set(name.split("-")) - {"nvidia", "tesla", "gpu"}
-    # `t4`, `nvidia-t4` and `nvidia-a100` say nothing that a known name does not say.
+    # `t4`, `nvidia-t4` and `nvidia-a100` contain only words of a known name.
     like = [one for one in KNOWN if name not in KNOWN and words <= set(one.split("-"))]
     if like:
         yield "accelerator", f"{name!r} is not Google's name of it", f"write {' or '.join(like)}"
@@ -332,7 +332,7 @@ CHOICE = TypeAdapter(GpuChoice)
 
 
 def list_rules(value: Any, place_of: PlaceOf) -> list[ConfigError]:
-    """Return the complaints about a file's value, also where other parts are not well-formed."""
+    """Return the complaints about a file's value, even if other parts are malformed."""
     if not isinstance(value, dict):
         return []
     choices = dict(_list_sound_choices(value.get("gpus")))
@@ -360,7 +360,7 @@ def _read_choice(given: Mapping[str, Any]) -> GpuChoice | None:
     except ValidationError as error:
         wrong = {one["loc"][0] for one in error.errors(include_url=False)}
     sound = {key: value for key, value in given.items() if key not in wrong}
-    # What is still wrong then is missing.
+    # Invalid values are removed; the remaining errors are missing keys.
     return _read_choice(sound) if len(sound) < len(given) else None
 
 
@@ -401,10 +401,10 @@ def _check_system_pool(pool: Any) -> Iterator[Problem]:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ClusterSpec:
-    """A GKE cluster: where, its system pool, and the GPUs in the order in which they are tried.
+    """A GKE cluster: its location, its system pool, and the GPU choices in the order to try.
 
-    Without a project it is that of the credentials. `locations` are zones or regions, the first
-    one preferred. With `delete_when_idle` a timer in the cluster deletes it, if it is given a role.
+    Without `project`, the credentials' project is used. `locations` are zones or regions, the first
+    one preferred. With `delete_when_idle` a timer in the cluster deletes it, if it has a role.
     """
 
     name: ClusterName
@@ -429,14 +429,14 @@ class ClusterSpec:
     gpus: tuple[GpuChoice, ...]
 
     def limit_nodes(self, seconds: float) -> ClusterSpec:
-        """Return the specification whose GPU nodes end after so long, unless they end sooner."""
+        """Return the specification with GPU nodes limited to so many seconds, if not less."""
         limit = timedelta(seconds=round(seconds))
         kept = self.max_node_time is not None and self.max_node_time <= limit
         return self if kept else replace(self, max_node_time=limit)
 
     @property
     def needs_host_ipc(self) -> bool:
-        """Return whether agents must share their node's IPC, as clients of NVIDIA's MPS do.
+        """Return True if agents must share their node's IPC, as clients of NVIDIA's MPS do.
 
         https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus
         """
@@ -460,7 +460,7 @@ class ClusterSpec:
 
 
 def cluster_labels(spec: ClusterSpec, owner: Owner) -> dict[str, str]:
-    """Return the labels of everything that is made for a cluster: the user's and ours."""
+    """Return the labels of all resources made for a cluster: the user's and ours."""
     return {**spec.labels, **own_labels(spec.name, owner)}
 
 
@@ -482,9 +482,9 @@ def load_spec(named: str | None, folder: Path) -> ClusterSpec:
 
 
 def find_spec(named: str, folder: Path) -> Path:
-    """Return the YAML file that is meant: a path from a folder, or one of ours by its name.
+    """Return the YAML file: a path relative to a folder, or one of the package by its name.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if it does not exist.
     """
     own = folder / named
     if own.exists() and not own.is_dir():
@@ -508,6 +508,6 @@ def parse_spec(document: Document) -> ClusterSpec:
 
 
 def _take_one_location(value: Any) -> Any:
-    """Drop the second of two ways to say where, about which the rules complain."""
+    """Keep only one of two conflicting location keys; a rule reports the conflict."""
     both = isinstance(value, dict) and {"location", "locations"} <= value.keys()
     return {key: one for key, one in value.items() if key != "locations"} if both else value

@@ -1,7 +1,7 @@
-"""Removes a cluster and all that came with it, and proves that nothing is left.
+"""Removes a cluster and all its resources, and proves that nothing is left.
 
-It looks at what is there and removes it, so it can be killed anywhere and started again from any
-machine.
+It looks at the current state and removes what it finds, so it can be killed at any point and
+restarted from any machine.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from deployer.text import format_seconds
 
 LOG = logging.getLogger(__name__)
 
-# What of ours holds claims; others' pods end with the cluster.
+# Our kinds whose pods hold claims; other pods end with the cluster.
 HOLDERS = (JOB, DEPLOYMENT, STATEFUL_SET)
-PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minute
+PATIENCE_SECONDS = 180.0  # for load balancers and disks to be deleted; GKE takes a minute
 Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
 GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
-AGAIN_SECONDS = 10.0  # before a deletion that has not happened is asked for again
-LABEL_SECONDS = 60.0  # for labels to be seen
+AGAIN_SECONDS = 10.0  # before an ineffective deletion is requested again
+LABEL_SECONDS = 60.0  # for labels to become visible
 AGAIN = "type the command again"
 LEFT_HINT = (
     "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
@@ -79,8 +79,8 @@ def empty_cluster(
 ) -> None:
     """Delete our Jobs, all load balancers and all claims, and wait for their volumes.
 
-    With `keep_results` an embedded backend's claim stays, and so its disk. Where its Kubernetes
-    does not answer or things do not go in time, it says so: what is left is looked for outside of
+    With `keep_results` an embedded backend's claim stays, and so its disk. If its Kubernetes does
+    not answer or a deletion takes too long, it logs that; leftovers are then searched outside of
     the cluster.
     """
     try:
@@ -134,7 +134,7 @@ def _list_balancers(kube: Kube) -> list[Manifest]:
 
 
 def _list_going(kube: Kube, kept: Set[str]) -> Iterator[Manifest]:
-    """Yield the volumes that are deleted with their claims; those that failed do not go."""
+    """Yield the volumes that are deleted with their claims; failed ones are not."""
     for volume in kube.list_objects(VOLUME):
         spec, phase = volume["spec"], (volume.get("status") or {}).get("phase")
         claim = spec.get("claimRef") or {}
@@ -151,7 +151,7 @@ def _name(item: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class HeldCluster:
-    """A cluster that may not be deleted without being named, and why (rule.py)."""
+    """A cluster that may not be deleted without being named, with the reasons (rule.py)."""
 
     cluster: CloudCluster
     facts: ClusterFacts
@@ -172,10 +172,10 @@ class HeldCluster:
 class Terms:
     """What may be deleted.
 
-    `sure` is for what the rule keeps: somebody has named it, knows what it holds and wants it gone.
-    `owner_id` is whose cluster is meant; None: the caller's, else whoever's has that name in one of
-    the locations `near`. With `location` it is the one there. Disks with results stay without
-    `delete_data`, but for that of a backend that was `copied`.
+    `sure` overrides the rule: the user named the cluster, knows what it holds and wants it deleted.
+    `owner_id` is the cluster's owner; None means the caller, else any owner of that name in one of
+    the locations `near`. `location` selects the cluster there. Disks with results stay without
+    `delete_data`, except that of a backend that was `copied`.
     """
 
     sure: bool = False
@@ -199,7 +199,7 @@ def remove_cluster(
 ) -> Inventory:
     """Remove a specification's cluster, its disks and load balancers.
 
-    Returns the disks with results, which stay. Raises CloudError naming what else is left.
+    Returns the disks with results, which stay. Raises CloudError naming other leftovers.
     """
     return remove_named(gke, spec.name, Waiter(now, sleep), terms)
 
@@ -218,9 +218,9 @@ def remove_named(
     terms: Terms = Terms(),
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Inventory:
-    """Remove a cluster of ours by its name, and all that came with it, as `remove_cluster` does.
+    """Remove our cluster of that name and all its resources, as `remove_cluster` does.
 
-    `patience_seconds` are for Kubernetes to delete volumes and load balancers.
+    `patience_seconds` is the time for Kubernetes to delete volumes and load balancers.
     """
     remover = _Remover(gke, name, waiter, terms)
     clusters = remover.choose_clusters()
@@ -234,7 +234,7 @@ def remove_named(
         )
     for cluster in clusters:
         remover.empty(cluster, patience_seconds)
-    # While the nodes are there, they tell whose the load balancers and disks are.
+    # While the nodes exist, they identify our load balancers and disks.
     before = remover.look(clusters)
     if clusters:
         remover.label(before)
@@ -254,7 +254,7 @@ class _Remover:
         self.owner_id = gke.owner.id if terms.owner_id is None else terms.owner_id
 
     def choose_clusters(self) -> list[CloudCluster]:
-        """Return the owner's clusters of the name; where none was named, else another owner's."""
+        """Return the owner's clusters of the name, or else another owner's if none was given."""
         listing = self.gke.list_clusters()
         self.missing_zones = listing.missing_zones
         named = [one for one in listing.clusters if one.name == self.name]
@@ -275,7 +275,7 @@ class _Remover:
             LOG.info(f"{other.words} {why if other.ours else unlabelled}")
 
     def examine(self, cluster: CloudCluster) -> HeldCluster | None:
-        """Return what forbids the deletion of a cluster; None if nothing does."""
+        """Return the reasons against deleting a cluster; None if there are none."""
         facts = gather_facts(self.gke, cluster, self.waiter.sleep)
         reasons = list_reasons(facts, self.gke.owner, copied=self.terms.copied)
         return (
@@ -285,7 +285,7 @@ class _Remover:
         )
 
     def empty(self, cluster: CloudCluster, patience_seconds: float) -> None:
-        """Empty a cluster that runs; one that is being made is waited for."""
+        """Empty a running cluster; wait for one that is being created."""
         if cluster.status == "STOPPING":
             return
         if wait_until_idle(self.gke, cluster.location, cluster.name, self.waiter):
@@ -304,13 +304,13 @@ class _Remover:
             )
 
     def look(self, clusters: Sequence[CloudCluster]) -> Inventory:
-        """Return what there is; who may not look there goes on, and the last list tells why."""
+        """Return the existing resources; a refusal is left to the last list."""
         owner_id = clusters[0].owner_id if clusters else self.owner_id
         try:
             found = list_inventory(self.gke, self.name, owner_id, self.terms.location)
             return drop_hidden(found, self.missing_zones)
         except CloudError as error:
-            if error.passing:  # else disks without our labels would stay for ever
+            if error.passing:  # otherwise unlabelled disks would stay forever
                 said = f"its disks and load balancers cannot be looked for: {error.message}"
                 raise CloudError(f"{self.name} stays: {said}", AGAIN, error.reason) from error
             LOG.info(
@@ -319,9 +319,9 @@ class _Remover:
             return Inventory()
 
     def label(self, before: Inventory) -> None:
-        """Give disks and forwarding rules the labels by which they are found without the cluster.
+        """Label disks and forwarding rules, so that they are found without the cluster.
 
-        What cannot be labelled is named now, since a command that is cut off cannot do it later.
+        Reports those that cannot be labelled now, since an interrupted command cannot do it later.
         """
         labels = own_labels(self.name, self.gke.owner)
         refused: set[tuple[str, str]] = set()
@@ -353,7 +353,7 @@ class _Remover:
             LOG.info(f"{thing.words} has no labels of ours: note its name until it is gone")
 
     def remove_balancers(self, found: Inventory) -> None:
-        """Delete forwarding rules, then the target pools that they lead to."""
+        """Delete forwarding rules, then their target pools."""
         rules = {_key(rule) for rule in found.forwarding_rules}
         self._remove(
             lambda: _pick(self.compute.list_forwarding_rules(), rules),
@@ -362,7 +362,7 @@ class _Remover:
             found.forwarding_rules,
         )
         rest = _pick(self.compute.list_forwarding_rules(), rules) if rules else []
-        used = {(rule.region, rule.target_pool) for rule in rest}  # these cannot go
+        used = {(rule.region, rule.target_pool) for rule in rest}  # still in use
         free = [pool for pool in found.target_pools if _key(pool) not in used]
         pools = set(map(_key, free))
         self._remove(
@@ -382,14 +382,14 @@ class _Remover:
             rest = [disk for disk in found.values() if not is_hidden(disk, self.missing_zones)]
             return [disk for disk in rest if not self.terms.keeps(disk)]
 
-        # What cannot be listed is the last list's to say.
+        # The last list reports what cannot be listed.
         with suppress(CloudError):
             self._remove(list_left, self.compute.delete_disk, "disk", list_left())
 
     def prove(self, before: Inventory) -> Inventory:
-        """Return the disks with results, which stay; raises CloudError naming what else is left.
+        """Return the disks with results, which stay; raises CloudError naming other leftovers.
 
-        Load balancers can no longer be told by nodes, but are known from before.
+        Load balancers can no longer be identified by nodes, but are known from before.
         """
         try:
             left = list_inventory(self.gke, self.name, self.owner_id, self.terms.location)
@@ -423,7 +423,7 @@ class _Remover:
         return Inventory(disks=tuple(one for one in disks if self.terms.keeps(one)))
 
     def _list_own_disks(self) -> tuple[CloudDisk, ...]:
-        """Return the disks that carry the owner's label, or by now the caller's."""
+        """Return the disks with the owner's label, or with the caller's by now."""
         found = list_own_disks(self.compute, (), self.name)
         owners = {self.owner_id, self.gke.owner.id}
         own = (disk for disk in found if disk.labels.get(OWNER_LABEL, "") in owners)
@@ -436,7 +436,7 @@ class _Remover:
         what: str,
         left: Sequence[Thing],
     ) -> None:
-        """Delete things and look until they are gone; at last they are listed, so this may fail."""
+        """Delete and poll until they are gone; failures are left to the last list."""
         asked: dict[tuple[str, str], float] = {}
         pauses, elapsed = self.waiter.pauses(), 0.0
         while left and elapsed <= GOING_SECONDS:
@@ -446,7 +446,7 @@ class _Remover:
                     continue
                 if key not in asked:
                     LOG.info(f"deleting {what} {thing.name} in {key[0]}")
-                # One that is refused for good is not asked for again.
+                # A permanent refusal is not retried.
                 asked[key] = elapsed + AGAIN_SECONDS if self._ask(delete, thing) else math.inf
             if all(asked[_key(thing)] == math.inf for thing in left):
                 return

@@ -1,4 +1,4 @@
-"""docker, podman and buildah: which of them works, with arguments and folders of each."""
+"""docker, podman and buildah: selection of a working one, with its arguments and folders."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LOG = logging.getLogger(__name__)
 INSTALL = (
     "install docker, podman or buildah: apt-get install buildah, or docs.docker.com/get-docker"
 )
-# Does it have what it needs: docker its daemon, the others a place for images?
+# Checks whether the tool works: docker's daemon, the others' storage for images.
 PROBES = {
     "docker": ("version", "--format", "{{.Server.Version}}"),
     "podman": ("info", "--format", "{{.Version.Version}}"),
     "buildah": ("info",),
 }
 PROBE_SECONDS = 15  # for each of the three
-ASK_SECONDS = 45  # to say something of an image
+ASK_SECONDS = 45  # to describe an image
 BUILD_SECONDS = 1800  # without a line of output
 BUILD_FLAGS = {
     "docker": ("--progress=plain",),
     "podman": ("--layers",),
-    "buildah": ("--layers", "--force-rm"),  # else a build that fails leaves containers behind
+    "buildah": ("--layers", "--force-rm"),  # otherwise a failed build leaves containers behind
 }
 PULL_FLAGS = {"docker": "--pull", "podman": "--pull-always", "buildah": "--pull-always"}
 RUNNER = Path(__file__).with_name("tool_runner.py")
@@ -49,15 +49,15 @@ STEP = re.compile(r"(\[\d+/\d+\] )?STEP \d+/\d+: .*|#\d+ \[.*\d+/\d+\] .*")
 STEP_LETTERS = 100
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 PREFIX = "deployer-scratch-"
-UNFINISHED = "deployer-new-"  # without a lock yet, so nobody may take it for abandoned
+UNFINISHED = "deployer-new-"  # not locked yet, so it must not count as abandoned
 LOCK = ".lock"
 
 
 @dataclass(frozen=True)
 class Build:
-    """What to build; `secrets` are files for the build that do not end up in the image.
+    """An image to build; `secrets` are files for the build that do not end up in the image.
 
-    `anew` fetches the newest base images, and uses nothing of earlier builds.
+    `anew` fetches the newest base images, and ignores the build cache.
     """
 
     reference: str
@@ -81,7 +81,7 @@ class LoginFiles:
 
 @dataclass(frozen=True)
 class Builder:
-    """One tool, by the name of its program, and the environment in which it runs."""
+    """One tool, by the name of its program, and its environment."""
 
     name: str
     environment: Mapping[str, str] = field(repr=False)
@@ -100,7 +100,7 @@ class Builder:
         return self._inspect(reference).returncode == 0
 
     def get_labels(self, reference: str) -> dict[str, str]:
-        """Return the labels of an image that the tool holds; none if it cannot tell."""
+        """Return the labels of an image of the tool; empty if unavailable."""
         try:
             found = json.loads(self._inspect(reference).stdout)
             settings = found["OCIv1"]["config"] if self.name == "buildah" else found[0]["Config"]
@@ -109,7 +109,7 @@ class Builder:
         return dict(settings.get("Labels") or {})
 
     def get_size(self, reference: str) -> int:
-        """Return the bytes that an image takes on disk, in three digits where buildah says it."""
+        """Return an image's size on disk in bytes; buildah reports only three digits."""
         if self.name != "buildah":
             return int(self._ask("image", "inspect", "--format", "{{.Size}}", reference).stdout)
         said = self._ask("images", "--format", "{{.Size}}", reference).stdout.decode().split()
@@ -125,7 +125,7 @@ class Builder:
         self._run(f"{self.name} cannot push {reference}", [*words, reference], more, host)
 
     def save(self, reference: str, path: Path) -> None:
-        """Write an image to a file: docker its own kind of archive, the others OCI's."""
+        """Write an image to a file: docker its own archive format, the others OCI's."""
         words = {
             "docker": ["save", "--output", str(path), reference],
             "podman": ["save", "--format=oci-archive", "--output", str(path), reference],
@@ -152,9 +152,9 @@ class Builder:
         more: Mapping[str, str] | None = None,
         host: str = "",
     ) -> None:
-        """Run to the end and log its steps; raise ImageError with its last lines if it fails.
+        """Run a command and log its steps; raise ImageError with its last lines if it fails.
 
-        The tool ends with us, however we do: else it would go on pushing with nobody to see it.
+        The tool is killed however this process ends, so that it does not continue unobserved.
         """
         kept: deque[str] = deque(maxlen=KEPT_LINES)
         with (
@@ -188,7 +188,7 @@ def _read_lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 
 def choose_builder(wanted: str | None, environment: Mapping[str, str]) -> Builder:
-    """Return the tool that was asked for, else the first on PATH that works. Raises ImageError."""
+    """Return the requested tool, else the first on PATH that works. Raises ImageError."""
     problems = []
     for name in (wanted,) if wanted else BUILDERS:
         problem = _probe(name, environment)
@@ -216,13 +216,13 @@ def _probe(name: str, environment: Mapping[str, str]) -> str:
     return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"
 
 
-# Folders for secrets and contexts of builds, which do not outlive a command that was killed. Each
-# holds a locked file while its command lives. The next command finds it unlocked and removes it.
+# Folders for secrets and contexts of builds. Each holds a locked file while its command is alive.
+# If a command was killed, the next one finds the file unlocked and removes the folder.
 
 
 @contextmanager
 def open_scratch() -> Iterator[Path]:
-    """Give an empty folder that its owner alone can read, and remove it again."""
+    """Yield an empty folder that only its owner can read, and remove it afterwards."""
     remove_abandoned()
     made = Path(tempfile.mkdtemp(prefix=UNFINISHED))  # mode 0700
     lock = os.open(made / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -241,12 +241,12 @@ def remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
             lock = os.open(folder / LOCK, os.O_RDWR)
-        except OSError:  # somebody else's, or going
+        except OSError:  # another user's, or being deleted
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
         except OSError:
-            continue  # its command lives
+            continue  # its command is alive
         finally:
             os.close(lock)

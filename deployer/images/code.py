@@ -1,4 +1,4 @@
-"""Which code agents run, and git on this machine."""
+"""The code that agents run, and git on this machine."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from deployer.errors import ConfigError, DeployerError
 from deployer.kube.objects import build_hash, build_name
 from deployer.waiting import run_program
 
-# A repository that a hook or a shell has chosen is not the one that is meant.
+# A hook or a shell may have selected another repository by these.
 NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
-GIT_SECONDS = 20.0  # without output, of a command that only reads here
-PROGRESS = "--progress"  # of commands that may take long: else they print nothing
+GIT_SECONDS = 20.0  # without output, for a command that only reads locally
+PROGRESS = "--progress"  # for slow commands, which otherwise print nothing
 PROGRESS_SECONDS = 45.0
-SHORT = 12  # letters of a commit in names
+SHORT = 12  # characters of a commit in names
 
 
-# git on this machine: revisions, and checkouts of commits in the state folder. Credentials are
-# git's own, and nobody is asked for any. Runs nothing but `git`.
+# git on this machine: revisions, and checkouts of commits in the state folder. Uses git's own
+# credentials and never prompts for any. Runs nothing but `git`.
 
 
 def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
-    """Run git in a folder and return what it printed; raises DeployerError in git's own words."""
+    """Run git in a folder and return its output; raises DeployerError in git's own words."""
     done = try_git(folder, environment, *words)
     if done.returncode:
         command = next(word for word in words if word[0] != "-" and "=" not in word)
@@ -42,9 +42,9 @@ def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
 def try_git(
     folder: Path, environment: Mapping[str, str], *words: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder, whatever comes of it.
+    """Run git in a folder without checking its exit code.
 
-    Raises ConfigError where there is no git; DeployerError if it prints nothing for too long.
+    Raises ConfigError if git is missing; DeployerError if it prints nothing for too long.
     """
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
     silent_seconds = PROGRESS_SECONDS if PROGRESS in words else GIT_SECONDS
@@ -65,7 +65,7 @@ def try_git(
 
 
 def find_root(folder: Path, environment: Mapping[str, str]) -> Path | None:
-    """Return the top folder of the repository in which a folder is; None outside of one."""
+    """Return the top folder of the repository that contains a folder; None outside of one."""
     done = try_git(folder, environment, "rev-parse", "--show-toplevel")
     return Path(os.fsdecode(done.stdout.rstrip(b"\n"))) if done.returncode == 0 else None
 
@@ -89,13 +89,13 @@ def ensure_checkout(
     origin: str,
     environment: Mapping[str, str],
 ) -> None:
-    """Create a checkout of a commit that is in a local repository, or restore an existing one.
+    """Create a checkout of a commit from a local repository, or restore an existing one.
 
     It is complete or missing, even while two commands create it.
     """
     if target.is_dir() and find_root(target, environment) == target.resolve():
         if try_git(target, environment, "diff", "--quiet", "HEAD", "--").returncode:
-            # A run has written to a file of the commit.
+            # A run changed a file of the commit.
             run_git(target, environment, "checkout", PROGRESS, "--force", "HEAD", "--", ".")
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -108,21 +108,21 @@ def ensure_checkout(
         if not target.is_dir():
             draft.rename(target)
     except OSError as error:
-        if not target.is_dir():  # else another command was faster
+        if not target.is_dir():  # otherwise another command was faster
             raise DeployerError(f"{target}: {error.strerror}", "export DEPLOYER_HOME=…") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def _find_reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return git's own words without credentials: the first that say what failed."""
+    """Return git's own words without credentials: the first ones that explain the failure."""
     lines = CREDENTIALS.sub("", done.stderr.decode(errors="replace")).strip().splitlines()
     said = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return (said or lines[-1:] or [f"exit code {done.returncode}"])[0]
 
 
 def resolve_code(folder: Path, environment: Mapping[str, str], commit: str = "") -> Code:
-    """Return the code of a project folder at HEAD, or at a commit that is known already.
+    """Return the code of a project folder at HEAD, or at a known commit.
 
     The commit is checked out in the state folder. Raises ConfigError.
     """
@@ -147,7 +147,7 @@ def resolve_code(folder: Path, environment: Mapping[str, str], commit: str = "")
 
 
 def warn_about_changes(folder: Path, environment: Mapping[str, str]) -> str:
-    """Say which files are not as in the commit; empty if all are."""
+    """Return which files differ from the commit; empty if none do."""
     done = try_git(folder, environment, "status", "--porcelain", "--", ".")
     names = [line[3:] for line in done.stdout.decode(errors="replace").splitlines()]
     if done.returncode or not names:

@@ -1,7 +1,7 @@
-"""What a pod unpacks: supervisor, loader, the project's code, the backend with its packages.
+"""A pod's archives: supervisor, loader, the project's code, the backend with its packages.
 
-They are the same bytes for the same content. Needs nothing but the standard library:
-`python3 -m deployer.images.code_archive supervisor k8s/agent.zip` writes one for use without us.
+Equal content gives equal bytes. Needs only the standard library: `python3 -m
+deployer.images.code_archive supervisor k8s/agent.zip` writes one for use without us.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from deployer.errors import ConfigError, DeployerError
 from deployer.images.code import GIT_SECONDS
 from deployer.waiting import run_program
 
-# A ConfigMap holds 1 MiB; some is left for its other fields.
+# A ConfigMap holds 1 MiB; leave some for its other fields.
 PART_BYTES = 900 * 1024
-# All of it is read from the cluster, and sent, whenever agents are started.
+# Each start of agents reads all parts from the cluster, and sends them.
 MOST_PARTS = 10
 BIGGEST_SHOWN = 5
 LEFT_OUT_SHOWN = 3
 TRACKED = ("--cached", "--recurse-submodules")  # of `git ls-files`
-# 2 January 1980: the first day that is in every time zone one that a zip file can hold.
+# 2 January 1980: the first day that a zip file can hold in every time zone.
 TIME = 315619200
 NEVER_PACKED = ("__pycache__", "node_modules", "wandb")
-# The first lines are for any Python at all: an image may have one that cannot even read the rest.
+# The first lines run on any Python: an image's version may be unable to parse the rest.
 MAIN = """import sys
 
 if sys.version_info < (3, 8):
@@ -53,7 +53,7 @@ PACKAGES = (
     *("anyio", "click", "graphql", "h11", "prometheus_client"),
     *("starlette", "typing_extensions", "uvicorn", "yaml"),
 )
-# They fit one Python on one architecture; a package that has them does without.
+# They fit only one Python on one architecture; packages with such files also work without them.
 COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
@@ -62,12 +62,12 @@ def build_supervisor_zip() -> bytes:
 
 
 def build_loader_zip() -> bytes:
-    """Return the data loader as a zip file that any Python from 3.8 on runs."""
+    """Return the data loader as a zip file for Python 3.8 and newer."""
     return _build_zip("loader.handler")
 
 
 def _build_zip(module: str) -> bytes:
-    """Pack the package of a module of ours, whose `main` begins."""
+    """Pack the package of one of our modules, whose `main` is the entry point."""
     sources = {"__main__.py": MAIN.replace("MODULE", module).encode()}
     folder = Path(__file__).parents[1] / module.partition(".")[0]
     for path in sorted(folder.rglob("*.py")):
@@ -80,10 +80,10 @@ def _build_zip(module: str) -> bytes:
 
 
 def build_code_archive(folder: Path) -> bytes:
-    """Return the files of a project as they are now, as tar.gz: those that git tracks.
+    """Return the project's current files as tar.gz: those that git tracks.
 
-    Without git, everything but hidden files and what programs leave behind. Raises ConfigError if
-    there is nothing, or more than ten ConfigMaps hold.
+    Without git, everything except hidden files and build artifacts. Raises ConfigError if there are
+    no files, or if they need more than ten ConfigMaps.
     """
     names = list_files(folder)
     if not names:
@@ -99,33 +99,33 @@ def build_code_archive(folder: Path) -> bytes:
 
 
 def split_archive(code: bytes) -> list[bytes]:
-    """Return the parts of an archive, each as much as a ConfigMap holds: one, if all fits in it."""
+    """Return an archive's parts, each small enough for a ConfigMap; one part if all fits."""
     return [code[start : start + PART_BYTES] for start in range(0, len(code), PART_BYTES)]
 
 
 def list_files(folder: Path) -> list[str]:
-    """Return the paths of a project's files, in order; those of its submodules are among them."""
+    """Return the sorted paths of a project's files, including those of its submodules."""
     tracked = _ask_git(folder, *TRACKED)
     if tracked:
         names = [name for name in tracked if os.path.lexists(folder / name)]
-    elif tracked is not None:  # a repository in which nothing is tracked yet
+    elif tracked is not None:  # a repository without tracked files
         names = _ask_git(folder, "--others", "--exclude-standard") or []
     else:
         names = [path.relative_to(folder).as_posix() for path in _walk(folder)]
-    # A submodule that is empty here is listed as a folder.
+    # git lists an empty submodule as a folder.
     kept = (name for name in names if not (folder / name).is_dir())
     return sorted(kept)
 
 
 def list_left_out(folder: Path) -> list[str]:
-    """Return files that git neither tracks nor ignores: perhaps they were forgotten."""
+    """Return files that git neither tracks nor ignores; the user may have forgotten them."""
     if not _ask_git(folder, "--cached"):
         return []
     return _ask_git(folder, "--others", "--exclude-standard") or []
 
 
 def warn_about_left_out(folder: Path) -> str:
-    """Return a warning about files that were probably meant to be in the archive; empty if none."""
+    """Return a warning about files that probably belong in the archive; empty if none."""
     return "; ".join(filter(None, (_describe_untracked(folder), _describe_submodules(folder))))
 
 
@@ -152,7 +152,7 @@ def _describe_untracked(folder: Path) -> str:
 
 
 def _ask_git(folder: Path, *flags: str) -> list[str] | None:
-    """Return what `git ls-files` lists; None without git or outside a repository."""
+    """Return the output of `git ls-files`; None without git or outside a repository."""
     command = ["git", "ls-files", "-z", *flags]
     try:
         answer = run_program(command, GIT_SECONDS, f"`git ls-files` in {folder}", cwd=folder)
@@ -178,10 +178,10 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _add(archive: tarfile.TarFile, folder: Path, name: str) -> None:
-    """Add a file or link without what differs between machines: owner, time, most of the mode."""
+    """Add a file or link without machine-specific data: owner, time, most of the mode."""
     path = folder / name
     member = archive.gettarinfo(path, name)
-    if member.islnk():  # a hard link to a file that is in the archive already
+    if member.islnk():  # a hard link to a file that the archive already contains
         member.type, member.linkname, member.size = tarfile.REGTYPE, "", path.stat().st_size
     member.uid = member.gid = 0
     member.uname = member.gname = ""
@@ -228,7 +228,7 @@ if __name__ == "__main__":
 
 @cache
 def build_backend_archive() -> bytes:
-    """Return the sources as tar.gz, from the packages that this process uses itself."""
+    """Return the sources as tar.gz, from the packages that this process itself uses."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, path in sorted(_list_files()):

@@ -1,7 +1,7 @@
-"""What goes into an image, without what a `.dockerignore` keeps out; its hash is the tag.
+"""The files of an image, without those that `.dockerignore` excludes; their hash is the tag.
 
-The build gets a folder with these files and no others, so the tag says everything about it but
-the base image and what the build downloads.
+The build gets a folder with exactly these files. So the tag determines the image except for the
+base image and the build's downloads.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TAG_LETTERS = 16
 IGNORE_FILE = ".dockerignore"
 
 
-# Which files a `.dockerignore` keeps out of a build; pure. Source:
-# docs.docker.com/build/concepts/context, and moby/patternmatcher for what it leaves open.
+# Which files `.dockerignore` excludes from a build; pure. Source:
+# docs.docker.com/build/concepts/context, and moby/patternmatcher for unspecified cases.
 
 
 @dataclass(frozen=True)
 class IgnoreRule:
-    """One line; the last one that matches a file decides."""
+    """One line; the last matching line decides."""
 
     pattern: re.Pattern[str]
     keeps: bool
@@ -54,7 +54,7 @@ def is_ignored(rules: Sequence[IgnoreRule], path: str) -> bool:
 
 
 def is_hopeless(rules: Sequence[IgnoreRule], folder: str) -> bool:
-    """Return whether everything in a folder is ignored, so that it need not be walked."""
+    """Return True if everything in a folder is ignored, so that it can be skipped."""
     return is_ignored(rules, folder) and not any(
         rule.keeps and _may_match_inside(rule.parts, folder.split("/")) for rule in rules
     )
@@ -96,7 +96,7 @@ def _translate(pattern: str) -> str:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that goes into an image; `files` are paths in the folder `context`."""
+    """All inputs of an image; `files` are paths in the folder `context`."""
 
     dockerfile: Path
     context: Path
@@ -105,9 +105,9 @@ class Inputs:
 
 
 def read_inputs(settings: ImageConfig, folder: Path) -> Inputs:
-    """Find what goes into the image of a project. Raises ConfigError if something is missing.
+    """Find the inputs of a project's image. Raises ConfigError if something is missing.
 
-    The files are those that `.dockerignore` leaves; where there is none, those that git tracks.
+    The files are all that `.dockerignore` does not exclude; without one, those that git tracks.
     """
     dockerfile = folder / settings.dockerfile
     context = folder / settings.context
@@ -118,7 +118,7 @@ def read_inputs(settings: ImageConfig, folder: Path) -> Inputs:
 
 
 def warn_about_context(inputs: Inputs) -> str:
-    """Return a warning about files that were probably meant to be in the image; empty if none."""
+    """Return a warning about files that probably belong in the image; empty if none."""
     if (inputs.context / IGNORE_FILE).is_file():
         return ""
     said = warn_about_left_out(inputs.context)
@@ -126,7 +126,7 @@ def warn_about_context(inputs: Inputs) -> str:
 
 
 def copy_context(inputs: Inputs, target: Path) -> None:
-    """Copy the files into an empty folder, readable to every user of the image."""
+    """Copy the files into an empty folder, readable for every user of the image."""
     for name in inputs.files:
         source, copy = inputs.context / name, target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -178,5 +178,5 @@ def _hash(settings: ImageConfig, dockerfile: Path, context: Path, files: list[st
 
 
 def _mode(path: Path) -> int:
-    """Return a file's mode as git knows it: what differs between machines is no part of it."""
+    """Return a file's mode as git stores it, without machine-specific bits."""
     return 0o755 if path.stat().st_mode & 0o100 else 0o644

@@ -1,4 +1,4 @@
-"""Turns the refusals of registries and tools into an `ImageError` with a hint; pure."""
+"""Translates errors of registries and tools to an `ImageError` with a hint; pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ GOOGLE_LOGIN = "gcloud auth application-default login"
 OWN_CA = "export DEPLOYER_REGISTRY_CA=FILE, or `ca:` in deployer.yaml's section `image:`"
 FREE_SPACE = "free some: docker system prune, podman system prune or buildah prune; see df -h"
 FAILED = r"(?i)(#\d+ [\d.]+ )?(error|fatal)\b"
-# The tool's own line about what failed inside, after which the reason stands further up.
+# The tool's own line about an inner failure; the reason is further up.
 WRAPPED = r"building at STEP|exit status|exit code|did not complete successfully"
-# What a tool says, and what to do about it; the first one that fits counts.
+# Patterns of a tool's output, with hints; the first match counts.
 REMEDIES = (
     (r"no space left on device|disk quota exceeded", FREE_SPACE),
     (r"x509|certificate signed by unknown|CERTIFICATE_VERIFY|UnknownIssuer", "TLS"),
@@ -57,7 +57,7 @@ DOCKER_CA = "docker reads /etc/docker/certs.d/{host}/ca.crt; podman and buildah 
 
 @dataclass(frozen=True)
 class RegistryLogin:
-    """The registry, and the login that is used there."""
+    """The registry, and the login used there."""
 
     repository: Repository
     source: str = ""
@@ -120,12 +120,12 @@ def translate_failure(error: requests.RequestException, login: RegistryLogin) ->
 def build_tool_failure(
     what: str, lines: Sequence[str], host: str = "", docker: bool = False
 ) -> ImageError:
-    """Return what a tool's last lines mean: its error in line 1, more of them below."""
+    """Translate a tool's last lines: its error in line 1, more of them below."""
     said = [_shorten(line) for line in lines if line.strip()]
     wrong = [line for line in said if re.match(FAILED, line) and not re.search(WRAPPED, line)]
     first = (wrong or said or ["it said nothing"])[-1]
     tail = [line for line in said[-TAIL_LINES:] if line != first]
-    # What the Dockerfile says is no error.
+    # Lines of the Dockerfile are not errors.
     words = "\n".join(line for line in lines if not re.search(r"\bSTEP\b", line))
     hint = _find_remedy(words, host, docker)
     return ImageError("\n  ".join([f"{what}: {first}", *tail]), hint)
@@ -141,7 +141,7 @@ def _find_remedy(words: str, host: str, docker: bool) -> str:
 
 
 def _read_words(answer: requests.Response) -> str:
-    """Return a registry's own sentence, with HTTP's word for it where there is none."""
+    """Return a registry's own sentence, or HTTP's phrase as fallback."""
     try:
         errors = answer.json()["errors"]
         said = "; ".join(str(one.get("message") or one.get("code")) for one in errors)
@@ -170,12 +170,12 @@ def _allow(repository: Repository) -> str:
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the reason below all that requests and urllib3 wrap around it."""
+    """Return the innermost reason that requests and urllib3 wrap."""
     found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
     return found[1] if found else _shorten(str(error))
 
 
 def _shorten(line: str) -> str:
-    """Return one line without its middle if it is long: what failed comes first, why comes last."""
+    """Shorten a long line in the middle: its start names the failure, its end the reason."""
     line, half = " ".join(line.split()), LINE_LETTERS // 2
     return line if len(line) <= LINE_LETTERS else f"{line[:half]} … {line[-half:]}"

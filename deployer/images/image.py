@@ -1,4 +1,4 @@
-"""Build, push and find an image, and whether its PyTorch has kernels for a GPU."""
+"""Builds, pushes and finds an image, and checks that its PyTorch supports a GPU."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from deployer.waiting import run_program
 ARCHITECTURES_LABEL = "dev.deployer.cuda-architectures"
 VARIANT_LABEL = "dev.deployer.variant"
 OLDER = "image: {variant: cuda12} in deployer.yaml"
-# https://developer.nvidia.com/cuda-gpus; major and minor number. Others are not compared.
+# https://developer.nvidia.com/cuda-gpus; major and minor number. Other GPUs are not checked.
 CAPABILITIES = {
     "K80": (3, 7),
     "M60": (5, 2),
@@ -59,9 +59,9 @@ _LABEL = re.compile(rf'\b({re.escape(ARCHITECTURES_LABEL)}[.\w]*)="([^"]*)"')
 _DEFAULT = re.compile(r"^ARG VARIANT=(\w+)", re.MULTILINE)
 _ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]+)([0-9])[af]?")
 LOG = logging.getLogger(__name__)
-INPUTS_LABEL = "org.opencontainers.image.version"  # the hash of what went in, which is the tag
+INPUTS_LABEL = "org.opencontainers.image.version"  # the hash of the inputs, which is also the tag
 CA = "DEPLOYER_REGISTRY_CA"
-# What the programs of a build read about package indexes; it may hold a password.
+# The package index settings that build tools read; they may contain a password.
 INDEX_VARIABLES = (
     *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST"),
     *("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"),
@@ -70,7 +70,7 @@ AUTHORITIES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE")
 
 
 # Whether an image's PyTorch has kernels for a GPU: a label of the image, a table of GPUs; pure. The
-# label holds what `torch.cuda.get_arch_list()` prints, such as `sm_75 sm_80`.
+# label holds the output of `torch.cuda.get_arch_list()`, such as `sm_75 sm_80`.
 
 
 def explain_mismatch(architectures: str, gpu: str) -> str:
@@ -84,7 +84,7 @@ def explain_mismatch(architectures: str, gpu: str) -> str:
     if capability is None or not found:
         return ""
     for kind, built in found:
-        same = built[0] == capability[0] or kind == "compute"  # which the driver compiles
+        same = built[0] == capability[0] or kind == "compute"  # the driver compiles it
         if same and built <= capability:
             return ""
     return (
@@ -101,7 +101,7 @@ def find_capability(gpu: str) -> tuple[int, int] | None:
 
 
 def read_architectures(labels: Mapping[str, str]) -> str:
-    """Return the architectures of an image; empty if its labels say nothing.
+    """Return the architectures of an image; empty if its labels do not name any.
 
     An image with variants has a label for each, and one that names its own.
     """
@@ -119,9 +119,9 @@ def predict_labels(dockerfile: str, arguments: Mapping[str, str]) -> dict[str, s
 def build_image(
     settings: ImageConfig, folder: Path, environment: Mapping[str, str]
 ) -> tuple[str, Builder]:
-    """Return the image of a project, and the tool that holds it, by which it is built if needed.
+    """Return the image of a project, and the tool that has it; build it if needed.
 
-    Its tag is the hash of what goes in. Raises ConfigError, ImageError.
+    Its tag is the hash of its inputs. Raises ConfigError, ImageError.
     """
     inputs = read_inputs(settings, folder)
     builder = choose_builder(settings.builder, environment)
@@ -139,8 +139,8 @@ def push_image(
 ) -> str:
     """Return `repository@sha256:…` of the project's image in the registry.
 
-    Builds and pushes it unless the registry has it; with `rebuild` in any case, on the newest base.
-    Raises ConfigError, CloudError, and ImageError, also if another's image has its name.
+    Builds and pushes it unless the registry has it; with `rebuild` always, on the newest base.
+    Raises ConfigError, CloudError, and ImageError, also if another image has its name.
     """
     remove_abandoned()
     inputs = read_inputs(settings, folder)
@@ -166,7 +166,7 @@ def push_image(
 
 
 def find_pushed(settings: ImageConfig, folder: Path, environment: Mapping[str, str]) -> str | None:
-    """Return `repository@sha256:…` if the registry has the image of what is in the folder now."""
+    """Return `repository@sha256:…` if the registry has the image of the current folder."""
     inputs = read_inputs(settings, folder)
     registry = open_registry(settings, environment)
     there = registry.get_manifest(inputs.tag)
@@ -177,7 +177,7 @@ def find_pushed(settings: ImageConfig, folder: Path, environment: Mapping[str, s
 
 
 def predict_image_labels(settings: ImageConfig, folder: Path) -> Mapping[str, str]:
-    """Return what the Dockerfile of the section `image:` says of its image; contacts nothing."""
+    """Return the image labels that the Dockerfile of `image:` sets; contacts nothing."""
     path = folder / settings.dockerfile
     if not settings.repository or not path.is_file():
         return {}
@@ -185,7 +185,7 @@ def predict_image_labels(settings: ImageConfig, folder: Path) -> Mapping[str, st
 
 
 def _check_ours(registry: Registry, there: ImageManifest, tag: str) -> None:
-    """Raise ImageError for an image that was not made of these inputs."""
+    """Raise ImageError for an image with other inputs."""
     if registry.get_labels(there).get(INPUTS_LABEL) != tag:
         raise ImageError(
             f"{registry.repository}:{tag} in the registry is not ours: it lacks the label "
@@ -256,7 +256,7 @@ def _list_labels(inputs: Inputs, reference: str) -> dict[str, str]:
 def _write_secrets(
     dockerfile: Path, scratch: Path, environment: Mapping[str, str]
 ) -> dict[str, Path]:
-    """Write how this machine reaches package indexes, for a Dockerfile that asks for it."""
+    """Write this machine's package index settings, for a Dockerfile that mounts them."""
     if "--mount=type=secret" not in dockerfile.read_text(encoding="utf-8"):
         return {}
     secrets: dict[str, Path] = {}
@@ -280,7 +280,7 @@ def open_registry(settings: ImageConfig, environment: Mapping[str, str]) -> Regi
 
 
 def find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
-    """Return the file of the registry's own authority; empty where the usual ones do."""
+    """Return the file of the registry's custom CA; empty if it has none."""
     named = environment.get(CA) or settings.ca
     if not named:
         return ""
@@ -295,7 +295,7 @@ def find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
 def _log_in(
     settings: ImageConfig, repository: Repository, environment: Mapping[str, str]
 ) -> Iterator[LoginFiles]:
-    """Give a tool what it needs to push, and remove it again."""
+    """Give a tool the files it needs to push, and remove them afterwards."""
     credentials = find_credentials(repository, environment)
     authority = find_ca(settings, environment)
     with ExitStack() as stack:

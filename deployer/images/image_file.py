@@ -1,4 +1,4 @@
-"""An image in a file: written, read and pushed, in OCI's layout or docker's older one."""
+"""An image in a file: write, read and push it, in OCI's layout or docker's older one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ LOG = logging.getLogger(__name__)
 
 # An image in a file, as docker, podman and buildah write it: OCI's layout, or docker's older one.
 # Source: github.com/opencontainers/image-spec (image-layout.md), and moby's image/spec for the
-# other.
+# other one.
 
 
 @dataclass(frozen=True)
 class Blob:
-    """A layer or the configuration, and the member of the archive that holds it."""
+    """A layer or the configuration, and the archive member that holds it."""
 
     digest: str
     size_bytes: int
@@ -56,7 +56,7 @@ class Archive:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of its layers and configuration."""
+        """The total bytes of its layers and configuration."""
         return sum(blob.size_bytes for blob in self.blobs)
 
     @contextmanager
@@ -68,7 +68,7 @@ class Archive:
 
 
 def read_archive(path: Path) -> Archive:
-    """Read what image is in a file. Raises ImageError if it is none, or some of it is missing."""
+    """Read the image in a file. Raises ImageError if it is not one, or incomplete."""
     try:
         with _open(path) as tar:
             members = {entry.name.removeprefix("./"): entry for entry in tar if entry.isreg()}
@@ -90,7 +90,7 @@ def _open(path: Path) -> Iterator[tarfile.TarFile]:
         said = str(error).partition(":\n")[0]
         raise ImageError(f"{path} is no archive of an image: {said}", HINT) from error
     except OSError as error:
-        if error.strerror is None:  # gzip's own: not a whole file
+        if error.strerror is None:  # gzip's own: a truncated file
             raise ImageError(f"{path} is damaged: {error}", HINT) from error
         raise ImageError(f"{path}: {error.strerror.lower()}", HINT) from error
 
@@ -100,7 +100,7 @@ def _read_layout(path: Path, tar: tarfile.TarFile, members: Members) -> Archive:
     notes = described.get("annotations", {})
     names = [notes[name] for name in NAMES if ":" in notes.get(name, "")]
     manifest = _read(tar, members, _blob_name(described["digest"]))
-    while "manifests" in json.loads(manifest):  # an index of one image and what attests it
+    while "manifests" in json.loads(manifest):  # an index of one image and its attestations
         described = _choose(json.loads(manifest)["manifests"])
         manifest = _read(tar, members, _blob_name(described["digest"]))
     content = json.loads(manifest)
@@ -117,12 +117,12 @@ def _read_layout(path: Path, tar: tarfile.TarFile, members: Members) -> Archive:
 
 
 def _choose(manifests: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the image itself; attestations are for a platform called unknown."""
+    """Return the image itself; attestations have a platform called unknown."""
     return next(one for one in manifests if one.get("platform", {}).get("os") != "unknown")
 
 
 def _read_docker(path: Path, tar: tarfile.TarFile, members: Members) -> Archive:
-    """Read docker's older kind: it has no manifest as registries know it, so one is made."""
+    """Read docker's older format: it has no registry manifest, so build one."""
     described = json.loads(_read(tar, members, "manifest.json"))[0]
     config = _hash(tar, members[described["Config"]])
     layers = [_hash(tar, members[name]) for name in described["Layers"]]
@@ -165,13 +165,13 @@ def _blob_name(digest: str) -> str:
 
 
 def _unique(blobs: tuple[Blob, ...]) -> tuple[Blob, ...]:
-    """Return each blob once: an image may have the same layer twice."""
+    """Return each blob once: an image may contain the same layer twice."""
     return tuple({blob.digest: blob for blob in blobs}.values())
 
 
 @dataclass(frozen=True)
 class SavedImage:
-    """An image in a file; `digest` is the one that a registry will give it."""
+    """An image in a file; `digest` is the one it will have in a registry."""
 
     path: Path
     reference: str
@@ -181,7 +181,7 @@ class SavedImage:
 
 @dataclass(frozen=True)
 class LoadedImage:
-    """An image from a file in a registry, and how much of it had to be uploaded."""
+    """An image from a file in a registry, and how many bytes were uploaded."""
 
     reference: str
     size_bytes: int
@@ -214,8 +214,8 @@ def save_image(
 def load_image(path: Path, settings: ImageConfig, environment: Mapping[str, str]) -> LoadedImage:
     """Push the image of a file to `settings.repository` under the tag it was saved with.
 
-    Needs no docker. Returns `repository@sha256:…`; what the registry has is not uploaded again.
-    Raises ConfigError, ImageError, CloudError.
+    Needs no docker. Returns `repository@sha256:…`; skips layers that the registry has. Raises
+    ConfigError, ImageError, CloudError.
     """
     archive = read_archive(path)
     LOG.info(f"{path}: {archive.reference}, {format_bytes(archive.size_bytes)}, {archive.digest}")
@@ -233,7 +233,7 @@ def load_image(path: Path, settings: ImageConfig, environment: Mapping[str, str]
 
 
 def _upload(archive: Archive, registry: Registry) -> int:
-    """Upload what the registry does not have; return how many bytes that was."""
+    """Upload what the registry lacks; return the number of bytes."""
     uploaded = 0
     for blob in archive.blobs:
         if registry.has_blob(blob.digest):

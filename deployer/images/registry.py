@@ -1,4 +1,4 @@
-"""Client of an image registry over HTTP, with the login that is found for it.
+"""Client of an image registry over HTTP, including the search for a login.
 
 Source: the OCI distribution specification, github.com/opencontainers/distribution-spec/spec.md.
 """
@@ -37,12 +37,12 @@ USER, PASSWORD, TOKEN = (
     "DEPLOYER_REGISTRY_PASSWORD",
     "DEPLOYER_REGISTRY_TOKEN",
 )
-# What Google calls whoever brings a token; other registries take any name beside one.
+# Google's user name for a token; other registries accept any name with one.
 TOKEN_USER = "oauth2accesstoken"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"
 HELPER_SECONDS = 30.0
 OpenBlob = Callable[[], AbstractContextManager[IO[bytes]]]
-# An upload's answer comes once the registry has stored all of it.
+# The answer comes only after the registry has stored the whole upload.
 UPLOAD_SECONDS = (TIMEOUTS_SECONDS[0], 1800.0)
 MANIFEST_TYPES = (
     "application/vnd.oci.image.manifest.v1+json",
@@ -53,13 +53,13 @@ MANIFEST_TYPES = (
 PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
-# The login for a registry: from the environment, from Google, or as `docker login` left it. A
-# password is never an argument of a program, nor part of a message: tools get a file of mode 0600.
+# The login for a registry: from the environment, from Google, or from `docker login`. A password is
+# never an argument of a program, nor part of a message: tools get a file of mode 0600.
 
 
 @dataclass(frozen=True)
 class RegistryUser:
-    """A login; `source` says where it was found. Without a user there is none."""
+    """A login; `source` says where it was found. Without a user there is no login."""
 
     user: str = ""
     password: str = field(default="", repr=False)
@@ -70,7 +70,7 @@ class RegistryUser:
 
 
 def find_credentials(repository: Repository, environment: Mapping[str, str]) -> RegistryUser:
-    """Return the login for a registry: the environment counts most, then Google's, then docker's.
+    """Return the login for a registry: the environment's, else Google's, else docker's.
 
     Raises ImageError if half of a login is given; CloudError if there are no Google credentials.
     """
@@ -93,13 +93,13 @@ def find_credentials(repository: Repository, environment: Mapping[str, str]) -> 
 def write_auth_file(
     credentials: RegistryUser, host: str, environment: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Give a folder with a `config.json` for docker, podman and buildah, and remove it again."""
+    """Yield a folder with a `config.json` for docker, podman and buildah; remove it again."""
     with open_scratch() as folder:
         given = _load_json(_docker_folder(environment) / "config.json")
         pair = base64.b64encode(f"{credentials.user}:{credentials.password}".encode()).decode()
         key = DOCKER_HUB_KEY if host == DOCKER_HUB else host
         content: dict[str, Any] = {"auths": {key: {"auth": pair}}}
-        # docker looks here, too, for the daemon that it shall talk to.
+        # docker also reads the daemon's address here.
         if "currentContext" in given:
             content["currentContext"] = given["currentContext"]
         for name in ("contexts", "cli-plugins"):
@@ -122,7 +122,7 @@ def _read_environment(environment: Mapping[str, str]) -> RegistryUser | None:
 
 
 def _read_docker_config(host: str, environment: Mapping[str, str]) -> RegistryUser:
-    """Return what `docker login` or `podman login` left for a registry."""
+    """Return the login for a registry from `docker login` or `podman login`."""
     key = DOCKER_HUB_KEY if host == DOCKER_HUB else host
     for path in _list_config_files(environment):
         content = _load_json(path)
@@ -157,7 +157,7 @@ def _load_json(path: Path) -> dict[str, Any]:
 
 
 def _ask_helper(helper: str, key: str) -> tuple[str, str] | None:
-    """Ask a program of docker's for a login; None where it has none or is not there.
+    """Query a docker credential helper for a login; None if it has none or is missing.
 
     Source: github.com/docker/docker-credential-helpers.
     """
@@ -180,14 +180,14 @@ def _decode(pair: str) -> tuple[str, str] | None:
 
 
 class NoLogin(AuthBase):
-    """Sends no login, and keeps requests from looking into netrc for one."""
+    """Sends no login, and prevents requests from searching netrc for one."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
 
 
 class Bearer(AuthBase):
-    """Sends the token that the registry's own token server gave."""
+    """Sends the token of the registry's own token server."""
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -199,10 +199,10 @@ class Bearer(AuthBase):
 
 @dataclass(frozen=True)
 class ImageManifest:
-    """An image in a registry: its digest, and what its layers take there, packed.
+    """An image in a registry: its digest, and the compressed size of its layers.
 
-    `config` is the digest of its configuration; of several platforms' images it is empty, and
-    `parts` are theirs.
+    `config` is the digest of its configuration. For a multi-platform image it is empty, and `parts`
+    are the platforms' images.
     """
 
     digest: str
@@ -212,7 +212,7 @@ class ImageManifest:
 
 
 class Registry:
-    """One repository of a registry. Every failure is an ImageError with a remedy."""
+    """One repository of a registry. Every failure is an ImageError with a hint."""
 
     def __init__(
         self, repository: Repository, credentials: RegistryUser, ca: str = "", plain: bool = False
@@ -227,7 +227,7 @@ class Registry:
         self._auth: AuthBase = NoLogin()
 
     def get_manifest(self, tag: str) -> ImageManifest | None:
-        """Return the image of a tag or digest; None if there is none."""
+        """Return the image of a tag or digest; None if it does not exist."""
         headers = {"Accept": ", ".join(MANIFEST_TYPES)}
         answer = self._send("GET", f"manifests/{tag}", headers=headers)
         if answer.status_code == 404 and not self._is_missing_repository(answer):
@@ -237,7 +237,7 @@ class Registry:
         parts = [*content.get("layers", []), content.get("config", {})]
         digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
         size = sum(part.get("size", 0) for part in parts)
-        # Attestations are for a platform called unknown.
+        # Attestations have a platform called unknown.
         others = (
             one["digest"]
             for one in content.get("manifests", [])
@@ -248,7 +248,7 @@ class Registry:
         )
 
     def get_labels(self, manifest: ImageManifest) -> dict[str, str]:
-        """Return an image's labels; those of the first one where it has several platforms."""
+        """Return an image's labels; for several platforms, those of the first one."""
         found: ImageManifest | None = manifest
         if manifest.parts:
             found = self.get_manifest(manifest.parts[0])
@@ -296,7 +296,7 @@ class Registry:
         return urljoin(answer.url, answer.headers["Location"])
 
     def _send(self, method: str, path: str, **options: Any) -> requests.Response:
-        """Send one request; log in when the registry asks for it, and send it once more."""
+        """Send one request; if the registry demands a login, log in and retry once."""
         answer = self._send_once(method, path, **options)
         challenge = answer.headers.get("WWW-Authenticate", "")
         if answer.status_code == 401 and self._is_ours(answer.url) and self._log_in(challenge):
@@ -316,11 +316,11 @@ class Registry:
             raise translate_failure(error, self._login) from error
 
     def _is_ours(self, url: str) -> bool:
-        """Return True for the registry's own host, which alone gets the login."""
+        """Return True for the registry's own host; only that gets the login."""
         return not self._session.should_strip_auth(self._base, url)  # type: ignore[no-untyped-call]
 
     def _log_in(self, challenge: str) -> bool:
-        """Log in as the registry asks; return whether there is anything new to try."""
+        """Log in as the registry demands; return True if there is a new login to try."""
         before, kind = self._auth, challenge.partition(" ")[0].lower()
         if kind == "basic" and self._credentials:
             self._auth = HTTPBasicAuth(self._credentials.user, self._credentials.password)
@@ -331,7 +331,7 @@ class Registry:
         return False
 
     def _get_token(self, asked: Mapping[str, str]) -> str:
-        """Return the token of the server that a registry names.
+        """Return a token from the server that a registry names.
 
         Source: distribution.github.io/distribution/spec/auth/token.
         """
@@ -362,5 +362,5 @@ class Registry:
             raise build_refusal(answer, what, self._login)
 
     def _is_missing_repository(self, answer: requests.Response) -> bool:
-        """Return whether Google lacks the repository, which others make at the first push."""
+        """Return True if Google lacks the repository, which others create at the first push."""
         return self.repository.is_artifact_registry and "NAME_UNKNOWN" in answer.text

@@ -1,7 +1,7 @@
-"""Runs a program to its end, and ends it with all that it started once nobody waits any more.
+"""Runs a program, and kills it with all its descendants once the caller is gone.
 
-Started as a file: `python tool_runner.py PROGRAM ARGUMENT…`. Whoever waits holds the other end of
-its standard input, which closes however its holder ends, also by SIGKILL. Standard library only.
+Started as a file: `python tool_runner.py PROGRAM ARGUMENT…`. The caller holds the other end of its
+standard input, which closes even if SIGKILL ends the caller. Standard library only.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import sys
 import threading
 from collections.abc import Sequence
 
-GRACE_SECONDS = 5  # between being asked to end and being ended
+GRACE_SECONDS = 5  # between SIGTERM and SIGKILL
 
 
 def main(words: Sequence[str]) -> int:
-    """Run a program in a process group of its own; return its exit code as a shell does."""
+    """Run a program in its own process group; return its exit code like a shell."""
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, process_group=0)
     threading.Thread(target=_end_when_alone, args=(process,), daemon=True).start()
     code = process.wait()

@@ -1,5 +1,4 @@
-"""The way from files and flags to running agents: resolve, check, provision, create, plan, apply,
-watch.
+"""From files and flags to running agents: resolve, check, provision, create, plan, apply, watch.
 
 It must not print.
 """

@@ -1,4 +1,4 @@
-"""What is refused, and what is doubtful, before anything is made or paid for."""
+"""Errors and warnings before anything is made or paid for."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from deployer.wandb_api.server import Inside, Server
 from deployer.watch.run_logs import get_run_tail
 
 MANY_AGENTS = 20
-LEAST_FREE_BYTES = 1 << 30  # a few checkpoints, or the image that a builder unpacks
-FULL_BYTES = 16 << 20  # the records of a sweep, and the logs of its first minutes
+LEAST_FREE_BYTES = 1 << 30  # a few checkpoints, or an image that a builder unpacks
+FULL_BYTES = 16 << 20  # a sweep's records, and the logs of its first minutes
 PORT = re.compile(r"--master[-_]port[= ][1-9]\d*|--rdzv[-_]endpoint[= ]\S*:[1-9]\d*")
-TAIL_LINES = 10  # of which the last that is not empty is shown
+TAIL_LINES = 10  # the last non-empty one is shown
 SHOWN = 8
 
 
 def check(executor: Executor, request: SweepRequest, server: Server | None) -> None:
-    """Refuse what cannot work, without changing anything; `server` is None if it is yet to be made.
+    """Reject what cannot work, without changing anything; `server` is None if not made yet.
 
     Raises ConfigError, DeployerError.
     """
@@ -69,14 +69,14 @@ def check(executor: Executor, request: SweepRequest, server: Server | None) -> N
 
 
 def check_disk(folder: Path) -> None:
-    """Refuse to fill a disk that is full; raises DeployerError."""
+    """Raise DeployerError if the disk is full."""
     found = judge_disk(folder, "the state folder", shutil.disk_usage(folder).free)
     if found.is_error:
         raise DeployerError(found.text, found.fix)
 
 
 def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
-    """Say whether there is room in a folder; pure."""
+    """Check whether a folder has enough space; pure."""
     said = f"{format_bytes(free_bytes)} free for {what}"
     make_room = f"du -xh -d 2 {folder} | sort -h | tail"
     if free_bytes < FULL_BYTES:
@@ -89,7 +89,7 @@ def judge_disk(folder: Path, what: str, free_bytes: int) -> Finding:
 def list_checks(
     executor: Executor, request: SweepRequest, server: Server | None
 ) -> Sequence[Check]:
-    """Return what `up` asks before it makes anything, in its order."""
+    """Return the checks that `up` runs before it makes anything, in its order."""
     config, file, project = request.started, str(request.file), executor.project
     return (
         Check(
@@ -113,7 +113,7 @@ def list_checks(
 def list_server_checks(
     executor: Executor, server: Server | None, request: SweepRequest | None = None
 ) -> Sequence[Check]:
-    """Return what depends on the server: whether agents reach it, and what it can draw."""
+    """Return the checks of the server: whether agents reach it, and its search methods."""
     if server is None:
         return ()
     draws = request.draws if request else Draws()
@@ -131,7 +131,7 @@ def list_server_checks(
 def list_place_checks(
     executor: Executor, limits: Limits, server: Server | None = None
 ) -> Sequence[Check]:
-    """Return what depends on where agents run: their settings, and the data sets of this machine.
+    """Return the checks of the agents' location: its settings, and the local data sets.
 
     Contacts nothing.
     """
@@ -145,7 +145,7 @@ def list_place_checks(
 
 
 def _check_one_run(executor: Executor, request: SweepRequest) -> None:
-    """Refuse an agent for each run where runs have no number or pods several agents."""
+    """Reject one agent per run if the sweep is endless, or if pods hold several agents."""
     if not request.one_run:
         return
     count_agents(request.sweep.expected, choose_bound(executor.project, executor, True))
@@ -157,7 +157,7 @@ def _check_one_run(executor: Executor, request: SweepRequest) -> None:
 
 
 def _check_names(executor: Executor, request: SweepRequest, server: Server | None) -> None:
-    """Refuse names that are none, and an entity that W&B does not show to this account."""
+    """Reject invalid names, and an entity that W&B does not show to this account."""
     viewer = server.viewer.entity if server else ""
     entity, _ = choose_names(executor.project, request.sweep, viewer)
     if server is None or server.embedded or entity == viewer:
@@ -171,9 +171,10 @@ def _check_names(executor: Executor, request: SweepRequest, server: Server | Non
 
 
 def check_reach(executor: Executor, base_url: str, inside: Inside | None = None) -> None:
-    """Refuse agents that would not reach their server; raises ConfigError.
+    """Reject agents that cannot reach their server; raises ConfigError.
 
-    That is in a cluster for a server on this machine's own address, and here for one `inside`.
+    These are agents in a cluster with a server on a loopback address, and local agents with one
+    `inside`.
     """
     if inside and inside.on != executor.name:
         said = f"agents on {executor.name} cannot reach {base_url}, the embedded backend"
@@ -195,7 +196,7 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
 
 
 def build_limits(project: Project, request: SweepRequest) -> Limits:
-    """Return what may be spent; with an agent for each run and no bound, all that there may be."""
+    """Return the limits of a sweep; with one agent per run and no bound, the largest possible."""
     agents = None if request.one_run and project.given_replicas is None else project.replicas
     return Limits(agents, request.max_seconds, request.capacity_seconds)
 
@@ -203,9 +204,9 @@ def build_limits(project: Project, request: SweepRequest) -> Limits:
 def check_program_here(
     executor: Executor, config: Mapping[str, Any], code: Code, place: str
 ) -> None:
-    """Refuse a program, or a file of sets, that is not as the sweep says in the agents' code.
+    """Reject a program, or a file of sets, that is missing or differs in the agents' code.
 
-    Refuse what no server of ours serves, too. Raises ConfigError.
+    Also reject sweeps that none of our servers supports. Raises ConfigError.
     """
     for one in find_unserved(executor.project, config):
         raise ConfigError(f"{place}: {one.path[0]}", one.message, one.fix)
@@ -213,7 +214,7 @@ def check_program_here(
         archived = not executor.runs_here
         check_program(config, code.folder, place, code.commit[:SHORT], archived)
         if not executor.runs_here and not code.commit:
-            # Refuse a script that git does not track: pods would not get it. Raises ConfigError.
+            # Reject a script that git does not track: pods would not get it. Raises ConfigError.
             for key, name in list_scripts(config):
                 if name in list_left_out(code.folder):
                     said = f"git does not track {name}, and pods get only tracked files"
@@ -222,19 +223,19 @@ def check_program_here(
 
 
 def find_unserved(project: Project, config: Mapping[str, Any]) -> Findings:
-    """Yield what the embedded backend refuses: a local controller."""
+    """Yield an error for what the embedded backend does not support: a local controller."""
     if not project.embedded:
         return
     named = not has_local_scheduler(config) and config.get("controller")
     if isinstance(named, Mapping) and named.get("type") == "local":
-        from deployer.backend.scheduling.sweep_control import LOCAL_CONTROLLER  # its engine, too
+        from deployer.backend.scheduling.sweep_control import LOCAL_CONTROLLER  # imports its engine
 
         said, _, hint = LOCAL_CONTROLLER.partition(": ")
         yield problem(("controller",), said, hint)
 
 
 def warn_about_many(server: Server, replicas: int) -> str:
-    """Say why more agents may not help on a server with W&B's limits; empty if all is well."""
+    """Warn that more agents may not help on a server with W&B's limits; empty if fine."""
     if server.extended or replicas <= MANY_AGENTS:
         return ""
     return (
@@ -244,7 +245,7 @@ def warn_about_many(server: Server, replicas: int) -> str:
 
 
 def warn_about_port(executor: Executor, config: Mapping[str, Any], agents: int) -> str:
-    """Name a port for processes of one run that several agents of this machine would share."""
+    """Name a port that several local agents would share for one run's processes; else empty."""
     named = PORT.search(" ".join(str(word) for word in config.get("command") or ()))
     if not named or agents < 2 or not executor.runs_here:
         return ""
@@ -253,9 +254,9 @@ def warn_about_port(executor: Executor, config: Mapping[str, Any], agents: int) 
 
 
 def warn_about_deadline(executor: Executor) -> str:
-    """Say that Jobs which wait for their turn come nearer to their end meanwhile, else empty.
+    """Warn that the deadline of queued Jobs approaches while they wait; else empty.
 
-    A queue suspends them until they may run, and only then their time begins.
+    A queue suspends them until they may run, and only then their time starts.
     """
     seconds = executor.queued_seconds
     if seconds is None:
@@ -267,7 +268,7 @@ def warn_about_deadline(executor: Executor) -> str:
 
 
 def check_not_ended(project: Project, server: Server, request: SweepRequest) -> None:
-    """Say how the file's sweep has ended, and the ways to go on.
+    """Raise if the file's sweep has ended, with the ways to continue.
 
     Raises SweepEnded; ConfigError with the first error if failures stopped it.
     """
@@ -330,7 +331,7 @@ def _describe_first(server: Server, path: SweepPath, results: Results) -> str:
 
 
 def describe_runs(executor: Executor, plan: Plan) -> Description:
-    """Return what is so with the runs of a plan; raises ConfigError if it is bad."""
+    """Return the facts about a plan's runs; raises ConfigError for errors."""
     found = executor.describe_runs(plan)
     return replace(found, lines=(*found.lines, *_describe_isolation(executor)))
 

@@ -1,6 +1,6 @@
-"""What a sweep does next: pause, resume, stop, cancel or delete it.
+"""Change a sweep's state: pause, resume, stop, cancel or delete it.
 
-What concerns other people happens only if the caller agrees.
+Changes that affect other people happen only if the caller agrees.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from deployer.watch.status import count_other_agents
 
 LOG = logging.getLogger(__name__)
 
-# Called with the sentences about other people's part in the sweep, and with what is to be done.
+# Arguments: sentences about other people's part in the sweep, and the planned action.
 Agree = Callable[[Sequence[str], str], bool]
 
-# The states from which a sweep may get a new one; a sweep that has ended stays so.
+# The states from which a sweep may change its state; an ended sweep cannot.
 STEERABLE = {
     "PAUSED": ("RUNNING", "PAUSED", "PENDING"),
     "RUNNING": ("RUNNING", "PAUSED", "PENDING"),
@@ -46,7 +46,7 @@ def steer(session: Session, state: str, agree: Agree) -> bool:
     """Set a sweep's state unless it has it; return False if the caller does not agree.
 
     `agree` is called if other owners' agents work on the sweep, or if it ends and was made
-    elsewhere. Raises WandbError, also for a sweep that has ended and shall go on.
+    elsewhere. Raises WandbError, also if an ended sweep is to continue.
     """
     server, path = session.server, session.path
     info = get_sweep(server.client, path)
@@ -70,7 +70,7 @@ def steer(session: Session, state: str, agree: Agree) -> bool:
 
 
 def delete(session: Session, agree: Agree) -> bool:
-    """Delete a sweep and its outputs on this machine; return False if the caller does not agree.
+    """Delete a sweep and its local outputs; return False if the caller does not agree.
 
     `agree` is always called. Raises AgentError while agents may be running, WandbError.
     """
@@ -131,10 +131,10 @@ def _say_held(session: Session) -> None:
 
 
 def _list_concerns(session: Session) -> list[str]:
-    """Return a sentence for each other owner with agents of a sweep; none if no one else has any.
+    """Return a sentence for each other owner with agents of a sweep; empty if there are none.
 
-    The server lists all agents; the executors where agents were started from here know their
-    owners. An executor that cannot be asked is a concern too.
+    The server lists all agents; the executors used from here know their owners. An unreachable
+    executor is also reported.
     """
     path, concerns, known = session.sweep_path, list[str](), set[str]()
     for on, context, namespace in _list_places(session):

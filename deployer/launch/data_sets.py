@@ -1,6 +1,6 @@
-"""The data sets of a project: put, brought to where runs see them, deleted.
+"""The data sets of a project: upload, preload, delete.
 
-What has an address, or a folder of this machine, is kept there; all else where runs see it.
+A set with an address or a local folder is kept there; any other is kept where runs see it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXAMPLE = "data: {path: /data, folder: data} in deployer.yaml"
 
 @dataclass(frozen=True)
 class Transfer:
-    """A copy that has come to its end: from where, to where; `copied` is None if all was there."""
+    """A finished copy, with source and target; `copied` is None if nothing had to be copied."""
 
     name: str
     origin: str
@@ -48,7 +48,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Listing:
-    """A data set where runs see it; `state` is `whole`, `unfinished`, `missing`, or what failed."""
+    """A data set where runs see it; `state` is `whole`, `unfinished`, `missing`, or an error."""
 
     name: str
     kept_in: str
@@ -59,7 +59,7 @@ class Listing:
 
 
 def find_data(project: Project, name: str | None) -> DataSet:
-    """Return the data set of that name, the only one if it is left out; raises ConfigError."""
+    """Return the data set of that name, or the only one without a name; raises ConfigError."""
     sets = project.data
     if not sets:
         raise ConfigError("deployer.yaml: data", "it has no data set", EXAMPLE)
@@ -83,9 +83,9 @@ def put(
     unpacked: bool,
     overwrite: bool = False,
 ) -> Transfer:
-    """Copy a folder, a file, the content of an archive or an address to where the set is kept.
+    """Copy a folder, a file, an archive's content or an address to the data set's location.
 
-    Files with other content there are lost with `overwrite` alone. Raises DeployerError.
+    Only `overwrite` replaces files with other content. Raises DeployerError.
     """
     archive = find_archive(data)
     with open_source(source, archive, unpacked and data.unpack and not archive) as origin:
@@ -111,7 +111,7 @@ def get(
     progress: Progress,
     overwrite: bool = False,
 ) -> Transfer:
-    """Copy a data set from where it is kept to a folder of this machine; see `put`."""
+    """Copy a data set from its location to a local folder; see `put`."""
     with _open_kept(project, data) as origin:
         target = FolderStore(folder)
         check_apart(origin, target)
@@ -121,7 +121,7 @@ def get(
 
 
 def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
-    """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
+    """Copy a data set from its location to where runs see it, if that differs."""
     executor, places = find_keeper(project)
     kept = open_kept(data, project.folder, places.read_credentials(data))
     if kept is None or is_place(executor, data):
@@ -138,7 +138,7 @@ def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
 
 
 def find_keeper(project: Project) -> tuple[Executor, DataPlaces]:
-    """Return where agents run, and its data sets; raises ConfigError where runs see none."""
+    """Return the agents' executor and its data sets; raises ConfigError if runs see none."""
     executor = find_executor(project)
     if executor.data:
         return executor, executor.data
@@ -147,7 +147,7 @@ def find_keeper(project: Project) -> tuple[Executor, DataPlaces]:
 
 
 def find_elsewhere(project: Project) -> list[DataSet]:
-    """Return the data sets that have to be brought to where runs see them; raises ConfigError."""
+    """Return the data sets that must be copied to where runs see them; raises ConfigError."""
     executor, _ = find_keeper(project)
     found = [
         data
@@ -164,7 +164,7 @@ def find_elsewhere(project: Project) -> list[DataSet]:
 
 
 def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
-    """Yield each data set as runs see it; one that cannot be read says why.
+    """Yield each data set as runs see it; for an unreadable one with the reason.
 
     Its error is noted in `refusals`.
     """
@@ -192,7 +192,7 @@ def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
 
 
 def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
-    """Return a data set's files where it is kept; refuses nothing, and half of it."""
+    """Return a data set's files at its location; raises DataError unless it is complete."""
     check_whole(kept, data.name)
     archive = find_archive(data)
     found = [entry for entry in kept.list_entries() if archive in ("", entry.path)]
@@ -204,21 +204,21 @@ def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
 
 
 def check_whole(store: Store, name: str) -> None:
-    """Refuse to copy from where a copy has not come to its end; raises DataError."""
+    """Raise DataError if the source is an unfinished copy."""
     if store.is_unfinished():
         said = f"data set {name}: a copy to {store} is running or was interrupted"
         raise DataError(said, f"deployer data put SOURCE {name}, with the same SOURCE")
 
 
 def check_kind(source: FileStore, archive: str) -> None:
-    """Refuse a file that could not be unpacked under an archive's name; raises DataError."""
+    """Raise DataError if an archive's name is given to a file that cannot be unpacked."""
     if not is_like(source.file, archive):
         said = f"{source} is not an archive like {archive}"
         raise DataError(said, "pack it so, or correct `url:` in deployer.yaml")
 
 
 def check_apart(source: Store, target: Store) -> None:
-    """Refuse a folder inside the one that is copied to it; raises DataError."""
+    """Raise DataError if the target is inside the copied folder."""
     if isinstance(source, FolderStore) and isinstance(target, FolderStore):
         inside, outer = target.root.resolve(), source.root.resolve()
         if not isinstance(source, FileStore) and inside != outer and inside.is_relative_to(outer):
@@ -234,7 +234,7 @@ def describe_kept(data: DataSet) -> str:
 
 
 def is_place(executor: Executor, data: DataSet) -> bool:
-    """Return whether runs see a data set right where it is kept."""
+    """Return True if runs see a data set directly at its location."""
     return data.folder is not None and executor.runs_here
 
 
@@ -253,7 +253,7 @@ def _hint(data: DataSet) -> str:
 
 
 def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
-    """Refuse to delete a folder that is not there, holds more than a data set, or is a link.
+    """Reject deleting a folder that is missing, is a link, or holds more than a data set.
 
     Raises DataError.
     """
@@ -282,9 +282,9 @@ def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
 
 
 def delete(project: Project, data: DataSet, everywhere: bool) -> None:
-    """Delete what runs see; with `everywhere` also what is kept elsewhere.
+    """Delete what runs see; with `everywhere` also the copy kept elsewhere.
 
-    Raises DataError if there was nothing.
+    Raises DataError if nothing exists.
     """
     executor, places = find_keeper(project)
     found = _delete_place(places, data)
@@ -298,7 +298,7 @@ def delete(project: Project, data: DataSet, everywhere: bool) -> None:
 
 
 def _delete_place(places: DataPlaces, data: DataSet) -> bool:
-    """Delete what runs see; return whether there was anything."""
+    """Delete what runs see; return True if anything existed."""
     try:
         return places.delete(data)
     except DataError as error:
@@ -308,7 +308,7 @@ def _delete_place(places: DataPlaces, data: DataSet) -> bool:
 
 
 def _delete_kept(kept: Store, data: DataSet) -> bool:
-    """Delete what is kept elsewhere; return whether there was anything."""
+    """Delete the copy kept elsewhere; return True if anything existed."""
     archive = find_archive(data)
     if not archive:
         return kept.delete_all()

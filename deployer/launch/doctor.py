@@ -1,4 +1,4 @@
-"""What `up` would meet: its own checks, the place of the agents, the server, this machine."""
+"""The checks of `doctor`: those of `up`, the agents' location, the server, this machine."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
 
 REFUSED = (401, 403)
-LOOPBACK = "127.0.0.1"  # where one that `up` starts serves, whatever its name was before
+LOOPBACK = "127.0.0.1"  # where a backend started by `up` listens, whatever its name was before
 
 
 def examine_server(executor: Executor) -> Iterator[Finding]:
-    """Ask the server that is meant; an embedded one of this machine that rests stays at rest.
+    """Check the selected server; a stopped local backend is not started.
 
-    One in a cluster is examined with the cluster.
+    The cluster's check includes a backend inside it.
     """
     project = executor.project
     try:
@@ -65,7 +65,7 @@ def examine_server(executor: Executor) -> Iterator[Finding]:
 
 
 def _examine_own_backend() -> Finding:
-    """Say how the embedded backend of this machine is; while it rests, whether its port is free."""
+    """Check the local embedded backend; if it is stopped, whether its port is free."""
     from deployer.backend.server.daemon import backend_status
 
     backend = backend_status(backend_folder())
@@ -80,7 +80,7 @@ def _examine_own_backend() -> Finding:
 
 
 def judge_port(url: str) -> Finding:
-    """Say whether the port at which a backend that rests will serve is free."""
+    """Check whether the port of a stopped backend is free."""
     port = urlsplit(url).port or 80
     with socket.socket() as probe:
         taken = probe.connect_ex((LOOPBACK, port)) == 0
@@ -96,12 +96,12 @@ def judge_port(url: str) -> Finding:
     )
 
 
-# What `up` would meet: its own checks, the place of the agents, the server, this machine. Nothing
-# is made, started or left behind.
+# The checks of `doctor`: those of `up`, the agents' location, the server, this machine. Nothing is
+# made, started or left behind.
 
 
 def diagnose(project: Project, request: SweepRequest | None) -> tuple[Finding, ...]:
-    """Return all that is right, wrong or unknown; with a request, of its sweep, too."""
+    """Return all findings, ok ones included; with a request, also those of its sweep."""
     executor = find_executor(project)
     demand = _build_demand(executor, request)
     checks = [
@@ -132,7 +132,7 @@ def _list_own_checks(executor: Executor, request: SweepRequest | None) -> Sequen
 
 
 def _list_disks(project: Project) -> Sequence[Check]:
-    """Return the folders of this machine that `up` fills: its own, and that of a builder."""
+    """Return the checks of the local folders that `up` fills: its own, and a builder's."""
     folders = [(paths.home(), "the state folder")]
     if project.image.repository and not project.kubernetes.image:
         folders.append((Path("/var/lib"), "images that you build here"))

@@ -1,4 +1,4 @@
-"""What agents and runs print, also after they have ended."""
+"""The output of agents and runs, also after they have ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 def read_run_log(
     server: Server, path: SweepPath, run: str, follow: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield (run id, line) of one run, whichever agents have it; `run` may be its set's number.
+    """Yield (run id, line) of one run across its agents; `run` may be its set's number.
 
     Raises WandbError if the run does not exist.
     """
@@ -41,7 +41,7 @@ def read_agent_logs(
     follow: bool,
     connect: Callable[[], Server],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (agent name, line) of the named agents, of all if none is named.
+    """Yield (agent name, line) of the named agents, or of all if none is named.
 
     `connect` is called only if the server is needed: for agents whose pods, and their logs, are
     gone, and for a sweep without agents. Raises AgentError, WandbError if the sweep does not exist.

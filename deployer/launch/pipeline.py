@@ -1,6 +1,6 @@
 """The pipeline of `up`: resolve, check, provision, create, plan, apply, watch.
 
-The command line, `agents up` and the Python API call the same one. It prints nothing, and logs.
+The command line, `agents up` and the Python API share it. It prints nothing, and logs.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ def ask_patiently(
     ask: Callable[[], T],
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Return what `ask` does, which may be called again; other servers are asked once.
+    """Retry `ask` while a local backend is restarted; on other servers call it once.
 
-    Raises WandbError, or BackendError if the backend was stopped or does not come up again.
+    `ask` must be repeatable. Raises WandbError, or BackendError if the backend was stopped or does
+    not come up again.
     """
     if not server.embedded or server.inside is not None:
         return ask()
@@ -85,9 +86,9 @@ def ask_patiently(
 
 @dataclass(frozen=True)
 class Launch(Session):
-    """A sweep with agents at work, of which `started` names those that were not there before.
+    """A sweep with running agents; `started` names the new ones.
 
-    `expected` is how many configurations the file promises, None without end.
+    `expected` is the file's number of configurations, None if endless.
     """
 
     agents: tuple[Agent, ...] = ()
@@ -103,9 +104,9 @@ def start_agents(
     max_seconds: float | None = None,
     request: SweepRequest | None = None,
 ) -> Launch:
-    """Start agents until there are as many as the project says; tell what is doubtful about it.
+    """Start agents up to the project's number; log warnings about the sweep.
 
-    With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
+    With `one_run`, or if the sweep's agents already are so, each takes one run. They leave after
     `max_seconds`.
     """
     project, executor, server = session.project, session.executor, session.server
@@ -149,7 +150,7 @@ def start_agents(
 
 
 def drain_surplus(launch: Launch, replicas: int | None) -> None:
-    """Drain agents beyond the number that the user gave, idle ones first."""
+    """Drain agents in excess of the number that the user gave, idle ones first."""
     if replicas is None or not launch.agents:
         return
     runs = list_runs(launch.server.client, launch.path)
@@ -163,12 +164,12 @@ def prepare_packing(project: Project, packing: int | None) -> Project:
     from deployer.config.kubernetes import MOST_PER_POD  # pydantic
 
     if packing > MOST_PER_POD and find_executor(project).runs_here:
-        return project  # no pod has them
+        return project  # pods have no more
     return project.with_kubernetes(agents_per_pod=packing)
 
 
 def _resolve_packing(session: Session, packing: int | None) -> Session:
-    """Return the session for `packing` agents on each GPU here, but never more than --replicas."""
+    """Return the session for `packing` agents per local GPU, at most --replicas in total."""
     executor, most = session.executor, session.project.given_replicas
     if packing is None or not executor.runs_here:
         return session
@@ -178,9 +179,9 @@ def _resolve_packing(session: Session, packing: int | None) -> Session:
 
 
 def start_asked(session: Session, request: SweepRequest) -> Launch:
-    """Start as many agents as are asked for.
+    """Start the requested number of agents.
 
-    If the cluster refuses more agents, those that are there are watched all the same.
+    If the cluster refuses more agents, the existing ones are still watched.
     """
     session = _resolve_packing(session, request.packing)
     server = session.server
@@ -212,7 +213,7 @@ def start_asked(session: Session, request: SweepRequest) -> Launch:
 def resolve_project_code(project: Project, sweep_path: str = "") -> Project:
     """Return the project with its commit checked out, if it has `code: git`.
 
-    A sweep that is there already keeps the commit it was made with. Raises ConfigError.
+    An existing sweep keeps the commit it was made with. Raises ConfigError.
     """
     if not project.code_from_git or project.resolved_code:
         return project
@@ -229,9 +230,9 @@ def resolve_project_code(project: Project, sweep_path: str = "") -> Project:
 
 
 def up(project: Project, request: SweepRequest) -> Launch:
-    """Create or continue a sweep and start its agents; everything but watching.
+    """Create or continue a sweep and start its agents, without watching.
 
-    What can be refused is refused before anything is made or paid for. Raises DeployerError.
+    All checks run before anything is made or paid for. Raises DeployerError.
     """
     for warning in request.sweep.warnings:
         LOG.warning(warning)
@@ -256,9 +257,9 @@ def up(project: Project, request: SweepRequest) -> Launch:
 
 
 def resolve(executor: Executor, request: SweepRequest) -> tuple[Executor, Server | None]:
-    """Find the server, and where a sweep that goes on has its agents; what was said counts more.
+    """Find the server, and the agents' location of a continued sweep; explicit settings win.
 
-    The server is None where it is in a cluster, which is made or reached later.
+    The server is None if it is in a cluster, which is made or reached later.
     """
     project = executor.project
     if find_host(project, executor):
@@ -300,7 +301,7 @@ def add_agents(
 
 
 def _log_descriptions(executor: Executor, server: Server | None) -> None:
-    """Say what users must know of the runs, and what is doubtful about the agents."""
+    """Log the facts about the runs, and warnings about the agents."""
     url = server.url if server else executor.embedded_url
     described = describe_runs(executor, build_draft(executor.project, url, own_keys=True))
     for line in described.lines:
@@ -329,10 +330,10 @@ def watch_sweep(
     sleep: Callable[[float], None] = time.sleep,
     every: bool = False,
 ) -> Iterator[Status]:
-    """Yield the status whenever it changes, or `every` time it is read, until the sweep is over.
+    """Yield the status on each change, or `every` time it is read, until the sweep is over.
 
-    Agents that die are replaced until as many as are wanted work again. Raises WatchTimeout;
-    StartFailed if no agent has started after `pending_seconds`, or none can.
+    Dead agents are replaced until the wanted number is running. Raises WatchTimeout; StartFailed if
+    no agent has started after `pending_seconds`, or none can.
     """
     COMMAND.begin_watching()
     server, executor, path = launch.server, launch.executor, launch.path
@@ -351,7 +352,7 @@ def watch_sweep(
 
 
 def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int | None:
-    """Return how many runs begin only while somebody watches: 0 for none, None without end."""
+    """Return how many runs start only while a watcher runs: 0 for none, None if endless."""
     if not any(map(takes_one_run, agents)):
         return 0
     left = get_left(server, path)
@@ -359,7 +360,7 @@ def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int
 
 
 def _reach(executor: Executor, server: Server | None, request: SweepRequest) -> Server:
-    """Ask whether agents would be taken, then return the server, made in a cluster if need be."""
+    """Check that agents would be accepted; return the server, created in a cluster if needed."""
     project = executor.project
     url = server.url if server else executor.embedded_url
     own_keys = server.extended if server else True
@@ -374,7 +375,7 @@ def _reach(executor: Executor, server: Server | None, request: SweepRequest) -> 
 
 
 def _make(executor: Executor, server: Server, request: SweepRequest) -> SweepPath:
-    """Make or continue the sweep; tell each in a line."""
+    """Make or continue the sweep, and log it."""
     file, draws = request.file, request.draws
     made = ask_patiently(
         server,

@@ -1,4 +1,4 @@
-"""Which agents there shall be, what each is told, and their start."""
+"""The planned agents of a sweep, their environment, and their start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from deployer.wandb_api.server import Server
 from deployer.watch.rules import count_missing, find_lack
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
-# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
+# take about 20 of them, and each existing agent sends 12 heartbeats a minute.
 RAMP_SECONDS = 6.0
 RAMP_JITTER = 0.25
 
@@ -50,10 +50,10 @@ RAMP_JITTER = 0.25
 class Pace:
     """How an agent's runs start and end.
 
-    `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked, with
-    `warm_packages` preloaded besides the agent's own list. With `metrics`, a wrapper opens each run
-    and reads its metrics, and exit code 0 is success; it is empty for scripts that log them. With
-    `isolate`, each works in a folder of its own.
+    `polls` is how it notices the end of a run, `quick` or `stock`. `warm` runs are forked, with
+    `warm_packages` preloaded in addition to the agent's own list. With `metrics`, a wrapper opens
+    each run and reads its metrics, and exit code 0 is success; it is empty for scripts that log
+    them. With `isolate`, each run works in its own folder.
     """
 
     polls: str = STOCK
@@ -79,7 +79,7 @@ def build_environment(
 
 
 def choose_pace(project: Project, extended: bool) -> Pace:
-    """Return a sweep's pace; W&B's own servers would refuse so many questions."""
+    """Return a sweep's pace; W&B's own servers would refuse frequent polls."""
     settings = project.settings
     polls = settings.polls or (QUICK if extended else STOCK)
     packages = settings.warm if isinstance(settings.warm, tuple) else ()
@@ -88,7 +88,7 @@ def choose_pace(project: Project, extended: bool) -> Pace:
 
 
 def find_pace(agents: Sequence[Agent]) -> Pace:
-    """Return the pace of the youngest of a sweep's agents; they are oldest first."""
+    """Return the pace of a sweep's youngest agent; they are ordered oldest first."""
     told = agents[-1].environment if agents else {}
     polls = told.get(POLLS_VARIABLE, STOCK)
     warm, isolate = parse_warm(told.get(WARM_VARIABLE, "")), ISOLATE_VARIABLE in told
@@ -96,15 +96,15 @@ def find_pace(agents: Sequence[Agent]) -> Pace:
 
 
 def choose_bound(project: Project, executor: Executor, one_run: bool) -> int | None:
-    """Return how many agents there shall be; None for what was there, or one for each run.
+    """Return the number of agents to have; None for the present number, or one per run.
 
-    A cluster queues what does not fit now, and this machine does not.
+    A cluster queues agents that do not fit; this machine does not.
     """
     return project.replicas if one_run and executor.runs_here else project.given_replicas
 
 
 def build_draft(project: Project, base_url: str, own_keys: bool) -> Plan:
-    """Plan an agent of a sweep that is not there yet, to ask whether it would be taken; pure."""
+    """Plan an agent of a future sweep, to check whether it would be accepted; pure."""
     return build_plan(
         sweep_path=str(SweepPath("entity", "project", "draft")),
         base_url=base_url,
@@ -126,13 +126,13 @@ def plan_agents(
     pace: Pace | None = None,
     agents: Sequence[Agent] | None = None,
 ) -> Plan:
-    """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
+    """Plan `replicas` agents in total: those that stay, and new ones with this code.
 
-    With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
-    many as configurations are left, at most `replicas`. Else None means one. New ones leave at
-    `deadline`, in seconds since the epoch, or with those that are there. `pace` is that of those
-    that are there if it is None. `agents` are those that are there, if they were listed just now.
-    Raises ConfigError.
+    With `one_run`, or if the sweep's agents already are so, each takes one run, and there is one
+    agent for each remaining configuration, at most `replicas`. Otherwise None means one. New ones
+    leave at `deadline`, in seconds since the epoch, or with the existing ones. Without `pace` they
+    have that of the existing ones. `agents` are the existing ones, if the caller has just listed
+    them. Raises ConfigError.
     """
     if agents is None:
         agents = executor.list_agents(str(path))
@@ -161,9 +161,9 @@ def plan_agents(
 
 @dataclass(frozen=True)
 class AgentStarter:
-    """Starts more of a sweep's agents for a watcher, which says what it wants: its `Starter`.
+    """Starts more agents of a sweep for a watcher, as its `Starter`.
 
-    They work where those before them did; `folder` is for an executor that does not know it.
+    They work in the folder of the earlier ones; `folder` is for an executor that does not know it.
     """
 
     server: Server
@@ -172,7 +172,7 @@ class AgentStarter:
     folder: Path
 
     def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
-        """Plan `count` agents more; fewer if fewer are missing by now."""
+        """Plan `count` more agents, or fewer if fewer are missing by now."""
         agents = self.executor.list_agents(str(self.path))
         wanted = read_wanted(self.executor, str(self.path))
         missing = min(count, count_missing(agents, wanted)) if wanted else 0
@@ -235,7 +235,7 @@ def _plan(
 
 
 def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
-    """Return the code of the agents that are there, so that a replacement has the same."""
+    """Return the code of the existing agents, so that replacements run the same."""
     folders = [Path(agent.folder) for agent in agents if agent.folder]
     told = agents[-1].environment if agents else {}
     return Code(
@@ -246,13 +246,13 @@ def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
 
 
 def get_left(server: Server, path: SweepPath) -> int | None:
-    """Return how many configurations of a sweep are left; None for one without end."""
+    """Return the number of remaining configurations; None if the sweep is endless."""
     snapshot = get_snapshot(server.client, path)
     return count_left(build_results(snapshot.sweep, snapshot.runs).coverage)
 
 
 def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
-    """Return the seconds to wait before each of `count` starts, so that limits bear them."""
+    """Return the seconds to wait before each of `count` starts, to stay below rate limits."""
     spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)
     return tuple(RAMP_SECONDS * chance.uniform(*spread) if n else 0.0 for n in range(count))
 
@@ -263,11 +263,11 @@ def apply_plan(
     plan: Plan,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Sequence[Agent]:
-    """Start the plan's agents that are missing, once as many are wanted; return all of them.
+    """Start the plan's missing agents after recording the wanted number; return all agents.
 
-    Where they start one after another, each is wanted in its turn. The caller's other agents that
-    have ended are wanted no more, and lost ones are ended: a node that returns, or a Job, could
-    bring them back. If none can be started, as many are wanted as before.
+    If they start one after another, the number is raised each time. The caller's ended agents are
+    no longer wanted, and lost ones are stopped, because a returning node or a Job could revive
+    them. If none can be started, the wanted number is restored.
     """
     path, planned = plan.sweep_path, {agent.name for agent in plan.agents}
     agents, before = executor.list_agents(path), read_wanted(executor, path)
@@ -294,7 +294,7 @@ def apply_plan(
 
 
 def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
-    """Have as many agents be wanted as before a start that failed, or as are there by now."""
+    """Restore the wanted number after a failed start, at least the number of present agents."""
     wanted = read_wanted(executor, path)
     there = [a for a in executor.list_agents(path) if stays(a, wanted) and not a.foreign]
     if before or there:
@@ -305,7 +305,7 @@ def _take_back(executor: Executor, path: str, before: Wanted | None) -> None:
 
 
 def list_missing(plan: Plan, agents: Iterable[Agent]) -> list[AgentPlan]:
-    """Return the plan's agents that are not alive, or lack what was made for them; pure."""
+    """Return the plan's agents that are not alive, or whose objects are missing; pure."""
     there = {agent.name for agent in agents if agent.alive and not find_lack(agent)}
     return [agent for agent in plan.agents if agent.name not in there]
 
@@ -318,12 +318,12 @@ def start_missing(
     sleep: Callable[[float], None] = time.sleep,
     wanted: int | None = None,
 ) -> Sequence[Agent]:
-    """Start the plan's agents that are missing, each with its own key if it can have one.
+    """Start the plan's missing agents, each with its own key if possible.
 
-    `agents` are those that are there. If they lack what was made for them, they end first: their
-    new start makes it again. On a server with W&B's limits they start one after another; if
-    `wanted` is how many there shall be before, one more is wanted each time. Ends once another
-    command wants something else. Returns those that it has started.
+    `agents` are the existing ones. Those whose objects are missing are stopped first, because a new
+    start creates the objects again. On a server with W&B's limits they start one after another;
+    `wanted` is the number before, which is raised each time. Stops as soon as another command wants
+    something else. Returns the agents that it has started.
     """
     starting, path = list_missing(plan, agents), plan.sweep_path
     if not starting:
@@ -344,7 +344,7 @@ def start_missing(
             break
         staying = tuple(agent for agent in group if agent.name not in now.leaving)
         started += executor.apply(replace(plan, agents=staying), keys)
-    if started and read_wanted(executor, path) is None:  # taken down while they started
+    if started and read_wanted(executor, path) is None:  # taken down during the start
         executor.stop([agent.name for agent in started])
         return ()
     return started
@@ -353,7 +353,7 @@ def start_missing(
 def _group_starts(
     server: Server, executor: Executor, starting: Sequence[AgentPlan]
 ) -> list[tuple[float, Sequence[AgentPlan]]]:
-    """Return the agents that start at the same time, and the seconds to wait before them."""
+    """Return groups of agents that start together, with the seconds to wait before each."""
     if server.extended:
         return [(0.0, starting)]
     waits = iter(build_ramp(len(starting), random.Random()))
@@ -362,7 +362,7 @@ def _group_starts(
 
 
 def _raise(executor: Executor, path: str, number: int, higher: int) -> Wanted | None:
-    """Have more agents be wanted and return what is wanted; None if it was another number."""
+    """Raise the wanted number of agents and return it; None if it had changed."""
 
     def change(old: Wanted | None) -> Wanted | None:
         return replace(old, number=higher) if old and old.number == number else None

@@ -1,4 +1,4 @@
-"""What is made for a sweep and costs money, how it is taken down, and what of it still exists."""
+"""The paid resources of a sweep: creation, removal, and a list of those that still exist."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from deployer.text import format_count, format_seconds, format_usd
 
 LOG = logging.getLogger(__name__)
 
-RecordedTarget = tuple[str, str, str]  # as records have it
+RecordedTarget = tuple[str, str, str]  # as in records
 Describe = Callable[[BaseException], Iterable[str]]
 
 
 @contextmanager
 def reporting_remains(describe: Describe) -> Iterator[None]:
-    """If the work inside fails or is interrupted, say what still exists."""
+    """On failure or interrupt of the block, report the resources that still exist."""
     try:
         yield
     except BaseException as failure:
@@ -51,9 +51,9 @@ def reporting_remains(describe: Describe) -> Iterator[None]:
 
 
 def describe_file(project: Project, file: Path, failure: BaseException) -> Iterator[str]:
-    """Yield what exists of all sweeps of a file: live agents, and the clusters they ran in.
+    """Yield the resources of all sweeps of a file: live agents, and the clusters they ran in.
 
-    After a ConfigError, which comes before anything is contacted, only this machine is asked.
+    After a ConfigError, which comes before any contact, only this machine is checked.
     """
     records = Records.load().made_from(file)
     if isinstance(failure, ConfigError):
@@ -71,7 +71,7 @@ def _runs_here(project: Project, on: str) -> bool:
 
 
 def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, RecordedTarget]]:
-    """Return each sweep's path and where its agents were started last."""
+    """Return each sweep's path and the location of its last agents."""
     return [(record.sweep_path, record.place) for record in records if record.sweep_path]
 
 
@@ -81,9 +81,10 @@ def describe_agents(
     failure: BaseException | None = None,
     role: str = "",
 ) -> Iterator[str]:
-    """Yield a line for each sweep with live agents; `sweeps` are paths with their places.
+    """Yield a line for each sweep with live agents; `sweeps` are paths with their locations.
 
-    Each place is asked once. `role` follows a sweep's path. What cannot be listed is said.
+    Each location is queried once. `role` follows a sweep's path. Unreachable locations are
+    reported.
     """
     paths: dict[RecordedTarget, list[str]] = {}
     for path, place in dict.fromkeys(sweeps):
@@ -119,9 +120,9 @@ def describe_others_here(project: Project, path: str) -> Iterator[str]:
 def describe_owners(
     others: Iterable[Belongings], now: float, on: str = "kubernetes"
 ) -> Iterator[str]:
-    """Yield a sentence for each other owner, with the command that shows what they have.
+    """Yield a sentence for each other owner, with the command that lists their agents.
 
-    Not one that ends it: a line that can be pasted would be.
+    It names no command that ends them, because users paste such lines.
     """
     for one in others:
         age = format_seconds(now - one.created_at)
@@ -138,12 +139,12 @@ def describe_owners(
 
 
 def _build_look(belongings: Belongings, on: str) -> str:
-    """Return the command that shows what another owner has, whatever the current folder."""
+    """Return the command that lists another owner's resources, independent of the folder."""
     return "; ".join(f"deployer agents list {path} --on {on}" for path in belongings.sweeps)
 
 
 def describe_elsewhere(executor: Executor, path: str) -> Iterator[str]:
-    """Yield the command that shows a sweep's agents where they were started last, if not here."""
+    """Yield the command that lists a sweep's agents where they last started, if not here."""
     for record in Records.load().of(path):
         if record.on in list_names() and record.is_elsewhere(executor.name, executor.address):
             look = f"deployer agents list {path}{record.place_options}"
@@ -151,7 +152,7 @@ def describe_elsewhere(executor: Executor, path: str) -> Iterator[str]:
 
 
 def describe_bill(executor: Executor, failure: BaseException | None = None) -> Iterator[str]:
-    """Yield what exists of a cluster that is paid for, or that it was not checked."""
+    """Yield the state of a cluster that costs money, or that it was not checked."""
     if executor.cluster:
         yield from describe_cloud(executor.cluster.describe_bill, failure)
 
@@ -166,7 +167,7 @@ def describe_cloud(
 
 
 def _say_unchecked(what: str, error: DeployerError, failure: BaseException | None) -> str:
-    """Leave out the reason where it is the `failure`, which is printed next."""
+    """Omit the reason if it is the `failure`, which is printed next."""
     reason = "" if error.message == str(failure) else f": {error.message}"
     return f"not checked whether {what}{reason}"
 
@@ -185,9 +186,9 @@ def _describe(
 
 @contextmanager
 def closing(session: Session, take_down: bool) -> Iterator[None]:
-    """Once results have been read, good or bad, take down what was made for them if that is wanted.
+    """After reading results, good or bad, take down the sweep's resources if wanted.
 
-    Else, after a good end, tell what goes on costing.
+    Otherwise, after a success, report what still costs money.
     """
     failure = None
     try:
@@ -204,7 +205,7 @@ def closing(session: Session, take_down: bool) -> Iterator[None]:
 
 
 def note_cluster(executor: Executor) -> None:
-    """Note the cluster that is about to be made from this folder: `down --cluster` means it."""
+    """Record the cluster that is about to be made from this folder, for `down --cluster`."""
     if executor.cluster is None:
         return
     folder, cloud = str(executor.project.folder), executor.cluster.name
@@ -220,18 +221,18 @@ def take_down_cluster(
     everything: bool,
     removal: Removal = Removal(),
 ) -> None:
-    """End the agents in a cluster of ours, then delete it and all that came with it.
+    """End the agents in a cluster of ours, then delete it and all its resources.
 
-    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant. What
-    an embedded backend in it holds is copied here first, unless `removal` gives it up; where that
-    cannot be proven the cluster stays. Raises DeployerError.
+    Refuses while agents of other sweeps than `path` run there, except with `everything`. Copies an
+    embedded backend's data here first, unless `removal` gives it up; if that cannot be verified,
+    the cluster stays. Raises DeployerError.
     """
     cluster = executor.cluster
     assert cluster, f"{executor.name} has no cluster of its own"
     try:
         _end_all_agents(executor, path, everything=everything)
     except CloudError as error:
-        LOG.info(error.message)  # what is left of it is deleted all the same
+        LOG.info(error.message)  # its leftovers are deleted anyway
     except KubeError as error:
         if not error.passing:
             raise
@@ -242,9 +243,9 @@ def take_down_cluster(
 
 
 def _save_results(executor: Executor) -> bool:
-    """Copy the results that would go with the cluster; return whether there were any.
+    """Copy the results that would be deleted with the cluster; return True if there were any.
 
-    Raises BackendError, so that it stays.
+    Raises BackendError, so that the cluster stays.
     """
     if executor.backend is None:
         return False
@@ -262,7 +263,7 @@ def _save_results(executor: Executor) -> bool:
 
 
 def _note_copy(saved: Saved) -> None:
-    """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
+    """Record that the sweeps of a cluster's embedded backend are now in a local folder."""
     there = (saved.cluster, saved.url)
     gone = dict.fromkeys(("on", "backend_on", "cluster", "context", "namespace", "cloud"), "")
     here = {**gone, "pinned": False, "data": str(saved.folder)}

@@ -1,4 +1,4 @@
-"""What a command is asked for: its project, the environment it was typed in, its sweep."""
+"""The input of a command: its project, its environment, its sweep."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from deployer.wandb_api.server import Server
 
 @dataclass(frozen=True)
 class SweepRequest:
-    """A sweep file as it was read, and how its agents shall work.
+    """A parsed sweep file, and how its agents work.
 
-    `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
-    run; `capacity_seconds` is how long to ask again where all is out of stock.
-    `check_script` asks the script about its flags; `asks` stops where the script's trial start has
-    raised an error, for the user to say. `packing` agents share a GPU, this machine or a pod.
-    `words` are the command of `deployer run`, which has no file. `whole` is the sweep in the file,
-    where `sweep` is only what another one has not finished.
+    `continued` resumes an unfinished sweep of the same content; `one_run` means one agent per run.
+    `capacity_seconds` is how long to retry if all locations are out of stock. `check_script` checks
+    the script's flags; with `asks`, an error in the script's trial start stops for the user's
+    decision. `packing` agents share a GPU, this machine or a pod. `words` are the command of
+    `deployer run`, which has no file. `whole` is the sweep in the file if `sweep` contains only
+    what another sweep has not finished.
     """
 
     file: Path
@@ -43,7 +43,7 @@ class SweepRequest:
 
     @property
     def looked_at(self) -> SweepFile:
-        """Return the sweep whose script is asked: with `--reuse`, the one in the file."""
+        """Return the sweep whose script is checked: with `--reuse`, the one in the file."""
         return self.whole or self.sweep
 
     @property
@@ -55,7 +55,7 @@ class SweepRequest:
 
 @dataclass(frozen=True)
 class Session:
-    """A sweep, its server, and where its agents run, as the project has it."""
+    """A sweep, its server, and the location of its agents, from the project."""
 
     project: Project
     executor: Executor
@@ -72,7 +72,7 @@ def read_environment() -> dict[str, str]:
 
 
 def read_project(flags: Flags, folder: Path | None = None) -> Project:
-    """Read flags, environment and deployer.yaml once; `folder` is the current one if left out.
+    """Read flags, environment and deployer.yaml once; `folder` defaults to the current one.
 
     Raises ConfigError with every complaint about the file.
     """

@@ -1,4 +1,4 @@
-"""Which sweep and which W&B server are meant; the server is started if it is ours."""
+"""Finds the sweep and the W&B server of a command; starts the server if it is ours."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FILE_ENDINGS = (".yaml", ".yml")
 
 
 def connect(project: Project, executor: Executor | None = None, *, reading: bool = False) -> Server:
-    """Start the embedded backend if it is meant, and check the key.
+    """Start the embedded backend if it is selected, and check the key.
 
-    Where agents work in a cluster, it is in that cluster; what takes its time there is told.
-    `executor` is that of the agents, if the caller has it: then its client is used. With `reading`,
-    a backend that is stopped stays so: BackendStopped. Raises ConfigError without a key,
-    BackendError, WandbError, KubeError or CloudError.
+    If agents work in a cluster, the backend is in it; slow steps there are logged. `executor` is
+    that of the agents, if the caller has it: its client is reused. With `reading`, a stopped
+    backend is not started: BackendStopped. Raises ConfigError without a key, BackendError,
+    WandbError, KubeError or CloudError.
     """
     project.check_login()
     if not project.embedded and not _is_own_backend(project):
@@ -64,7 +64,7 @@ def connect(project: Project, executor: Executor | None = None, *, reading: bool
 def find_host(
     project: Project, executor: Executor | None = None
 ) -> tuple[Executor, BackendHost] | None:
-    """Return where the embedded backend is; None if it runs here, or W&B's is meant."""
+    """Return the location of the embedded backend; None if it is local, or W&B's is used."""
     if not project.embedded:
         return None
     if executor is None or executor.name != project.backend_on:
@@ -73,7 +73,7 @@ def find_host(
 
 
 def _connect_inside(executor: Executor, host: BackendHost, *, reading: bool) -> Server:
-    """Reach the backend in a cluster through a port of this machine that lasts as we do."""
+    """Reach the backend in a cluster through a local port that lasts as long as this process."""
     hosted = host.open(make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
     inside = Inside(
@@ -89,9 +89,9 @@ def _connect_inside(executor: Executor, host: BackendHost, *, reading: bool) -> 
 
 
 def _is_own_backend(project: Project) -> bool:
-    """Return whether an address and a key from the environment are our own backend's.
+    """Return True if address and key in the environment are our own backend's.
 
-    `eval "$(deployer backend env)"` says so in W&B's words.
+    `eval "$(deployer backend env)"` sets them in W&B's variables.
     """
     own = embedded_url()
     if not own or not is_same(project.wandb, own):
@@ -102,7 +102,7 @@ def _is_own_backend(project: Project) -> bool:
 
 
 def embedded_url() -> str | None:
-    """Return the address of this user's embedded backend if it runs; starts nothing."""
+    """Return the address of the user's embedded backend if it runs; starts nothing."""
     from deployer.backend.data_folder import is_served, read_url
 
     data = backend_folder()
@@ -111,7 +111,7 @@ def embedded_url() -> str | None:
 
 @dataclass(frozen=True)
 class Choice:
-    """A sweep and the config for its server; names that were left out are empty."""
+    """A sweep and the config for its server; omitted names are empty."""
 
     config: Project
     entity: str
@@ -120,11 +120,11 @@ class Choice:
 
     @property
     def complete(self) -> bool:
-        """Return whether the path is known without asking a server."""
+        """Return True if the path is known without contacting a server."""
         return bool(self.entity and self.project)
 
     def path(self, viewer_entity: str = "") -> SweepPath:
-        """Return the full path; what was left out is where a new sweep would go."""
+        """Return the full path; omitted parts are those of a new sweep."""
         return SweepPath(
             self.entity or self.config.entity_for(None, viewer_entity),
             self.project or self.config.project_for(None, None),
@@ -133,10 +133,10 @@ class Choice:
 
 
 def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] = ()) -> Choice:
-    """Find the sweep that `text` means; `known_paths` are those of agents on this machine.
+    """Find the sweep that `text` names; `known_paths` are those of local agents.
 
-    Contacts nothing. A sweep of ours is looked for on the server where it was made, unless
-    `--wandb` says otherwise. Raises ConfigError.
+    Contacts nothing. A sweep of ours is searched on the server where it was made, unless `--wandb`
+    says otherwise. Raises ConfigError.
     """
     if text is None:
         return _newest(config)
@@ -147,7 +147,7 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
         raise ConfigError("SWEEP", f"'{text}' is not a sweep", "write ENTITY/PROJECT/SWEEP_ID")
     records = Records.load()
     whole = _match(text, [r.sweep_path for r in records])
-    if not whole and len(parts) < 3:  # a whole path needs no agent that knows it
+    if not whole and len(parts) < 3:  # a whole path does not need an agent that knows it
         whole = _match(text, known_paths)
     if not whole and text.endswith(FILE_ENDINGS):
         hint = f"deployer sweep list lists sweeps; deployer up {text} makes one"
@@ -158,18 +158,18 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
 
 
 def resolve_executor(text: str | None, config: Project) -> Project:
-    """Return the config for where the sweep's agents were started last. Contacts nothing."""
+    """Return the config for the location of the sweep's last agents. Contacts nothing."""
     try:
         choice = choose_sweep(text, config)
     except ConfigError:
-        return config  # whoever needs the sweep says what is wrong with it
+        return config  # later steps report the error
     path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
     record = next(iter(Records.load().of(path)), None)
     return follow_agents_of(config, record) if record else config
 
 
 def resolve_executors(config: Project) -> Project:
-    """Return the config for all sweeps: on the executor of the newest, in the current context."""
+    """Return the config for all sweeps: the executor of the newest, the current context."""
     used = [one.on for one in Records.load().made_in(config.folder) if one.sweep_path]
     if config.explicit_on or not used or used[0] not in list_names():
         return config
@@ -177,9 +177,10 @@ def resolve_executors(config: Project) -> Project:
 
 
 def follow_agents_of(config: Project, record: SweepRecord) -> Project:
-    """Return the config for where a sweep's agents were started last.
+    """Return the config for the location of a sweep's last agents.
 
-    A flag, the environment and `deployer.yaml` count more; of context and namespace, a flag alone.
+    A flag, the environment and `deployer.yaml` take precedence; for context and namespace, only a
+    flag does.
     """
     if record.on not in list_names():
         return config
@@ -190,8 +191,8 @@ def follow_agents_of(config: Project, record: SweepRecord) -> Project:
 def _go_to_cluster(config: Project, record: SweepRecord) -> Project:
     """Return the config for the context and namespace that flags named for a sweep's agents.
 
-    Flags count more now, too, and another context has other namespaces. Raises ConfigError for a
-    context that is gone.
+    Current flags take precedence, and another context has other namespaces. Raises ConfigError for
+    a context that is gone.
     """
     named = config.named_cluster
     if not record.pinned or named.get("context", record.context) != record.context:
@@ -209,7 +210,7 @@ def _go_to_cluster(config: Project, record: SweepRecord) -> Project:
 def open_sweep(choice: Choice, *, reading: bool = False) -> tuple[Server, SweepPath]:
     """Connect to the sweep's server and return both; raises WandbError or BackendError.
 
-    A command that is only `reading` starts no backend.
+    With `reading`, no backend is started.
     """
     server = connect(choice.config, reading=reading)
     path = choice.path(server.viewer.entity)
@@ -220,7 +221,7 @@ def open_sweep(choice: Choice, *, reading: bool = False) -> tuple[Server, SweepP
 
 
 def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
-    """Look for a short id in its entity's projects; raises WandbError if it is nowhere."""
+    """Search its entity's projects for a short id; raises WandbError if it is missing."""
     guessed = [path.project, *list_projects(server.client, path.entity)]
     for project in dict.fromkeys(guessed):
         found = SweepPath(path.entity, project, path.sweep_id)
@@ -256,7 +257,7 @@ def _newest(config: Project) -> Choice:
 
 
 def _from_address(text: str, config: Project) -> Choice:
-    """Read the address of a sweep's page, such as `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
+    """Parse the URL of a sweep's page, such as `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
     records = Records.load()
     pages = _list_pages(config, records)
     check_address(text, "SWEEP", "paste the address of its page")
@@ -272,7 +273,7 @@ def _from_address(text: str, config: Project) -> Choice:
     path = "/".join(words)
     away = (r for r in records.of(path) if r.backend_on or r.data)
     record = next(away, None)
-    if record and is_loopback(base_url):  # a port that leads into a cluster, or to a copy of it
+    if record and is_loopback(base_url):  # a port that leads into a cluster
         config = _config_for(record, config)
     elif not config.explicit_wandb:
         own = embedded_url()
@@ -282,7 +283,7 @@ def _from_address(text: str, config: Project) -> Choice:
 
 
 def _list_pages(config: Project, records: Records) -> list[tuple[str, str]]:
-    """Return the servers that are known here, and where their pages are; that in use first."""
+    """Return the known servers with the addresses of their pages; the server in use first."""
     named = [] if config.embedded else [config.wandb]
     known = [*named, *(one.server for one in records if one.server != EMBEDDED)]
     pages = [(url, build_pages_url(url)) for url in known]
@@ -325,7 +326,7 @@ def _config_for(record: SweepRecord | None, config: Project) -> Project:
 
 
 def _check_namespace(record: SweepRecord, named: Mapping[str, str]) -> None:
-    """Refuse a namespace that is not that of a sweep's backend; raises ConfigError."""
+    """Reject a namespace that differs from the one of a sweep's backend; raises ConfigError."""
     here = named.get("context", record.context) == record.context
     other = named.get("namespace", record.namespace) != record.namespace
     if record.backend_on and record.namespace and here and other:

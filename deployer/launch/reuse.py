@@ -1,4 +1,4 @@
-"""`up --reuse`: a sweep of what another one has not finished."""
+"""`up --reuse`: a sweep of the configurations that another one has not finished."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def prepare_reuse(
 ) -> tuple[Project, SweepRequest]:
     """Return the project for the server of the sweep `text`, and the request for the rest.
 
-    Raises ConfigError if nothing of it can be reused.
+    Raises ConfigError if none of its runs can be reused.
     """
     choice = choose_sweep(text, project)
     server, path = open_sweep(choice)
-    # Refuse to make the rest of a sweep elsewhere: its runs would not be found together.
+    # Reject another entity or project: then the runs would not be found together.
     named = (project.entity_for(path.entity, path.entity), project.project_for(path.project, None))
     for flag, wanted, given in zip(
         ("--entity", "--project"), (path.entity, path.project), named, strict=True

@@ -1,4 +1,4 @@
-"""Fewer agents of a sweep: who leaves, the end of all, and what is said meanwhile."""
+"""Fewer agents of a sweep: which ones leave, how all end, and the messages meanwhile."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ NAMED_RUNS = 5
 
 
 def takes_one_run(agent: Agent) -> bool:
-    """Return whether an agent leaves after its first run, as all of its sweep do."""
+    """Return True if an agent leaves after its first run, as all of its sweep do."""
     return agent.environment.get(COUNT_VARIABLE) == "1"
 
 
 def count_left(coverage: Coverage) -> int | None:
-    """Count the configurations that are neither finished nor given up; None without end."""
+    """Count the configurations that are neither finished nor given up; None if endless."""
     if coverage.expected is None:
         return None
     return coverage.waiting + coverage.running
 
 
 def count_agents(left: int | None, bound: int | None) -> int:
-    """Return how many agents there shall be: one for each run, at most `bound` at a time.
+    """Return the number of agents: one per remaining run, at most `bound`.
 
-    Raises ConfigError for a sweep without end that has no bound either, and for too many.
+    Raises ConfigError for an endless sweep without a bound, and for too many agents.
     """
     counts = [count for count in (left, bound) if count is not None]
     if not counts:
@@ -64,9 +64,9 @@ def count_agents(left: int | None, bound: int | None) -> int:
 
 
 def list_used_names(agents: Iterable[Agent]) -> list[str]:
-    """Return the names whose run is settled: the next agents have others, so that logs stay.
+    """Return the names that new agents must not reuse, so that logs are kept.
 
-    One that was killed is followed by one of its name, to which its run returns at once.
+    A killed agent is replaced by one of its name, to which its run returns at once.
     """
     return [
         agent.name
@@ -77,7 +77,7 @@ def list_used_names(agents: Iterable[Agent]) -> list[str]:
 
 @dataclass(frozen=True)
 class Ended:
-    """The `names` of agents that were ended; `forgotten`: records of them were deleted too."""
+    """The `names` of ended agents; `forgotten`: their records were deleted too."""
 
     names: tuple[str, ...] = ()
     forgotten: bool = False
@@ -92,11 +92,11 @@ class Ended:
 def scale_down(
     executor: Executor, path: SweepPath, replicas: int, runs: Sequence[Run] = ()
 ) -> tuple[str, ...]:
-    """Have `replicas` agents be wanted, if at least as many stay, and drain those beyond.
+    """Set the wanted number to `replicas`, if at least as many stay, and drain the others.
 
-    Idle ones go first, of which `runs` tell where the executor cannot. Another owner's agents
-    count, and stay. Returns the names of those that go, also of those whom an earlier command has
-    named and not told.
+    Idle ones leave first; `runs` show which are idle if the executor does not know. Another owner's
+    agents count, and stay. Returns the names of the leaving agents, including those that an earlier
+    command named but could not inform.
     """
     agents = join_runs(executor.list_agents(str(path)), runs)
     wanted = read_wanted(executor, str(path))
@@ -109,22 +109,22 @@ def scale_down(
     over = {agent.name for agent in agents if not (agent.alive or agent.foreign)}
     _want(executor, path, own, {*leaving, *over})
     if lost := [agent.name for agent in agents if agent.state == "lost" and agent.name in over]:
-        executor.stop(lost)  # a node that returns, or a Job, could bring them back
+        executor.stop(lost)  # a returning node or a Job could revive them
     if leaving:
         executor.drain(leaving)
     return leaving
 
 
 def drain_agents(executor: Executor, path: SweepPath, names: Sequence[str]) -> None:
-    """Let agents leave after their runs; none comes in their place."""
-    used = list_used_names(executor.list_agents(str(path)))  # none was to come in their place
+    """Drain agents after their runs, without replacing them."""
+    used = list_used_names(executor.list_agents(str(path)))  # names without replacements so far
     counted = [name for name in names if name not in used]
     executor.wanted.change(str(path), lambda old: old and old.without(counted))
     executor.drain(names)
 
 
 def drain_all(executor: Executor, path: SweepPath) -> None:
-    """Let the caller's agents of a sweep that is over leave; none comes in their place."""
+    """Drain the caller's agents of an ended sweep, without replacing them."""
     agents = executor.list_agents(str(path))
     going = [agent.name for agent in agents if takes_runs(agent) and not agent.foreign]
     _want(executor, path, 0, going)
@@ -133,7 +133,7 @@ def drain_all(executor: Executor, path: SweepPath) -> None:
 
 
 def _want(executor: Executor, path: SweepPath, number: int, leaving: Collection[str]) -> None:
-    """Have so many of the caller's agents be wanted; one who has none wants none."""
+    """Set the caller's wanted number of agents; a caller without agents sets nothing."""
 
     def change(old: Wanted | None) -> Wanted | None:
         if old is None and not (number or leaving):
@@ -144,9 +144,9 @@ def _want(executor: Executor, path: SweepPath, number: int, leaving: Collection[
 
 
 def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:
-    """Return how many agents are wanted; None if nobody knows, also where that cannot be read.
+    """Return the wanted number of agents; None if unknown or unreadable.
 
-    Raises what passes.
+    Raises transient errors.
     """
     try:
         return executor.wanted.get(sweep_path)
@@ -157,7 +157,7 @@ def read_wanted(executor: Executor, sweep_path: str) -> Wanted | None:
 
 
 def choose_leaving(staying: Sequence[Agent], replicas: int) -> tuple[str, ...]:
-    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure.
+    """Return which agents leave until `replicas` stay: idle ones first, the youngest first; pure.
 
     Another owner's agents count, and stay.
     """
@@ -167,9 +167,9 @@ def choose_leaving(staying: Sequence[Agent], replicas: int) -> tuple[str, ...]:
 
 
 def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
-    """Interrupt the caller's agents of one sweep, or of all, and delete what was kept about them.
+    """Interrupt the caller's agents of one sweep, or of all, and delete their records.
 
-    Returns who was alive. Raises what was refused once the rest is done.
+    Returns the names of the live ones. Raises refusals after the rest is done.
     """
     with collect_refusals() as refusals:
         return end_willing_agents(executor, sweep_path, refusals).names
@@ -178,10 +178,10 @@ def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
 def end_willing_agents(
     executor: Executor, sweep_path: str | None, refusals: Refusals, *, everyone: bool = False
 ) -> Ended:
-    """Do what `end_agents` does, and note what is refused instead of raising it.
+    """Like `end_agents`, but note refusals instead of raising them.
 
-    Other owners' agents end only if `everyone` is meant. Watchers see first that none is wanted any
-    more. Raises what forbids to list them at all.
+    Other owners' agents end only with `everyone`. First sets the wanted number to none, so that
+    watchers do not restart them. Raises errors that prevent listing them.
     """
     try:
         executor.wanted.withdraw(sweep_path, everyone=everyone)
@@ -191,7 +191,7 @@ def end_willing_agents(
         with refusals.noted():
             raise
     agents = [a for a in executor.list_agents(sweep_path) if everyone or not a.foreign]
-    # Lost ones too: their runs may still be going.
+    # Lost ones too: their runs may still be active.
     names = [agent.name for agent in agents if agent.state != "ended"]
     stopped, forgotten = tuple[str, ...](), False
     with refusals.noted():
@@ -202,7 +202,7 @@ def end_willing_agents(
 
 
 def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> None:
-    """Refuse to go below the number of other owners' agents; raises AgentError."""
+    """Raise AgentError if other owners' agents alone exceed the number."""
     others = [agent for agent in agents if agent.foreign and stays(agent)]
     if len(others) > replicas:
         owners = ", ".join(sorted({agent.owner for agent in others}))
@@ -211,7 +211,7 @@ def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> No
 
 
 def list_shown(executor: Executor, sweep_path: str | None) -> list[Agent]:
-    """Return a sweep's agents, of all owners; without a path the caller's own of every sweep."""
+    """Return a sweep's agents, of all owners; without a path the caller's own of all sweeps."""
     agents = executor.list_agents(sweep_path)
     return [agent for agent in agents if sweep_path or not agent.foreign]
 
@@ -227,7 +227,7 @@ def find_named(executor: Executor, path: SweepPath, names: Sequence[str]) -> lis
 
 
 def check_drainable(agents: Sequence[Agent]) -> None:
-    """Refuse to drain another owner's agents; raises AgentError."""
+    """Reject draining another owner's agents; raises AgentError."""
     for agent in agents:
         if agent.foreign:
             said = f"agent '{agent.name}' belongs to {agent.owner}"
@@ -241,7 +241,7 @@ def stays(agent: Agent, wanted: Wanted | None = None) -> bool:
 
 @contextmanager
 def report_slow_stop(executor: Executor, sweep_path: str | None) -> Iterator[None]:
-    """Tell once who is still there and how long at most, if the work inside takes a while."""
+    """Report once which agents still run and for how long at most, if the block is slow."""
     timer = threading.Timer(SILENT_SECONDS, _report_live, (executor, sweep_path))
     timer.daemon = True
     timer.start()
@@ -259,7 +259,7 @@ def _report_live(executor: Executor, sweep_path: str | None) -> None:
             if agent.state != "ended" and not agent.foreign
         ]
     except DeployerError:
-        return  # whoever does the work meets it, too
+        return  # the block meets the same error
     if left:
         seconds = max(agent.stop_seconds for agent in left)
         who = ", ".join(map(_name, left))
@@ -271,7 +271,7 @@ def _name(agent: Agent) -> str:
 
 
 def report_stopping_runs(server: Server, path: SweepPath) -> None:
-    """Tell which runs of a cancelled sweep still go on, and how long at most."""
+    """Report which runs of a cancelled sweep still continue, and for how long at most."""
     runs = [run.run_id for run in list_runs(server.client, path) if run.state in ACTIVE_STATES]
     if not runs:
         return

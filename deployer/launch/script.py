@@ -1,4 +1,4 @@
-"""The sweep's script, asked about its flags: for `up`, `sweep check` and `init`."""
+"""Checks the flags of a sweep's script: for `up`, `sweep check` and `init`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NOTHING_TO_TRY = "none of its flags looks like a hyperparameter"
 
 
 def begin_script_check(executor: Executor, request: SweepRequest) -> Future[Report]:
-    """Begin to ask a sweep's script about its flags, in a thread."""
+    """Start the check of a sweep's script in a thread."""
     future: Future[Report] = Future()
 
     def ask() -> None:
@@ -57,13 +57,13 @@ def begin_script_check(executor: Executor, request: SweepRequest) -> Future[Repo
         except BaseException as error:
             future.set_exception(error)
 
-    # Whoever ends before the script has answered does not wait for it.
+    # A process that ends earlier does not wait for the script.
     threading.Thread(target=ask, daemon=True).start()
     return future
 
 
 def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> Report:
-    """Return what the script says; tell what is waited for if it takes long."""
+    """Return the result of the check; report the wait if it is long."""
     try:
         return future.result(timeout=patience)
     except FutureTimeout:
@@ -72,12 +72,12 @@ def await_report(future: Future[Report], file: Path, patience: float = 1.0) -> R
 
 
 def check_script_first(executor: Executor, request: SweepRequest) -> None:
-    """Ask a sweep's script about its flags, and tell; raises ConfigError for what fails."""
+    """Check a sweep's script and log the result; raises ConfigError for errors."""
     log_report(ask_script(executor, request), request)
 
 
 def ask_script(executor: Executor, request: SweepRequest) -> Report:
-    """Return what the script says of the sweep; nothing where it shall not be asked."""
+    """Return the result of the check; empty if the script must not be started."""
     project = executor.project
     if not request.check_script:
         return Report()
@@ -95,7 +95,7 @@ def ask_script(executor: Executor, request: SweepRequest) -> Report:
 
 
 def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Finding]:
-    """Warn of a sweep's metric that `metrics:` does not read."""
+    """Warn about a sweep's metric that `metrics:` does not read."""
     metric, wanted = metric_name(config), project.metrics.wanted
     if metric and metric == project.metrics.step:
         said = f"metrics: in deployer.yaml has {metric} as its step, which is no metric then"
@@ -106,7 +106,7 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Findi
 
 
 def log_report(report: Report, request: SweepRequest) -> None:
-    """Tell what is doubtful, or why nobody was asked; raises ConfigError for what fails."""
+    """Log warnings, or why the script was not checked; raises ConfigError for errors."""
     for one in list_findings(report, request, Severity.WARNING):
         LOG.warning(f"{one.place}: {one.message} ({one.fix})")
     if report.not_checked:
@@ -116,7 +116,7 @@ def log_report(report: Report, request: SweepRequest) -> None:
 
 
 def list_errors(report: Report, request: SweepRequest) -> list[ConfigError]:
-    """Return what would keep runs from their work, each at its line of the sweep file."""
+    """Return the errors that would stop runs, each with its line in the sweep file."""
     found = list_findings(report, request, Severity.ERROR)
     return [ConfigError(one.place, one.message, one.fix) for one in found]
 
@@ -135,7 +135,7 @@ def build_script_check(executor: Executor, request: SweepRequest) -> Check:
         try:
             report = ask_script(executor, request)
         except ConfigError:
-            return  # the target's own examination says why there is no Python for it
+            return  # the check of the target reports it
         if errors := list_errors(report, request):
             raise ConfigError.join(errors)
         for one in list_findings(report, request, Severity.WARNING):
@@ -150,7 +150,7 @@ def build_script_check(executor: Executor, request: SweepRequest) -> Check:
 
 @dataclass(frozen=True)
 class FileCheck:
-    """What was found, in the order of the file; `not_checked` says why no script was asked."""
+    """The findings in file order; `not_checked` says why no script was checked."""
 
     findings: tuple[Finding, ...]
     not_checked: str = ""
@@ -159,9 +159,9 @@ class FileCheck:
 def check_file(
     path: Path, project: Project, run_cap: int | None = None, ask: bool = True
 ) -> FileCheck:
-    """Return what is found about a file; where it can run and with `ask`, its script is asked.
+    """Return the findings about a file; with `ask`, also check its script if the file can run.
 
-    Contacts nothing: of code from git only the file is looked at.
+    Contacts nothing: for code from git only the file is checked.
     """
     try:
         text = load_text(path)
@@ -198,7 +198,7 @@ def _refuse(path: Path, said: str, hint: str, line: int = 0, column: int = 0) ->
 
 
 class NotDrafted(ConfigError):
-    """Nothing can be written for a script; `lines` are those of a sweep file to copy."""
+    """No draft can be written for a script; `lines` are those of a sweep file to copy."""
 
     def __init__(self, script: str, said: str, start: Start) -> None:
         super().__init__(script, said, "copy the lines above into sweep.yaml, with your own flags")
@@ -208,10 +208,10 @@ class NotDrafted(ConfigError):
 def draft_for_script(
     project: Project, script: str, given: Mapping[str, str], words: Sequence[str] = ()
 ) -> Draft:
-    """Return the sweep file of a script of the folder, of a package or of a module.
+    """Return the sweep file for a script of the folder, a package or a module.
 
     `given` are values of flags by name; `words` come before the flags, such as a subcommand. The
-    script's parser accepts what is written. Raises ConfigError where its flags cannot be had.
+    script's parser accepts the draft. Raises ConfigError if the flags cannot be read.
     """
     start = find_start(project.folder, script, tuple(words))
     around = Surroundings(project.folder, find_executor(project).run_environment)
@@ -259,9 +259,9 @@ def _check_given(script: str, given: Mapping[str, str], flags: Sequence[Flag]) -
 
 
 def find_start(folder: Path, script: str, words: tuple[str, ...] = ()) -> Start:
-    """Return how a script, a package with `__main__.py` or a module such as pkg.train starts.
+    """Return how to start a script, a package with `__main__.py` or a module such as pkg.train.
 
-    Raises ConfigError if there is no such file.
+    Raises ConfigError if the file does not exist.
     """
     if (folder / script).is_file():
         return Start(script, words=words)

@@ -1,5 +1,5 @@
-"""The user's training script: which flags it has, and whether it takes what an agent would write.
+"""The user's training script: its flags, and whether it accepts the commands of an agent.
 
-The script is asked in its own interpreter (`rehearsal/`), up to the point where it has read its
-flags. Knows nothing of servers and executors, and prints nothing.
+The script is started in its own interpreter (`rehearsal/`) until it has parsed its flags. Knows
+nothing of servers and executors, and prints nothing.
 """

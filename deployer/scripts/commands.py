@@ -1,4 +1,4 @@
-"""The commands that `wandb agent` starts, and few configurations that show all of them; pure.
+"""The commands that `wandb agent` starts, and a few configurations that cover them; pure.
 
 After `create_sweep_command_args` and `create_sweep_command` in wandb/sdk/launch/sweeps/utils.py and
 `_command_run` in wandb/wandb_agent.py. A test compares them with W&B's own, whose import takes a
@@ -25,9 +25,9 @@ from deployer.sweeps.space import (
 
 MOST_VALUES = 10_000  # of one parameter
 MOST_CELLS = 1_000_000  # parameters times configurations
-# Neither end, and no number that happens to be whole.
+# Neither end of the range, and not a round number.
 INSIDE = 0.3819
-# Quantiles of distributions without ends.
+# Quantiles for distributions without bounds.
 OPEN_ENDS = (0.001, 0.999)
 
 
@@ -46,7 +46,7 @@ def render_commands(
     corners: Sequence[Mapping[str, Any]],
     environment: Mapping[str, str],
 ) -> Commands:
-    """Return the commands of configurations; the name of a JSON file stays open."""
+    """Return the commands of configurations; the name of a JSON file stays a placeholder."""
     words = [str(word) for word in config.get("command") or DEFAULT_COMMAND]
     at = [index for index, word in enumerate(words) if word in PARAMETER_MACROS]
     first, end = (at[0], at[-1] + 1) if at else (len(words), len(words))
@@ -83,7 +83,7 @@ def _render(
 
 
 def build_macros(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the words that stand for each of W&B's macros of arguments."""
+    """Return the words that replace each of W&B's macros of arguments."""
     pairs = list(arguments.items())
     flags = [f"{name}={value}" for name, value in pairs]
     return {
@@ -96,7 +96,7 @@ def build_macros(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
             if value is not False
         ],
         "args_json": [json.dumps(dict(arguments))],
-        "args_dict": [name for name, _ in pairs],  # the agent adds a dict to a list: its keys
+        "args_dict": [name for name, _ in pairs],  # extending a list by a dict appends its keys
         "args_append_hydra": [f"+{flag}" for flag in flags],
         "args_override_hydra": [f"++{flag}" for flag in flags],
     }
@@ -109,12 +109,12 @@ def list_unset(config: Mapping[str, Any], environment: Mapping[str, str]) -> lis
 
 
 def _fill_in(word: str, environment: Mapping[str, str]) -> str:
-    """Fill in ${envvar:NAME}; a variable that is not set stands for its name."""
+    """Replace ${envvar:NAME}; an unset variable becomes its name."""
     return ENVIRONMENT_MACRO.sub(lambda m: environment.get(m[1], m[1]), word)
 
 
 def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return configurations in which each value of a list and both ends of each range occur.
+    """Return configurations that cover each value of a list and both ends of each range.
 
     The first is the first of a grid.
     """

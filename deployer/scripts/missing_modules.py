@@ -1,4 +1,4 @@
-"""What to do about modules that the Python of a script does not find."""
+"""Hints for modules that the script's Python does not find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Packages with the name of their module, then module=package; other modules get no command.
+# Packages with the name of their module, then module=package; other modules get no install command.
 NAMED = """accelerate catboost click datasets einops evaluate gymnasium h5py jax joblib keras
 lightgbm lightning matplotlib numba numpy omegaconf optuna pandas peft plotly polars psutil pydantic
 pytorch_lightning requests rich safetensors scipy seaborn statsmodels sympy tensorboard tensorflow
@@ -26,7 +26,7 @@ PACKAGES = {one.partition("=")[0]: one.partition("=")[2] or one for one in NAMED
 def list_remedies(
     modules: Sequence[str], python: str, folder: Path, environment: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return hints, each with the modules that it is for; `folder` is the project's."""
+    """Return hints, each with its modules; `folder` is the project's."""
     found: dict[str, list[str]] = {}
     for module in modules:
         found.setdefault(_find_remedy(module, folder, environment), []).append(module)
@@ -39,9 +39,9 @@ def list_remedies(
 def format_install(
     python: str, packages: str, environment: Mapping[str, str], has_pip: bool
 ) -> str:
-    """Return the command that adds packages to a Python, also to one without pip.
+    """Return the command that adds packages to a Python, even without pip.
 
-    What is added to the environment of a tool of uv's is lost at `uv tool upgrade`.
+    Packages added to the environment of a uv tool are lost at `uv tool upgrade`.
     """
     if Path(python).parent.with_name("uv-receipt.toml").is_file():
         return CHOOSE
@@ -52,7 +52,7 @@ def format_install(
 
 
 def _has_pip(python: str) -> bool:
-    """Ask a Python for pip; one that does not answer is taken to have it."""
+    """Return True if a Python has pip, or does not answer."""
     try:
         ask = [python, "-c", "import pip"]
         return not subprocess.run(ask, capture_output=True, check=False, timeout=30).returncode

@@ -1,4 +1,4 @@
-"""Whether a sweep's script takes the commands of an agent and logs its metric, or why not told."""
+"""Checks that a sweep's script accepts the agent's commands and logs its metric."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ from deployer.sweeps.keys import doubt, problem
 
 ONLINE = "remove it: a run that is not online never reaches its sweep"
 OF_SWEEP = "remove it: a run of a sweep belongs to the sweep's project"
-OF_WANDB = (ONLINE, OF_SWEEP)  # hints that a script without W&B needs not
+OF_WANDB = (ONLINE, OF_SWEEP)  # hints that do not apply to a script without W&B
 
 
 class Unseen(Exception):
-    """It cannot be told which script runs, or what it says of its flags."""
+    """The script, or its flags, cannot be determined."""
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where a script runs: its folder, its environment, and whether packages are those of here."""
+    """A script's folder and environment, and whether it uses the packages of this machine."""
 
     folder: Path
     environment: Mapping[str, str] = field(repr=False)
@@ -71,7 +71,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Report:
-    """What is wrong or doubtful; `not_checked` says why the parser was not asked, else empty."""
+    """Errors and warnings; `not_checked` says why the parser was not run, else empty."""
 
     script: str = ""
     problems: tuple[Finding, ...] = ()
@@ -84,9 +84,9 @@ class Report:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a script's parser has, and what the script logs.
+    """The flags of a script's parser, and the names that the script logs.
 
-    `subcommands` are those to choose from; `style` is hydra for key=value.
+    `subcommands` are the choices; `style` is hydra for key=value.
     """
 
     flags: tuple[Flag, ...]
@@ -98,16 +98,16 @@ class Reading:
 def check_script(
     config: Mapping[str, Any], around: Surroundings, seconds: float = SECONDS
 ) -> Report:
-    """Return what the script says of the sweep; it runs until it has parsed its flags."""
+    """Return the findings about a sweep's script, which runs until it has parsed its flags."""
     return _Check(config, around, seconds).report()
 
 
 def read_script(
     config: Mapping[str, Any], around: Surroundings, seconds: float = SECONDS
 ) -> Reading:
-    """Return the flags of the script that a sweep's command starts, and what it logs.
+    """Return the flags of the script that a sweep's command starts, and the names it logs.
 
-    Raises Unseen where they cannot be had.
+    Raises Unseen if they are unavailable.
     """
     return _Check(config, around, seconds).read()
 
@@ -117,10 +117,10 @@ class _Check:
 
     def __init__(self, config: Mapping[str, Any], around: Surroundings, seconds: float) -> None:
         self._config, self._around, self._seconds = config, around, seconds
-        # No key comes into a command either; the value of one that is named is unknown here.
+        # Keep secrets out of commands too; the value of a named one is unknown here.
         self._shown = {k: v for k, v in around.environment.items() if not is_secret_name(k)}
         unset = list_unset(config, self._shown)
-        self._unset = [name for name in unset if name not in OWN_FOLDERS]  # which each run has
+        self._unset = [name for name in unset if name not in OWN_FOLDERS]  # each run has its own
         self._corners = list_corners(config)
         self._commands = render_commands(config, self._corners, self._shown)
         words = [*self._commands.before, *self._commands.after]
@@ -146,7 +146,7 @@ class _Check:
         except Silent as silent:
             return Report(self._script, tuple(static), str(silent))
         if reads_config(self._modules):
-            answer["ignored"] = []  # what a parser leaves over arrives there
+            answer["ignored"] = []  # the script reads them from wandb.config
         verdict = judge(answer, self._case())
         found = [self._place(one) for one in verdict.complaints]
         if "complaints" in answer:
@@ -202,7 +202,7 @@ class _Check:
         return next(iter(list_remedies([module], python, self._around.folder, self._shown)))
 
     def _find_word(self, message: str) -> tuple[str, ...]:
-        """Return the word of `command` whose flag a complaint names."""
+        """Return the word of `command` whose flag an error names."""
         for index, word in enumerate(self._config.get("command") or ()):
             flag = str(word).partition("=")[0]
             if flag.startswith("--") and re.search(rf"{re.escape(flag)}(?![\w-])", message):
@@ -210,7 +210,7 @@ class _Check:
         return ()
 
     def _list_doubts(self, answer: Mapping[str, Any]) -> Iterator[Finding]:
-        """Warn of values that a parser takes otherwise than they are meant."""
+        """Warn about values that a parser reads differently than intended."""
         drops_false = "${args_no_boolean_flags}" in (self._config.get("command") or ())
         found: dict[str, Finding] = {}
         for corner in self._corners:
@@ -244,7 +244,7 @@ class _Check:
         yield from found.values()
 
     def _find_missing_program(self) -> Iterator[Finding]:
-        """Complain of a launcher or an interpreter that this machine does not have."""
+        """Report a launcher or an interpreter that is missing on this machine."""
         environment, folder = self._around.environment, self._around.folder
         for word in self._commands.before:
             if os.path.basename(word) == "env" or "=" in word or word.startswith("-"):
@@ -265,7 +265,7 @@ class _Check:
             return
 
     def _list_detours(self) -> Iterator[Finding]:
-        """Warn of a script whose text shows that no run of it would reach its sweep."""
+        """Warn about a script whose text shows that none of its runs would reach its sweep."""
         if self._modules and (line := find_line(self._modules[0], OFFLINE)):
             said = f"{self._script}:{line}: wandb is offline or disabled from here on"
             yield doubt(("program",), said, ONLINE)
@@ -274,7 +274,7 @@ class _Check:
             yield doubt(("program",), said, OF_SWEEP)
 
     def _list_unset(self) -> Iterator[Finding]:
-        """Warn of environment variables that the command needs and that are not set here."""
+        """Warn about environment variables that the command needs and that are unset here."""
         for name in self._unset:
             if name not in self._around.environment:
                 said = f"{name} is not set here, so its name is used as the value"

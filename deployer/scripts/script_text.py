@@ -1,4 +1,4 @@
-"""What the text of a script shows, and which names it can log; nothing is run."""
+"""Static analysis of a script's text, and the names that it can log; nothing is run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from deployer.errors import Finding
 from deployer.sweeps.keys import doubt, nearest
 
 MOST_MODULES = 500
-LONGEST_NAME = 255  # bytes of a file name, on every file system that we know
+LONGEST_NAME = 255  # bytes of a file name, the limit of every common file system
 PYTHON_FILE = re.compile(r"[\w./-]+\.py\b")
-# As `ast.unparse` writes it.
+# In the spelling of `ast.unparse`.
 OFFLINE = re.compile(
     r"(os\.)?environ\['WANDB_(MODE|DISABLED)'\] = '(offline|dryrun|disabled|true|1)'\Z"
     r"|(wandb\.)?(init|Settings)\(.*\bmode='(offline|dryrun|disabled)'[,)]",
     re.DOTALL | re.IGNORECASE,
 )
 OTHER_PROJECT = re.compile(r"(os\.)?environ\['WANDB_(PROJECT|ENTITY)'\] = ")
-# Other names of W&B and its runs, and what does not follow where a configuration is read.
+# Other names for W&B and its runs, and text that must not follow when a configuration is read.
 RUN = re.compile(r"import wandb as (\w+)|([\w.]+) = \w+\.init\(|\binit\(.*\) as (\w+)")
 UNWRITTEN = r"(?! = |\.(update|setdefaults)\(|\.\w+ = |\[[^]]*\] = )"
 PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
-# Whatever these log, they log under names of their own.
+# These log under names of their own.
 LOGGING_PACKAGES = frozenset(
     (
         *(
@@ -50,7 +50,7 @@ LOGGERS = frozenset(("logging", "logger", "_logger", "LOGGER", "log"))
 
 @dataclass(frozen=True)
 class SourceModule:
-    """A file of the project; `tree` is None where this Python cannot read it."""
+    """A file of the project; `tree` is None if this Python cannot parse it."""
 
     path: Path
     tree: ast.Module | None
@@ -61,7 +61,7 @@ class SourceModule:
 
 
 def find_entry(words: Sequence[str], folder: Path) -> tuple[str, Path | None]:
-    """Return the script of a command as a person names it, and its file if the folder has it."""
+    """Return a command's script as the user names it, and its file if the folder has it."""
     for index, word in enumerate(words):
         before = words[index - 1] if index else ""
         if len(word) > LONGEST_NAME:  # a program's text, or JSON
@@ -89,7 +89,7 @@ def find_module_file(name: str, folder: Path) -> Path | None:
 
 
 def list_project_modules(entry: Path, folder: Path) -> list[SourceModule]:
-    """Return a script and the project's modules that it imports, itself or through others."""
+    """Return a script and the project's modules that it imports, directly or indirectly."""
     found: dict[Path, SourceModule] = {}
     waiting = [entry]
     while waiting and len(found) < MOST_MODULES:
@@ -104,7 +104,7 @@ def list_project_modules(entry: Path, folder: Path) -> list[SourceModule]:
 
 
 def list_imports(module: SourceModule) -> Iterator[tuple[str, int]]:
-    """Yield (dotted name, level) of everything that may be a module; level counts leading dots."""
+    """Yield (dotted name, level) of every possible module; level counts leading dots."""
     for node in ast.walk(module.tree) if module.tree else ():
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -116,7 +116,7 @@ def list_imports(module: SourceModule) -> Iterator[tuple[str, int]]:
 
 
 def find_line(module: SourceModule, pattern: re.Pattern[str]) -> int:
-    """Return the line of an assignment or a call that a script always comes to, 0 without one."""
+    """Return the line of an assignment or a call that a script always reaches; 0 if none."""
     waiting: list[ast.AST] = [module.tree] if module.tree else []
     for node in waiting:
         if isinstance(node, ast.Assign | ast.Call) and pattern.match(ast.unparse(node)):
@@ -136,7 +136,7 @@ def reads_config(modules: Sequence[SourceModule]) -> bool:
 
 
 def _find(base: Path, name: str) -> list[Path]:
-    """Return the files that are run when a name is imported: packages above it, too."""
+    """Return the files that run when a name is imported, including parent packages."""
     parts = name.split(".") if name else []
     files = [base.joinpath(*parts[:n], "__init__.py") for n in range(1, len(parts) + 1)]
     files += [base.joinpath(*parts[:-1], f"{parts[-1]}.py")] if parts else [base / "__init__.py"]
@@ -152,14 +152,14 @@ def _read(path: Path) -> SourceModule:
 
 @dataclass(frozen=True)
 class Logged:
-    """Names that are written out; `open` where others may be logged, too."""
+    """Names that are literals; `open` if others may be logged too."""
 
     names: frozenset[str]
     open: bool
 
 
 def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iterator[Finding]:
-    """Warn of a metric that no `log` call could write."""
+    """Warn about a metric that no `log` call could write."""
     metric = config.get("metric")
     name = metric.get("name") if isinstance(metric, Mapping) else None
     if not isinstance(name, str) or logged.open or name in logged.names:
@@ -169,7 +169,7 @@ def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iter
 
 
 def find_logged(modules: Sequence[SourceModule]) -> Logged:
-    """Return the names that `log` and `summary` get in a script and the project's modules."""
+    """Return the names passed to `log` and `summary` in a script and the project's modules."""
     names: set[str] = set()
     unsure = False
     for module in modules:
@@ -204,7 +204,7 @@ def _read_module(tree: ast.Module) -> Iterator[str | None]:
 
 
 def _is_integration(node: ast.AST) -> bool:
-    """Return whether it names what logs by itself, such as WandbLogger or report_to=."""
+    """Return True if it names an integration that logs, such as WandbLogger or report_to=."""
     if isinstance(node, ast.keyword):
         return node.arg in ("report_to", "sync_tensorboard")
     if isinstance(node, ast.alias):
@@ -213,7 +213,7 @@ def _is_integration(node: ast.AST) -> bool:
 
 
 def _read_definition(call: ast.Call) -> Iterator[str | None]:
-    """Yield what a metric's summary holds: `loss.min` for define_metric("loss", summary="min")."""
+    """Yield the summary keys of a metric: `loss.min` for define_metric("loss", summary="min")."""
     given = {one.arg: one.value for one in call.keywords}
     if "summary" not in given:
         return
@@ -248,7 +248,7 @@ def _list_keys(node: ast.Dict, above: str = "") -> Iterator[str | None]:
 
 
 def _find_mappings(tree: ast.Module) -> dict[str, list[str] | None]:
-    """Return the keys of each variable that is only ever a mapping with written keys."""
+    """Return the keys of each variable that is only ever a mapping with literal keys."""
     found: dict[str, list[str] | None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):

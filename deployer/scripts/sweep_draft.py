@@ -1,4 +1,4 @@
-"""A sweep file written for a script that has none, from its flags and their likely ranges."""
+"""A draft of a sweep file for a script, from its flags and their likely ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deployer.sweeps.program import DEFAULT_COMMAND
 DraftParameter = Mapping[str, Any]
 WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 MOST_CHOICES = 12
-# Words of a name, and the range where the default says nothing.
+# Words of a name, and the range if the default does not suggest one.
 LOGARITHMIC = (
     (("lr",), (1e-4, 1e-1)),
     (("learning", "rate"), (1e-4, 1e-1)),
@@ -45,7 +45,7 @@ DOUBLING = (
     (("embed",), (64, 128, 256)),
 )
 COUNTED = (("layers",), ("depth",), ("blocks",))
-# What a sweep rarely tries: of these, an int or a switch stays as it is.
+# Rarely searched: for these, an int or a switch is not varied.
 FIXED = frozenset(
     (
         *(
@@ -80,7 +80,7 @@ DECADE = 10.0
 SWITCHES = "${args_no_boolean_flags}"
 RUNS = 20
 MOST_RUNS_OF_A_GRID = 48
-# What is better when it is larger; everything else when it is smaller.
+# Metrics to maximize; all others are minimized.
 LARGER = (
     "acc",
     "f1",
@@ -109,7 +109,7 @@ SETTINGS = """\
 #   gpu: 1
 """
 MACROS = {"": "${args}", "hydra": "${args_no_hyphens}"}
-# What YAML 1.1 reads as something else than text.
+# Words that YAML 1.1 does not read as text.
 WORDS = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 
@@ -157,7 +157,7 @@ def _name_type(default: Any) -> str:
 
 
 def choose_parameter(flag: Flag) -> DraftParameter | None:
-    """Return a sweep's parameter for a flag; None where it should stay as it is."""
+    """Return a sweep's parameter for a flag; None if it should not be varied."""
     words = [word.lower() for word in WORD.findall(flag.name)]
     if flag.many or FIXED & {*words}:
         return None
@@ -210,9 +210,9 @@ def _round(value: float) -> float:
 
 @dataclass(frozen=True)
 class Draft:
-    """A sweep file: `text` is YAML, `needed` are flags whose value only a person knows.
+    """A sweep file: `text` is YAML, `needed` are flags whose value only the user knows.
 
-    Without text, one of the `subcommands` is to be chosen first.
+    Without text, the user must choose one of the `subcommands` first.
     """
 
     text: str
@@ -223,7 +223,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Start:
-    """How a script is started: `words` come before its flags, and `style` is hydra for key=value.
+    """How to start a script: `words` precede its flags, and `style` is hydra for key=value.
 
     `interpreter` are words such as `-m pkg`, instead of the program.
     """
@@ -247,9 +247,9 @@ def draft_sweep(
     given: Mapping[str, str],
     left_out: Sequence[str] = (),
 ) -> Draft:
-    """Return the sweep of a script; `given` are values of flags that are not searched.
+    """Return a script's sweep; `given` are values of flags that are not searched.
 
-    Flags that are `left_out` stay as comments, as those do that are rarely searched.
+    Flags that are `left_out` stay as comments, and so do rarely searched ones.
     """
     chosen: dict[str, DraftParameter] = {
         name: {"value": read_value(v)} for name, v in given.items()
@@ -276,7 +276,7 @@ def draft_sweep(
 
 
 def write_by_hand(start: Start) -> str:
-    """Return the six lines of a sweep file to copy where nothing is known of the flags."""
+    """Return the six lines of a sweep file to copy if the flags are unknown."""
     return "\n".join(
         (
             f"program: {start.program}",
@@ -290,7 +290,7 @@ def write_by_hand(start: Start) -> str:
 
 
 def choose_metric(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the metric that a script was probably written for, and its goal."""
+    """Return the script's likely metric, and its goal."""
 
     def rank(name: str) -> tuple[int, int, int, str]:
         low = name.lower()
@@ -305,7 +305,7 @@ def choose_metric(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def read_value(text: str) -> Any:
-    """Return the number or the switch that a text stands for, else the text."""
+    """Return the number or the boolean that a text represents, else the text."""
     try:
         value = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A sweep: its file and parameters, creation, results, recount, and running again what is missing.
+"""A sweep: its file and parameters, creation, results, recount, and reruns of missing runs.
 
 It must not know where agents run, or print.
 """

@@ -1,7 +1,7 @@
 """Configurations: an explicit list as a W&B sweep, and those of runs; pure.
 
 W&B has no such sweep, but a grid may have one parameter whose values are mappings. A small program
-in `command:` spreads the mapping into the flags that the trainer knows.
+in `command:` spreads the mapping into the trainer's flags.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 from deployer.sweeps.space import value_key
 
 PARAMETER = "configuration"
-# In a configuration's mapping: its number in the list, which the run gets in its environment.
+# The key of a configuration's number in the list, which the run gets in its environment.
 JOB_ID = "JOB_ID"
 JOB_ID_MACRO = "{job_id}"
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 
 # Runs in the user's image: standard library only, Python 3.8 or newer. It writes the flags as the
 # agent does (`create_sweep_command_args` of wandb/sdk/launch/sweeps/utils.py), adds the values to
-# the file from which `wandb.init` takes the sweep's parameters, and becomes the trainer.
-# YAML 1.1 reads `1e-05` as text, hence the `.0`.
+# the file from which `wandb.init` reads the sweep's parameters, and execs the trainer. YAML 1.1
+# reads `1e-05` as text, hence the `.0`.
 SPREAD = """\
 import json, os, sys
 name = "configuration"
@@ -68,14 +68,14 @@ os.execvp(words[0], words)
 
 _ARGUMENTS = re.compile(r"\$(\{args\w*\})")
 _PYTHON = re.compile(r"(.*/)?python[0-9.]*")
-# What decides which configurations there are; everything else of a sweep is kept.
+# The keys that determine the configurations; all other keys of a sweep are kept.
 SEARCH_KEYS = (
     *("method", "parameters", "command", "early_terminate", "run_cap"),
     *("controller", "scheduler", "seed", "retries", "name", "description"),
 )
 
 PLAIN = (float, int, str)
-# The agent's own default less its `${env}`, which a person does not type.
+# The agent's default command without `${env}`, which people do not type.
 TYPED_COMMAND = ("${interpreter}", "${program}", "${args}")
 _SPREAD_ARGUMENTS = re.compile(r"\{args\w*\}")
 ENVIRONMENT_WORD = re.compile(r"\$\{envvar:(\w+)\}")
@@ -90,7 +90,7 @@ def build_list_config(
     """Return a sweep that runs exactly these configurations with the trainer of `config`.
 
     A configuration is {top name: value or nested mapping}, as the agent passes it to the trainer.
-    The command of a sweep that is such a list already stays as it is.
+    If the sweep already is such a list, its command stays unchanged.
     """
     kept = {key: value for key, value in config.items() if key not in SEARCH_KEYS}
     command = list(config.get("command") or DEFAULT_COMMAND)
@@ -110,9 +110,9 @@ def build_list_config(
 
 
 def build_command(words: Sequence[object]) -> tuple[str, ...]:
-    """Put the spreading program before a sweep's command, run by the same Python.
+    """Prefix a sweep's command with the spreading program, run by the same Python.
 
-    The agent must leave the trainer's `${args}` alone, so it loses its dollar.
+    The agent must not expand the trainer's `${args}`, so its dollar is removed.
     """
     texts = [str(word) for word in words]
     python = next((word for word in texts if _PYTHON.fullmatch(word)), "${interpreter}")
@@ -129,7 +129,7 @@ def find_list_parameter(config: Mapping[str, Any]) -> str:
 
 
 def list_configurations(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the configurations of an explicit list; none of any other sweep."""
+    """Return the configurations of an explicit list; empty for any other sweep."""
     name = find_list_parameter(config)
     return [dict(value) for value in list_values(config["parameters"][name])] if name else []
 
@@ -149,13 +149,13 @@ def list_parameters(sweep_config: Mapping[str, Any]) -> tuple[str, ...]:
 def flatten_configuration(run_config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Return the values of the sweep's parameters in one run.
 
-    A value that is a mapping itself is spread too, so that an explicit list of configurations
-    (one parameter whose values are mappings) reads like any other sweep.
+    Values that are mappings are flattened too, so an explicit list of configurations (one parameter
+    whose values are mappings) looks like any other sweep.
     """
     flat: dict[str, Any] = {}
     for name in names:
         found, value = _look_up(run_config, name)
-        if found and isinstance(value, PLAIN):  # nearly always, and there are thousands of runs
+        if found and isinstance(value, PLAIN):  # the usual case, for thousands of runs
             flat[name] = value
         elif found:
             flat.update(_spread(name, value))
@@ -163,7 +163,7 @@ def flatten_configuration(run_config: Mapping[str, Any], names: tuple[str, ...])
 
 
 def configuration_key(flat: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal for equal configurations; `value_key` says when values are."""
+    """Return a key that is equal for equal configurations; `value_key` defines equal values."""
     return frozenset((name, value_key(value)) for name, value in flat.items())
 
 
@@ -179,7 +179,7 @@ def _names(parameters: Mapping[str, Any], prefix: str) -> list[str]:
 
 
 def _look_up(config: Mapping[str, Any], name: str) -> tuple[bool, Any]:
-    """Find a dotted name: as it stands (names may hold dots), else level by level."""
+    """Find a dotted name: first verbatim (names may contain dots), then level by level."""
     if name in config:
         return True, config[name]
     head, dot, rest = name.partition(".")
@@ -193,15 +193,15 @@ def _spread(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {name: value}
     flat: dict[str, Any] = {}
-    # By name: the SDK keeps no order of a mapping's keys.
+    # Sort by name: the SDK does not keep the order of a mapping's keys.
     for key, inner in sorted(value.items(), key=lambda item: str(item[0])):
         flat.update(_spread(f"{name}.{key}", inner))
     return flat
 
 
-# The command line that W&B's agent makes of a sweep's `command` and a run's arguments; pure.
+# The command line that W&B's agent builds from a sweep's `command` and a run's arguments; pure.
 #
-# Source: `wandb/wandb_agent.py` in the SDK; facts such as the order and `str()` of values are its.
+# Source: `wandb/wandb_agent.py` in the SDK, for example the order and `str()` of values.
 
 
 def describe_run(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -209,7 +209,7 @@ def describe_run(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         words = [str(word) for word in settings.get("command") or ()]
         chosen = dict(config.get(listed) or {})
         if SPREAD in words:
-            words = words[words.index(SPREAD) + 2 :]  # behind it and its JSON
+            words = words[words.index(SPREAD) + 2 :]  # after the program and its JSON
             number = f"JOB_ID={chosen.pop(JOB_ID, '')}" if JOB_ID_MACRO in words else ""
             words = [_SPREAD_ARGUMENTS.sub(r"$\g<0>", word) for word in words]
             words = [number if word == JOB_ID_MACRO else word for word in words]
@@ -219,7 +219,7 @@ def describe_run(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
 
 
 def build_command_line(settings: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-    """Return what to paste into a shell to repeat a run; every value is quoted as needed."""
+    """Return the shell command that repeats a run; values are quoted as needed."""
     command = settings.get("command") or TYPED_COMMAND
     parts = [command] if isinstance(command, str) else [str(part) for part in command]
     words: list[str] = []

@@ -1,4 +1,4 @@
-"""Create a sweep exactly once, whatever fails in between, and record it."""
+"""Create a sweep exactly once, despite any failure in between, and record it."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from deployer.wandb_api.operations import (
 from deployer.wandb_api.server import Server
 
 LOG = logging.getLogger(__name__)
-# A server's clock and ours may differ by this much.
+# The server's clock and ours may differ by this much.
 CLOCK_DIFFERENCE_SECONDS = 120.0
-DEFAULT_RETRIES = 1  # the embedded backend's own
+DEFAULT_RETRIES = 1  # the embedded backend's default
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What a sweep has beyond W&B's file, on the embedded backend alone; None: its default.
+    """Settings of a sweep that only the embedded backend has; None means its default.
 
-    `seed` repeats its draws; `retries` are further attempts for a run that fails.
+    `seed` makes its draws repeatable; `retries` are further attempts for a failed run.
     """
 
     seed: int | None = None
@@ -49,7 +49,7 @@ class Draws:
 
     @property
     def keys(self) -> dict[str, int]:
-        """Return the top-level keys that say so; none for what is the default anyway."""
+        """The top-level keys of these settings, without defaults."""
         retries = None if self.retries == DEFAULT_RETRIES else self.retries
         named = {"seed": self.seed, "retries": retries}
         return {key: value for key, value in named.items() if value is not None}
@@ -57,7 +57,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class MadeSweep:
-    """A sweep on its server; `created` is False when an unfinished one of ours goes on."""
+    """A sweep on its server; `created` is False if an unfinished sweep of ours continues."""
 
     path: SweepPath
     created: bool
@@ -75,11 +75,11 @@ def make_sweep(
     now: float,
     whole: SweepFile | None = None,
 ) -> MadeSweep:
-    """Return our own sweep of the same content if `continued` and it goes on, else a new one.
+    """Continue our sweep of the same content if `continued` and it can, else make a new one.
 
-    A sweep whose making was cut off is asked for again, never made twice. `whole` is the file's,
-    where `sweep` is only what another one has not finished.
-    Raises ConfigError when `draws` says what the server has no use for.
+    An interrupted creation is retried, never duplicated. `whole` is the file's sweep if `sweep`
+    contains only what another sweep has not finished. Raises ConfigError if the server does not
+    support `draws`.
     """
     check_draws(server, draws)
     server.note_user()
@@ -104,7 +104,7 @@ def make_sweep(
     if made.path.entity != entity:
         LOG.info(f"entity {entity} is not on this server: the sweep is {made.path.entity}'s")
     said = _list_unsaid(sweep, made.warnings)
-    if cut_off:  # its run_cap may be another one
+    if cut_off:  # its run_cap may differ
         said += _go_on(server, sweep, get_sweep(server.client, made.path))
     return replace(made, warnings=said)
 
@@ -120,7 +120,7 @@ def _read_cap(config: Mapping[str, Any]) -> float:
 
 
 def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
-    """Resume a paused sweep and raise its run_cap to the file's; return what was done."""
+    """Resume a paused sweep and raise its run_cap to the file's; return the actions taken."""
     wanted, cap = _read_cap(sweep.config), _read_cap(made.config)
     if wanted > cap:
         kept = {key: value for key, value in made.config.items() if key != "run_cap"}
@@ -140,7 +140,7 @@ def _go_on(server: Server, sweep: SweepFile, made: Sweep) -> tuple[str, ...]:
 
 
 def _say_retries(draws: Draws, made: Sweep) -> Iterator[str]:
-    """Say that a sweep that goes on keeps its retries: how it is run makes no other sweep."""
+    """Yield a notice that a continued sweep keeps its retries, which do not define a sweep."""
     kept = made.config.get("retries", DEFAULT_RETRIES)
     if draws.retries not in (None, kept):
         more = f"deployer heal {made.path} --retries {draws.retries}"
@@ -166,7 +166,7 @@ def find_rest(
 
 
 def is_edited(sweep: Sweep, file: Path) -> bool:
-    """Return True if a sweep's file now says something else; False if it cannot be read."""
+    """Return True if a sweep's file has changed; False if it cannot be read."""
     try:
         config = load_sweep(file).config
     except ConfigError:
@@ -177,14 +177,14 @@ def is_edited(sweep: Sweep, file: Path) -> bool:
 
 
 def build_text(sweep: SweepFile, draws: Draws) -> str:
-    """Return the YAML that the server gets; what W&B's file has not is at the top level."""
+    """Return the YAML for the server; settings beyond W&B's are at the top level."""
     return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
 
 
 def choose_names(project: Project, sweep: SweepFile, viewer: str) -> tuple[str, str]:
-    """Return entity and project of a new sweep, of which `viewer` is the entity if none is named.
+    """Return entity and project of a new sweep; the default entity is `viewer`.
 
-    Raises ConfigError for names that would change the path of an address.
+    Raises ConfigError for names that would change the path of a URL.
     """
     entity = project.entity_for(sweep.entity, viewer)
     name = project.project_for(sweep.project, sweep.program)
@@ -208,7 +208,7 @@ def _list_unsaid(sweep: SweepFile, warnings: tuple[str, ...]) -> tuple[str, ...]
 
 
 def check_draws(server: Server, draws: Draws) -> None:
-    """Refuse options that a server without our extensions would ignore; raises ConfigError."""
+    """Reject options that a server without our extensions would ignore; raises ConfigError."""
     if server.extended:
         return
     refused = (
@@ -224,7 +224,7 @@ def check_draws(server: Server, draws: Draws) -> None:
 def _create(
     server: Server, records: Records, record: SweepRecord, entity: str, project: str, text: str
 ) -> MadeSweep:
-    """Create the sweep; its record is written before the request is sent."""
+    """Create the sweep; write its record before sending the request."""
     records.add(record)
     try:
         path, warnings = create_sweep(server.client, text, entity, project, record.mutation_id)
@@ -245,7 +245,7 @@ def _list_earlier(records: Records, wanted: SweepRecord) -> list[SweepRecord]:
 def _find_newest(
     server: Server, records: Records, earlier: Sequence[SweepRecord]
 ) -> tuple[SweepRecord, Sweep] | None:
-    """Return the newest open sweep, else the newest ended one; delete records of deleted sweeps."""
+    """Return the newest open sweep, else the newest ended one; forget deleted sweeps."""
     ended = None
     for record in earlier:
         if record.sweep_path and (info := _get_known(server, records, record)):
@@ -302,7 +302,7 @@ def _build_record(
 
 
 def _hash_content(sweep: SweepFile, project: Project, draws: Draws) -> str:
-    """Return the same for what is the same sweep; one with a larger run_cap is: it goes on."""
+    """Return the same hash for the same sweep; run_cap does not count: a larger one continues."""
     place = (project.entity, project.project, project.file_entity, project.file_project)
     more = (project.code.commit,) if project.code.commit else ()
     kept = {key: value for key, value in sweep.config.items() if key != "run_cap"}
@@ -311,7 +311,7 @@ def _hash_content(sweep: SweepFile, project: Project, draws: Draws) -> str:
 
 
 def _same(record: SweepRecord, wanted: SweepRecord) -> bool:
-    if record.data:  # its server is gone, and one at the same address knows nothing of it
+    if record.data:  # its server is gone; a new one at the same address does not know the sweep
         return False
     there, meant = ((one.content_hash, one.cluster) for one in (record, wanted))
     return there == meant and is_same(record.base_url, wanted.base_url)

@@ -1,4 +1,4 @@
-"""What is doubtful in results: what cannot be ranked, and what may have failed; pure."""
+"""Doubts about results: runs that cannot be ranked, and possible failures; pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from deployer.sweeps.results import Results, find_value, metric_value
 from deployer.text import format_count
 from deployer.wandb_api.model import parse_json
 
-SIGNALS = 128  # a shell's exit codes above it stand for signals
-READ_LINES = 1000  # at the end of a run's output: wandb warns at each row that it drops
+SIGNALS = 128  # larger exit codes of a shell are signals
+READ_LINES = 1000  # at the end of a run's output: wandb prints a warning for each dropped row
 DROPPED = re.compile(r"Tried to log to step \d+ that is less than the current step \d+")
 SHARED = "deployer_shared_files"  # agent/prologue/deployer_shared.py
 MOST_NAMED = 4
@@ -19,7 +19,7 @@ SAME = {"acc": "accuracy", "err": "error"} | dict.fromkeys(("val", "valid", "eva
 
 
 def list_doubts(results: Results) -> tuple[str, ...]:
-    """Say what to know before one believes a ranking."""
+    """Return warnings to read before trusting a ranking."""
     return (
         *list_metric_doubts(results),
         *_doubt_exits(results),
@@ -30,9 +30,9 @@ def list_doubts(results: Results) -> tuple[str, ...]:
 
 
 def note_dropped(results: Results, read_tail: Callable[[str, int], Sequence[str]]) -> Results:
-    """Add wandb's own warning where the first run without the metric had rows dropped.
+    """Add wandb's own warning if the first run without the metric dropped rows.
 
-    `read_tail` returns so many last lines of a run's output.
+    `read_tail` returns the last lines of a run's output, up to a number.
     """
     first = next((r for r in results.rows if r.state == "finished" and r.value is None), None)
     if not results.unlogged or first is None:
@@ -43,7 +43,7 @@ def note_dropped(results: Results, read_tail: Callable[[str, int], Sequence[str]
 
 
 def list_metric_doubts(results: Results) -> tuple[str, ...]:
-    """Say how many finished runs cannot be ranked, and what the metric may be called instead."""
+    """Report how many finished runs cannot be ranked, and a likely name of the metric."""
     total = results.unlogged + results.not_finite + sum(r.rank is not None for r in results.rows)
     wrong = list_wrong(results)
     unlogged, counted = results.unlogged - len(wrong), f"{len(wrong)} of {total} runs"
@@ -60,7 +60,7 @@ def list_metric_doubts(results: Results) -> tuple[str, ...]:
 
 
 def list_wrong(results: Results) -> list[str]:
-    """Describe what finished runs logged in place of a number."""
+    """Describe the values that finished runs logged instead of a number."""
     done = ("finished", "killed") if results.coverage.stopped_early else ("finished",)
     missing = [row.summary for row in results.rows if row.state in done and row.value is None]
     name = str(results.metric)
@@ -70,7 +70,7 @@ def list_wrong(results: Results) -> list[str]:
 
 
 def _doubt_exits(results: Results) -> Iterator[str]:
-    """Say whose process has ended badly without W&B's client having seen it."""
+    """Report processes that failed without W&B's client noticing."""
     done = [row for row in results.rows if row.state == "finished"]
     bad = [row for row in done if row.attempts and 0 < (row.exit_code or 0) < SIGNALS]
     if bad:
@@ -82,7 +82,7 @@ def _doubt_exits(results: Results) -> Iterator[str]:
 
 
 def _doubt_equal_curves(results: Results) -> Iterator[str]:
-    """Report configurations that made no difference, such as to a script with a file of its own."""
+    """Report configurations without effect, for example if the script ignores its flags."""
     rows = [row for row in results.rows if row.run_id in results.equal_curves]
     if rows:
         names = [
@@ -98,7 +98,7 @@ def _doubt_equal_curves(results: Results) -> Iterator[str]:
 
 
 def _doubt_processes(results: Results) -> Iterator[str]:
-    """Say which runs have only a part of what was logged under their id."""
+    """Report runs that hold only a part of the data logged under their id."""
     if rows := [row for row in results.rows if row.apart]:
         yield (
             f"{len(rows)} of {len(results.rows)} runs called wandb.init more than once, first "
@@ -108,7 +108,7 @@ def _doubt_processes(results: Results) -> Iterator[str]:
 
 
 def _doubt_files(results: Results) -> Iterator[str]:
-    """Say which files of a folder that runs share several of them have written."""
+    """Report files of a shared folder that several runs wrote."""
     writers: dict[str, set[str]] = {}
     for row in results.rows:
         for name, ids in parse_json(row.summary.get(SHARED)).items():
@@ -133,7 +133,10 @@ def _say_logged(results: Results) -> str:
 
 
 def find_near(results: Results) -> str:
-    """Return a logged name with the metric's words, apart from such as `val`: its goal is one."""
+    """Return a logged name with the metric's words, except for words such as `val`.
+
+    Such a name has the same goal.
+    """
     asked = _find_words(str(results.metric))
     return next((name for name in results.logged if _find_words(name) == asked), "")
 

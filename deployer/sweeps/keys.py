@@ -1,4 +1,4 @@
-"""The keys of a sweep file: what W&B knows, and what is wrong with a key, as data; pure.
+"""The keys of a sweep file: W&B's keys, and the checks of keys and values, as data; pure.
 
 Keys and values are those of W&B's own schema (`config/schema.json` of its package `sweeps`, 0.3.0).
 """
@@ -15,7 +15,7 @@ from deployer.errors import Finding, KeyPath, Severity
 
 NESTED = "parameters"
 RANGE, NORMAL, BETA = ("min", "max"), ("mu", "sigma"), ("a", "b")
-# Every distribution with the keys it needs and those it may have.
+# Every distribution with its required and optional keys.
 KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "constant": (("value",), ()),
     "categorical": (("values",), ()),
@@ -37,9 +37,9 @@ KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "q_beta": ((), (*BETA, "q")),
 }
 KNOWN_KEYS = ("distribution", *sorted({key for n, m in KEYS.values() for key in n + m}), NESTED)
-# What W&B takes for a bound or a shape that is not written.
+# W&B's defaults for missing bounds and shapes.
 DEFAULTS = {"mu": 0.0, "sigma": 1.0, "a": 1.0, "b": 1.0, "q": 1.0}
-# JSON's types: their words, and how to mend a value that is of another.
+# JSON's types: their names, and how to fix a value of another type.
 KINDS = {
     "string": ("text", "put it in quotes"),
     "integer": ("a whole number", "write digits without quotes, such as 3"),
@@ -48,9 +48,9 @@ KINDS = {
     "object": ("a mapping", "write `key: value` pairs below it"),
     "array": ("a list", "write a list: [...]"),
 }
-# What other tools, and flags, call a key.
+# Names that other tools, and flags, use for a key.
 OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
-# Settings of deployer.yaml that are no keys of a sweep.
+# Settings of deployer.yaml that are not keys of a sweep.
 OF_DEPLOYER = frozenset(
     (
         *("backend", "code", "data", "gke", "isolate", "kubernetes", "local", "metrics", "on"),
@@ -64,17 +64,17 @@ CODE = "sweep"
 
 
 def problem(path: KeyPath, message: str, hint: str = "") -> Finding:
-    """Return an error: a sweep that cannot run."""
+    """Return an error, for a sweep that cannot run."""
     return Finding(CODE, "", message, hint, path=path)
 
 
 def doubt(path: KeyPath, message: str, hint: str) -> Finding:
-    """Return a warning: W&B runs it too."""
+    """Return a warning, for a sweep that W&B runs anyway."""
     return Finding(CODE, "", message, hint, Severity.WARNING, path=path)
 
 
 def shape_keys(distribution: str) -> tuple[str, str]:
-    """Return the two keys that give a numeric distribution its place and width."""
+    """Return the two keys for the location and width of a numeric distribution."""
     allowed = {key for keys in KEYS[distribution] for key in keys}
     return next(keys for keys in (RANGE, NORMAL, BETA) if set(keys) <= allowed)
 
@@ -85,7 +85,7 @@ def distributions_with(keys: Iterable[Any]) -> list[str]:
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:
-    """Return a hint that suggests the known word nearest to a misspelled one, or lists them all."""
+    """Return a hint with the known word nearest to a misspelled one, or with all known words."""
     words = list(known)
     found = difflib.get_close_matches(str(word), words, n=1)
     return f"did you mean {found[0]}?" if found else f"known: {', '.join(words)}"
@@ -98,7 +98,7 @@ def shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Key:
-    """Which values a key takes; `above` and `least` are limits of a number."""
+    """The allowed values of a key; `above` and `least` are limits of a number."""
 
     kind: str = "string"
     choices: tuple[Any, ...] = ()
@@ -155,14 +155,14 @@ TOP: Mapping[str, Key] = {
 
 
 def check_keys(path: KeyPath, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Findings:
-    """Warn about the keys that W&B does not know, each with the nearest one."""
+    """Warn about keys that W&B does not know, and suggest the nearest one."""
     for key in mapping:
         if key not in known:
             yield unknown((*path, str(key)), key, known)
 
 
 def check_values(path: KeyPath, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Findings:
-    """Warn about values that W&B's schema does not allow; it makes the sweep all the same."""
+    """Warn about values that W&B's schema does not allow, although W&B makes the sweep."""
     for name, key in known.items():
         if name not in mapping or not (said := find_misfit(mapping[name], key)):
             continue
@@ -187,7 +187,7 @@ def find_misfit(value: Any, key: Key) -> str:
 
 
 def unknown(path: KeyPath, key: Any, known: Mapping[str, Key]) -> Finding:
-    """Return the warning about a key that nobody reads."""
+    """Return the warning about an unknown key, which W&B ignores."""
     hint = nearest(key, known)
     if key in OTHER_NAMES and OTHER_NAMES[key] in known:
         hint = f"did you mean {OTHER_NAMES[key]}?"
@@ -197,7 +197,7 @@ def unknown(path: KeyPath, key: Any, known: Mapping[str, Key]) -> Finding:
 
 
 def find_misspelt(config: Mapping[str, Any], key: str, known: Mapping[str, Key]) -> str:
-    """Return a hint if an unknown key was probably meant as the one that is missing."""
+    """Return a hint if an unknown key is probably a misspelling of the missing one."""
     others = [str(other) for other in config if other not in known]
     found = difflib.get_close_matches(key, others, n=1)
     return f"rename {found[0]} to {key}" if found else ""

@@ -35,11 +35,11 @@ from deployer.sweeps.space import (
 )
 from deployer.text import find_lookalike, number_hint
 
-# The pattern of parameter names in W&B's schema; other names are only warned about, as there.
+# W&B's schema has this pattern of parameter names; like W&B, only warn about other names.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-# How far from 1 a sum of probabilities may be, as numpy.isclose judges it for W&B.
+# W&B's tolerance (numpy.isclose) for a sum of probabilities that should be 1.
 SUM_TOLERANCE = 1e-5
-# e to it is 3e8: a larger bound of `log_uniform` is a value rather than an exponent.
+# exp(20) is 5e8: a larger bound of `log_uniform` is probably a value, not an exponent.
 LIKELY_EXPONENT = 20
 RAY = re.compile(r"(ray\.)?tune\.\w+|grid_search$")
 RANGE = "write values: [...], or min: and max: with a distribution such as log_uniform_values"
@@ -54,7 +54,7 @@ def parse_parameters(raw: Any) -> tuple[Space, tuple[Finding, ...]]:
 
 
 def fill_distributions(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy with `distribution` filled in as W&B's client does: top level, min and max."""
+    """Return a copy with `distribution` filled in like W&B's client: top level, min and max."""
     filled = copy.deepcopy(dict(config))
     parameters = filled.get(NESTED)
     for raw in parameters.values() if isinstance(parameters, dict) else ():
@@ -70,7 +70,7 @@ def _is_parameter(raw: Any) -> bool:
 
 
 class _Reader:
-    """Collects parameters and problems on the way down; `place` is the current path."""
+    """Collects parameters and problems recursively; `place` is the current path."""
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
@@ -127,7 +127,7 @@ class _Reader:
             self.parameters.append(parameter)
 
     def find_distribution(self, place: KeyPath, raw: Mapping[str, Any]) -> str | None:
-        """Return what is named or what the keys imply, as W&B's engine does."""
+        """Return the named or implied distribution, by the rules of W&B's engine."""
         if "distribution" in raw:
             named = raw["distribution"]
             if isinstance(named, str) and named in KEYS:
@@ -174,7 +174,7 @@ class _Reader:
     def check_keys(
         self, place: KeyPath, form: str, raw: Mapping[str, Any], allowed: tuple[str, ...]
     ) -> None:
-        """Complain about keys of another form, warn about keys that W&B does not know."""
+        """Report keys of another form, and warn about keys that W&B does not know."""
         for key in raw:
             if key in KNOWN_KEYS and key not in (*allowed, "distribution"):
                 fits = distributions_with(raw)
@@ -260,7 +260,7 @@ class _Reader:
         return None
 
     def check_shape(self, place: KeyPath, name: str, first: float, second: float) -> None:
-        """Complain about numbers for which the distribution is not defined."""
+        """Report numbers for which the distribution is undefined."""
         first_key, second_key = shape_keys(name)
         if first_key == "min" and first >= second:
             hint = "swap them" if first > second else f"write value: {first}"
@@ -293,9 +293,9 @@ def _is_number(value: Any) -> bool:
 
 
 def expected_count(config: Mapping[str, Any]) -> int | None:
-    """Return how many configurations a sweep has, None for an endless or an unsearchable one.
+    """Return how many configurations a sweep has; None if endless or not searchable.
 
-    A grid has the product of its different values; `run_cap` limits every method.
+    A grid has the product of its distinct values; `run_cap` limits every method.
     """
     cap = config.get("run_cap")
     limit = cap if type(cap) is int and cap > 0 else None

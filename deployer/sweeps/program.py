@@ -1,7 +1,7 @@
-"""A sweep's command: what `wandb agent` would start, and what is wrong or doubtful about it.
+"""A sweep's command as `wandb agent` would start it, with its errors and warnings.
 
 Macros are those of `create_sweep_command_args` in wandb/sdk/launch/sweeps/utils.py and of
-`_command_run` in wandb/wandb_agent.py. An agent leaves out a macro that it does not know, silently.
+`_command_run` in wandb/wandb_agent.py. An agent silently drops an unknown macro.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PARAMETER_MACROS = (
     "${args_override_hydra}",
 )
 FLAG_MACROS = tuple(macro for macro in PARAMETER_MACROS if "json_file" not in macro)
-# Those that write each parameter as a flag of its own.
+# Macros that write each parameter as a separate flag.
 ONE_BY_ONE = tuple(m for m in PARAMETER_MACROS if "json" not in m and m != "${args_dict}")
 MACROS = (*DEFAULT_COMMAND[:3], *PARAMETER_MACROS)
 ENVIRONMENT_MACRO = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
 INSIDE = re.compile(r"\$\{(\w+)\}")
 LAUNCH_RUNNERS = ("job", "image_uri")
-# Flags of Python that take no word of their own, so that the script follows.
+# Flags of Python without a value, so the script follows.
 PLAIN_FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -43,7 +43,7 @@ NO_PROGRAM = "'%s' sets a variable, as a shell or env does, and is not a program
 
 
 def check_command(config: Mapping[str, Any]) -> Findings:
-    """Complain about a `command` that is no list of words, and about its macros; pure."""
+    """Report a `command` that is not a list of words, and wrong macros; pure."""
     command = config.get("command")
     runs = any(key in config for key in ("program", *LAUNCH_RUNNERS))
     if not command and (command == [] or "command" not in config):
@@ -89,7 +89,7 @@ def check_command(config: Mapping[str, Any]) -> Findings:
 
 
 def _check_overrides(words: Sequence[str], config: Mapping[str, Any]) -> Findings:
-    """Complain about flags behind those of the parameters: a script takes the last of a name."""
+    """Report flags after those of the parameters: for a repeated flag, the last one wins."""
     parameters = config.get("parameters")
     begin = next((words.index(macro) for macro in ONE_BY_ONE if macro in words), len(words))
     if not isinstance(parameters, Mapping):
@@ -119,7 +119,7 @@ def _varies(config: Mapping[str, Any]) -> bool:
 
 
 def _check_inside(path: KeyPath, word: str, config: Mapping[str, Any]) -> Findings:
-    """Doubt what looks like a macro inside a word: an agent replaces whole words."""
+    """Warn about macros inside a word: an agent replaces only whole words."""
     parameters = config.get("parameters")
     names = parameters if isinstance(parameters, Mapping) else ()
     if "${envvar:" in word and not word.startswith("${") and not ENVIRONMENT_MACRO.search(word):
@@ -128,7 +128,7 @@ def _check_inside(path: KeyPath, word: str, config: Mapping[str, Any]) -> Findin
     for found in INSIDE.finditer(word):
         macro, name = found.group(0), found.group(1)
         if macro == word or (macro in PARAMETER_MACROS and " " in word):
-            continue  # a whole word, or a line for a shell, which "no ${args}" is said of
+            continue  # a whole word, or a line for a shell, which the check for "no ${args}" covers
         if macro in MACROS:
             message = f"{macro} is inside a word, so it is not replaced"
             yield doubt(path, message, f"make '{macro}' a separate word")
@@ -156,10 +156,10 @@ def _check_macro(path: KeyPath, word: str, config: Mapping[str, Any]) -> Finding
 def check_program(
     config: Mapping[str, Any], folder: Path, place: str, commit: str = "", archived: bool = False
 ) -> None:
-    """Raise ConfigError where the file that the command starts is not in the project folder.
+    """Raise ConfigError if the project folder lacks the file that the command starts.
 
-    `place` names the sweep's file, or the sweep; `commit` is that of a folder from git. What
-    cannot be told, such as a module or a program on the PATH, is not complained about.
+    `place` names the sweep's file, or the sweep; `commit` is that of a folder from git. Undecidable
+    cases, such as a module or a program on the PATH, are not reported.
     """
     for one in find_missing_scripts(config, folder, commit, archived):
         raise ConfigError(f"{place}: {one.path[0]}", one.message, one.fix)
@@ -168,9 +168,9 @@ def check_program(
 def find_missing_scripts(
     config: Mapping[str, Any], folder: Path, commit: str = "", archived: bool = False
 ) -> Findings:
-    """Yield a problem for each file that the command starts and the folder does not have.
+    """Yield a problem for each file that the command starts and the folder lacks.
 
-    Where agents get the folder as an archive, that is also a file above it.
+    If agents get the folder as an archive, files above it count as missing too.
     """
     for key, name in list_scripts(config):
         path = folder / name
@@ -216,7 +216,7 @@ def _hint_at_file(folder: Path, name: str, commit: str) -> str:
 
 
 def list_scripts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (key, name) of the files that a command needs: what Python runs, and the program."""
+    """Yield (key, name) of the files that a command needs: Python's script, and the program."""
     command, program = config.get("command") or DEFAULT_COMMAND, config.get("program")
     words = command if isinstance(command, list | tuple) else ()
     plain = [word for word in map(str, words) if not PLAIN_FLAG.fullmatch(word)]

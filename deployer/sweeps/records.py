@@ -1,7 +1,7 @@
-"""Which sweeps this user created from which project folder: one small JSON file for each.
+"""Records of the sweeps this user created from each project folder: one small JSON file each.
 
-A record is written before its sweep is made, so that a second try after any failure asks the
-server for the same sweep again (`mutation_id`) and makes no other.
+A record is written before its sweep is made. After any failure, a retry requests the same sweep
+(`mutation_id`) and makes no duplicate.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ ENDING = ".json"
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """One sweep; `sweep_path` is empty until it is known that the server has created it.
+    """One sweep; `sweep_path` is empty until the server has confirmed its creation.
 
-    `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
-    are in seconds since the epoch. `on` is where its agents were started last, empty before that;
-    `backend_on` is the `--on` of the cluster in which the embedded backend is, `cluster` that
-    cluster's id; both are empty for this machine. `context` and `namespace` are those of agents and
-    backend in a cluster; if flags named them they are `pinned`, and need not be named again.
-    `cloud` is the cluster that was made for its agents, `projects/P/locations/L/clusters/NAME`.
-    `data` is the folder that it was copied to before its cluster was deleted. `commit` is that of
-    its code, if it is from git: agents that join later run the same. `whole_hash` is the content of
-    the file of which `up --reuse` made only what was missing.
+    `server` is `embedded` or a base URL. `created_at`, and `continued_at` if `up` continued it, are
+    seconds since the epoch. `on` is where its agents were started last, empty before that.
+    `backend_on` is the `--on` of the embedded backend's cluster and `cluster` that cluster's id;
+    both are empty for a local backend. `context` and `namespace` are those of agents and backend in
+    a cluster; `pinned` if flags named them, so they need not be named again. `cloud` is the cluster
+    that was made for its agents, `projects/P/locations/L/clusters/NAME`. `data` is the folder that
+    it was copied to before its cluster was deleted. `commit` is that of its code, if it is from
+    git: agents that join later run the same code. `whole_hash` is the hash of the file from which
+    `up --reuse` made only the missing configurations.
     """
 
     mutation_id: str
@@ -66,11 +66,11 @@ class SweepRecord:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Return where agents were started last: `on`, and what flags named beside it."""
+        """The location of the last start of agents: `on`, and the names from flags."""
         return (self.on, self.context, self.namespace) if self.pinned else (self.on, "", "")
 
     def is_elsewhere(self, on: str, address: Mapping[str, str]) -> bool:
-        """Return True if agents were started last in another place than this one."""
+        """Return True if agents were last started in a location other than this one."""
         known = {"context": self.context, "namespace": self.namespace}
         moved = any(value and value != address[name] for name, value in known.items())
         return bool(self.on) and (self.on != on or moved)
@@ -81,7 +81,7 @@ class SweepRecord:
         return "".join(f" --{name} {shlex.quote(one)}" for name, one in named.items() if one)
 
     def is_on(self, server: Server) -> bool:
-        """Return True if the sweep is on this server: in a cluster, on that of the same cluster."""
+        """Return True if the sweep is on this server; in a cluster, on the same cluster's."""
         if server.inside:
             return (self.cluster, self.base_url) == (server.inside.cluster, server.url)
         return not self.backend_on and is_same(self.server, server.name)
@@ -91,10 +91,10 @@ Chosen = Callable[[SweepRecord], bool]
 
 
 class Records:
-    """The sweeps made here, that of the last `up` first, as they were when this was loaded.
+    """The sweeps made here, the one of the last `up` first, as of the time of loading.
 
-    What is written is in its file at once. A writer holds the folder's lock and begins with what is
-    there then, so that nothing is lost that another command has written meanwhile.
+    Changes are written at once. A writer holds the folder's lock and starts from the current files,
+    so concurrent commands lose no changes.
     """
 
     def __init__(self, records: Iterable[SweepRecord]) -> None:
@@ -103,7 +103,7 @@ class Records:
 
     @classmethod
     def load(cls) -> Records:
-        """Return all records; what this process has read is read again only if it was replaced."""
+        """Return all records; files that this process has read are reread only if replaced."""
         return cls(filter(None, map(_read, sweeps_folder().glob(f"*{ENDING}"))))
 
     def __iter__(self) -> Iterator[SweepRecord]:
@@ -117,7 +117,7 @@ class Records:
         return tuple(one for one in self if _resolve(Path(one.folder, one.file)) == path)
 
     def of(self, sweep_path: str) -> tuple[SweepRecord, ...]:
-        """Return a sweep's records: one, or none, unless servers have given the same path."""
+        """Return a sweep's records: at most one, unless several servers use the same path."""
         return tuple(one for one in self if one.sweep_path == sweep_path)
 
     def add(self, record: SweepRecord) -> None:
@@ -128,7 +128,7 @@ class Records:
         self.change(lambda one: one.sweep_path == sweep_path, **changes)
 
     def change(self, wanted: Chosen, **changes: Any) -> None:
-        """Change the records that are wanted; one that is gone by then stays so."""
+        """Change the wanted records; one deleted in the meantime stays deleted."""
 
         def is_stale(record: SweepRecord) -> bool:
             return wanted(record) and replace(record, **changes) != record
@@ -139,7 +139,7 @@ class Records:
                     _write(replace(record, **changes))
 
     def forget(self, wanted: Chosen) -> None:
-        """Delete the records that are wanted, from whichever folder their sweeps were made."""
+        """Delete the wanted records, from any project folder."""
         if any(map(wanted, self.load())):
             with self._writing():
                 for record in filter(wanted, self.load()):
@@ -183,10 +183,10 @@ def _parse(path: Path, *_replaced: int) -> SweepRecord | None:
             **{one.name: content[one.name] for one in fields(SweepRecord) if one.name in content}
         )
     except (ValueError, TypeError):
-        return None  # half-written or of another version: it only means a path must be named
+        return None  # half-written or of another version: then the user must name the path
 
 
 def _resolve(path: Path) -> Path:
-    with suppress(ValueError):  # the locale may not express a folder's name
+    with suppress(ValueError):  # the locale may not be able to encode a folder's name
         return path.resolve()
     return path

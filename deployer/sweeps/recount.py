@@ -1,9 +1,9 @@
 """A sweep's raw histories, read from the server, and a recount of its runs.
 
-A step is doubled if two rows have it. Steps are missing where the gap between two rows is wider
-than the run's usual stride, or where the server or the run's summary says that there was more. A
-trainer may log every k-th step, or change its mind half-way: a gap that most other runs have at
-the same place is its habit, not a loss.
+A step is doubled if two rows have it. Steps are missing if the gap between two rows is wider than
+the run's usual stride, or if the server or the run's summary reports more rows. A trainer may log
+every k-th step, or change the stride half-way: a gap that most other runs have at the same step is
+intended, not a loss.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
-# Which two rows a gap lies between; the first one is None before the first row.
+# The two rows around a gap; the first one is None before the first row.
 Gap = tuple[int | None, int | None]
 LOG = logging.getLogger(__name__)
-RUNS_AT_ONCE = 1000  # between two words of how far it is
+RUNS_AT_ONCE = 1000  # between two lines about the progress
 MOST_APART = 20  # one request
-# With fewer different values, curves are equal by chance: an accuracy that stays at guessing.
+# With fewer distinct values, curves can be equal by chance, such as an accuracy that stays at
+# chance level.
 FEWEST_VALUES = 3
-MOST_RUNS = 1000  # whose histories are read
+MOST_RUNS = 1000  # the most runs whose histories are read
 SAMPLES = 500
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What the recount found: rows in all, and the runs where something is wrong, each once."""
+    """The result of the recount: rows in total, and the runs with errors, each once."""
 
     runs: int
     rows: int
@@ -47,11 +48,11 @@ class Verification:
 
     @property
     def good(self) -> bool:
-        """Return whether no step is doubled and none is missing."""
+        """Return True if no step is doubled and none is missing."""
         return not self.doubled and not self.missing
 
     def sentence(self) -> str:
-        """Say it in one line, with the first place of each kind."""
+        """The result as one line, with the first example of each kind."""
         parts = [f"verified {self.rows} rows of {self.runs} finished runs"]
         doubled = sum(len(steps) for steps in self.doubled.values())
         missing = sum(len(gaps) for gaps in self.missing.values())
@@ -66,14 +67,14 @@ class Verification:
 
 
 def verify_sweep(server: Server, snapshot: Snapshot) -> Verification:
-    """Read every finished run's history whole and judge it; raises WandbError."""
+    """Read every finished run's complete history and check it; raises WandbError."""
     done = [run for run in snapshot.runs if is_done(snapshot.sweep, run.state)]
     path = snapshot.sweep.path
     return judge_histories({r.run_id: (r, get_history(server.client, path, r)) for r in done})
 
 
 def judge_histories(histories: Mapping[str, tuple[Run, History]]) -> Verification:
-    """Find doubled and missing steps of runs, each against its own stride and all others."""
+    """Find doubled and missing steps, comparing a run with its own stride and all others."""
     doubled = {name: find_doubled(history.steps) for name, (_, history) in histories.items()}
     gaps = {name: find_gaps(run, history) for name, (run, history) in histories.items()}
     usual = Counter(gap for found in gaps.values() for gap in found)
@@ -93,7 +94,7 @@ def find_doubled(steps: Sequence[int]) -> tuple[int, ...]:
 
 
 def find_gaps(run: Run, history: History) -> tuple[Gap, ...]:
-    """Return where a run's history has holes: at its start, inside, at its end."""
+    """Return the gaps in a run's history: at its start, inside, at its end."""
     steps = sorted(set(history.steps))
     last = run.summary.get("_step")
     promised = history.line_count or 0
@@ -109,7 +110,7 @@ def find_gaps(run: Run, history: History) -> tuple[Gap, ...]:
 
 
 def _is_regular(steps: Sequence[int], usual: int) -> bool:
-    """Return whether most rows follow each other by the usual stride; else no gap means a loss."""
+    """Return True if most rows follow the usual stride; otherwise gaps mean nothing."""
     strides = [b - a for a, b in pairwise(steps)]
     return 2 * strides.count(usual) > len(strides)
 
@@ -124,9 +125,9 @@ def _describe(gap: Gap) -> str:
 def get_metric_histories(
     server: Server, snapshot: Snapshot, metric: str
 ) -> dict[str, tuple[float, ...]]:
-    """Return the values of a metric that each run has logged, by run id, in order.
+    """Return the values of a metric that each run logged, by run id, in order.
 
-    Runs that have logged nothing are left out. Raises WandbError.
+    Runs that logged nothing are left out. Raises WandbError.
     """
     runs = [run for run in snapshot.runs if run.summary]
     found: dict[str, tuple[float, ...]] = {}
@@ -142,7 +143,7 @@ def get_metric_histories(
 
 
 def read_dropped(server: Server, results: Results) -> Results:
-    """Add why runs lack the metric: dropped rows, or a second `wandb.init`, if the server knows."""
+    """Add why runs lack the metric, if known: dropped rows, or a second `wandb.init`."""
     path = SweepPath(*results.sweep_path.split("/"))
     missing = [row for row in results.rows if row.state == "finished" and row.value is None]
     apart = [name for row in missing if results.unlogged for name in row.apart][:MOST_APART]
@@ -152,7 +153,7 @@ def read_dropped(server: Server, results: Results) -> Results:
     return note_dropped(results, partial(get_log_tail, server.client, path))
 
 
-# Runs with the same curve of the metric: configurations that the script ignores, and copies.
+# Runs with the same curve of the metric: configurations that the script ignores, and duplicates.
 
 CurveValues = tuple[object, ...]
 
@@ -168,9 +169,9 @@ def read_tied_curves(server: Server, path: SweepPath, results: Results) -> dict[
 
 
 def find_equal_curves(results: Results, curves: Mapping[str, CurveValues]) -> tuple[str, ...]:
-    """Return a run of each of the configurations with the most frequent curve; none if all differ.
+    """Return one run per configuration with the most frequent curve; empty if all differ.
 
-    Short curves count if all configurations, three or more, have the same one.
+    Short curves count if at least three configurations exist and all have the same one.
     """
     ranked = [row for row in results.rows if row.rank is not None and not row.reused]
     different = {(row.value, value_key(row.parameters)): row for row in reversed(ranked)}
@@ -191,8 +192,8 @@ def find_equal_curves(results: Results, curves: Mapping[str, CurveValues]) -> tu
 def _is_ignored(group: Sequence[Row], rows: Sequence[Row]) -> bool:
     """Return True if the parameters that differ in a group seem to have no effect.
 
-    One alone cannot make up for itself. Several may, such as an equal lr · batch size, unless
-    every configuration that agrees with the group in the other parameters is in it.
+    A single differing parameter cannot cancel itself out. Several may, such as an equal lr · batch
+    size, unless the group contains every configuration with the same other parameters.
     """
     first = group[0].parameters
 

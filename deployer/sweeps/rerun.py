@@ -1,7 +1,7 @@
-"""Run again what is lost or failed; what another sweep has finished counts as done.
+"""Rerun lost and failed runs; configurations that another sweep finished count as done.
 
-A follow-up is an explicit list of the missing configurations, linked to its original in its
-description; both count together.
+A follow-up is an explicit list of the missing configurations. Its description links it to its
+original; both count together.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from deployer.wandb_api.operations import (
 from deployer.wandb_api.server import Server
 
 REUSE_MARK = "deployer up --reuse of "
-MOST_REUSED = 4000  # their ids are in the description
+MOST_REUSED = 4000  # because their ids are in the description
 HEAL_MARK = "deployer heal of "
 
 
-# Configurations that another sweep has finished count as done: the list of the others; pure. The
-# new sweep is an explicit list, and its description names the sweep and the runs that are reused,
-# so that every reader counts the same ones.
+# `--reuse`: a sweep of the configurations that another one has not finished; pure. The new sweep is
+# an explicit list. Its description names the other sweep and the reused runs, so that every reader
+# counts the same ones.
 
 
 @dataclass(frozen=True)
 class Reuse:
-    """The configuration of a sweep that runs what is missing, and how many are done."""
+    """The configuration of a sweep that runs the missing configurations, and the number done."""
 
     config: dict[str, Any]
     reused: int
@@ -57,7 +57,10 @@ class Reuse:
 
 
 def plan_reuse(sweep: SweepFile, file: str, source: Snapshot) -> Reuse:
-    """Return the sweep of what `source` has not finished; raises ConfigError if there is none."""
+    """Return the sweep of the configurations that `source` has not finished.
+
+    Raises ConfigError if there is none.
+    """
     check_reusable(sweep, file, source)
     path = str(source.sweep.path)
     space, _ = parse_parameters(sweep.config.get("parameters"))
@@ -87,7 +90,10 @@ def plan_reuse(sweep: SweepFile, file: str, source: Snapshot) -> Reuse:
 
 
 def check_reusable(sweep: SweepFile, file: str, source: Snapshot) -> None:
-    """Refuse what has no list of configurations, or runs another way; raises ConfigError."""
+    """Reject sweeps without a list of configurations, or with other settings.
+
+    Raises ConfigError.
+    """
     path, leave = source.sweep.path, "leave --reuse out"
     if sweep.method != "grid":
         said = f"{sweep.method} draws its configurations while it runs"
@@ -137,7 +143,7 @@ def add_reused(snapshot: Snapshot, source: Snapshot) -> Snapshot:
 
 
 def _read_configuration(sweep: Sweep, run: Run) -> dict[str, Any]:
-    """Return a run's configuration as it was handed out, by the top names of its parameters."""
+    """Return a run's assigned configuration, by the top names of its parameters."""
     listed = find_list_parameter(sweep.config)
     chosen = run.config.get(listed) if listed else None
     if isinstance(chosen, Mapping):
@@ -157,11 +163,11 @@ def _key(configuration: Mapping[str, Any], names: tuple[str, ...]) -> Hashable:
 
 @dataclass(frozen=True)
 class Healing:
-    """What `heal` started: `sweep_path` is the sweep that runs it, the same one if it was requeued.
+    """The effect of `heal`: `sweep_path` is the sweep that runs it, the same one if requeued.
 
-    `count` configurations will run; `unknown` ones are missing, and which they were is
-    not known. `created` tells whether this call made the follow-up. `waiting` ones need no healing:
-    the sweep goes on, and hands them out to the next agent.
+    `count` configurations will run; `unknown` ones are missing, but not known individually.
+    `created` is True if this call made the follow-up. `waiting` ones need no healing: the open
+    sweep assigns them to the next agent.
     """
 
     sweep_path: SweepPath
@@ -172,11 +178,11 @@ class Healing:
 
 
 def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> Healing:
-    """Run again what is missing of a sweep; a second call creates no second follow-up.
+    """Rerun the missing runs of a sweep; a second call creates no second follow-up.
 
-    `retries` are further attempts for a run that fails, None for as many as the sweep
-    has. Of a follow-up its original is healed, so that one place counts all. Raises WandbError,
-    or ConfigError where the server knows no retries.
+    `retries` are further attempts for a failed run, None for the sweep's own number. For a
+    follow-up its original is healed, so that all counts are in one sweep. Raises WandbError, or
+    ConfigError if the server does not support retries.
     """
     if server.can_requeue:
         snapshot = get_snapshot(server.client, path)
@@ -202,9 +208,9 @@ def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> H
 
 
 def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
-    """Return a sweep with its runs, agents and whatever other sweeps have done for it.
+    """Return a sweep with its runs, its agents and the runs other sweeps did for it.
 
-    Those are its follow-ups, and the one whose runs it reuses.
+    Those are its follow-ups, and the sweep whose runs it reuses.
     """
     if server.can_requeue:
         whole = get_snapshot(server.client, path)
@@ -218,11 +224,11 @@ def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
     except WandbError as error:
         if error.status != 404:
             raise
-        return whole  # it was deleted with its runs, which count no more
+        return whole  # it was deleted with its runs, which no longer count
 
 
 def list_family(server: Server, path: SweepPath) -> tuple[str, ...]:
-    """Return the ids of the sweeps whose runs `get_whole_snapshot` shows, the sweep's own first."""
+    """Return the ids of the sweeps in `get_whole_snapshot`, the sweep's own first."""
     found = find_source(get_sweep(server.client, path))
     own: tuple[str, ...] = (path.sweep_id,)
     if not server.can_requeue:
@@ -234,7 +240,7 @@ def list_family(server: Server, path: SweepPath) -> tuple[str, ...]:
 def merge_follow_ups(original: Snapshot, follow_ups: Sequence[Snapshot]) -> Snapshot:
     """Add the follow-ups' runs to the original's as if they were its own; pure.
 
-    The sweep counts as going on while a follow-up does.
+    The sweep counts as open while a follow-up is.
     """
     runs = list(original.runs)
     for follow_up in follow_ups:
@@ -247,10 +253,10 @@ def merge_follow_ups(original: Snapshot, follow_ups: Sequence[Snapshot]) -> Snap
 
 
 def list_missing(snapshot: Snapshot, planned: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the configurations that are neither finished, under way nor `planned`; pure.
+    """Return the configurations that are not finished, active or `planned`; pure.
 
-    Of an open grid, those that were never handed out still will be. Of random and bayes only
-    those that were drawn are known.
+    An open grid will still assign the unassigned ones. For random and bayes only the drawn ones are
+    known.
     """
     sweep, names = snapshot.sweep, list_parameters(snapshot.sweep.config)
     taken = {_key(configuration, names) for configuration in planned}
@@ -264,7 +270,7 @@ def list_missing(snapshot: Snapshot, planned: Sequence[Mapping[str, Any]]) -> li
 
 
 def _candidates(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return what the sweep should run: a closed grid's product, else what was handed out."""
+    """Return the sweep's configurations: all of a closed grid, else the assigned ones."""
     config = snapshot.sweep.config
     if snapshot.sweep.method == "grid" and snapshot.sweep.ended:
         space, _ = parse_parameters(config.get("parameters"))
@@ -289,7 +295,7 @@ def _is_taken(sweep: Sweep, run: Run) -> bool:
 
 
 def _count_unknown(snapshot: Snapshot, missing: int) -> int:
-    """Count what a random or bayes sweep owes beyond what it has drawn."""
+    """Count the runs a random or bayes sweep still owes, in addition to the drawn ones."""
     coverage = build_results(snapshot.sweep, snapshot.runs).coverage
     owed = coverage.failed + coverage.lost + coverage.cancelled
     return max(0, owed - missing) if snapshot.sweep.ended else 0

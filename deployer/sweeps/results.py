@@ -1,7 +1,7 @@
 """The results of a sweep: metric, ranking, coverage, failures, ends of attempts; pure.
 
-Finished counts configurations: of a grid each once, of random and bayes each run, since there the
-method itself may draw a configuration twice. An early-stopped run has finished.
+Finished counts configurations: for a grid each once, for random and bayes each run, since those
+methods may draw a configuration twice. An early-stopped run counts as finished.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WORDS = {
     "node": "lost with its agent or its machine",
     "lost reply": "sent again, because its agent had not received it",
 }
-# What would fail again in the same way, so that the server does not retry it, and what fixes it.
+# Failures that would repeat, so that the server does not retry them, and their fixes.
 FIXES = {
     "usage error": "let the script accept the flags that the sweep file sends",
     "no run": "the script exited with 0 without wandb.init: call it in each run, or let deployer "
@@ -56,28 +56,28 @@ FIXES = {
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "remove the API key from the script: its agent has one",
 }
-# What a user does beside; the last is retried all the same.
+# Failures with a fix by the user; the server does retry the last one.
 REMEDIES = {
     **FIXES,
     "OOM": "give each agent more memory: kubernetes: {memory: …} in deployer.yaml; on one machine, "
     "start fewer",
 }
-# How attempts end that fail by themselves: what is then tried again is no heal.
+# Attempts that failed because of the run itself; a retry after them does not count as healing.
 OWN_FAILURES = ("own failure", "never started", *FIXES)
-# By these, a process decides on its exit code itself; after others it is only somebody's word.
+# Causes after which the exit code is the process's own; after others it is only reported.
 OWN_EXIT_CODE = ("delivered", *OWN_FAILURES)
 NOTED = ("delivered", "never started", "no server", "OOM", *FIXES)
 
 
-# What deployer's agent and wandb print around a run's own words; an error of wandb is one of them.
+# Lines that deployer's agent and wandb print around a run's output, except errors of wandb.
 NOISE = re.compile(
     r"[\d-]{10} [\d:]{8} - deployer - |(\x1b\[[\d;]*m)*wandb(\x1b\[[\d;]*m)*:(?!.*\bERROR\b)"
 )
 
-# How the SDK writes numbers that JSON does not have.
+# The SDK's spelling of numbers that JSON lacks.
 WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 ACTIVE_STATES = ("running", "pending", "preempting")
-# Will be handed out again, on W&B's servers too.
+# Will be assigned again, on W&B's servers too.
 WAITING_STATES = ("preempted",)
 FAILED_STATES = ("failed",)
 EARLIER = 'it was logged before wandb.init was called again; resume="allow" continues the run'
@@ -85,7 +85,7 @@ EARLIER = 'it was logged before wandb.init was called again; resume="allow" cont
 
 @lru_cache(maxsize=256)
 def describe_attempt(cause: str, exit_code: int | None) -> str:
-    """Say how an attempt ended, with its exit code or the signal that killed it."""
+    """Describe how an attempt ended, with its exit code or the signal that killed it."""
     said = WORDS.get(cause, cause)
     if cause == "own failure" and exit_code == 0:
         said = "left during its run"
@@ -98,19 +98,19 @@ def describe_attempt(cause: str, exit_code: int | None) -> str:
 
 
 def keep_own_lines(lines: Sequence[str], limit: int) -> tuple[str, ...]:
-    """Return the last lines that a run printed itself; the last ones if there are only others."""
+    """Return the last lines printed by the run itself; any last lines if there are none."""
     own = [line for line in lines if not NOISE.match(line)]
     return tuple((own if any(line.strip() for line in own) else lines)[-limit:])
 
 
 def find_last_words(lines: Sequence[str]) -> str:
-    """Return the last line that a run printed itself; empty if there is none."""
+    """Return the last line printed by the run itself; empty if there is none."""
     own = (line.strip() for line in reversed(lines) if not NOISE.match(line))
     return next(filter(None, own), "")
 
 
 def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) -> str:
-    """Say what a run's state does not: what it waits for and why, or how it ended; else nothing."""
+    """Add to a run's state what it waits for and why, or how it ended; empty if nothing."""
     last = attempts[-1] if attempts else None
     if last is None or last.cause is None:
         return ""
@@ -134,27 +134,27 @@ def name_signal(exit_code: int | None) -> str:
 def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") -> float | None:
     """Return a metric from a summary, None if it is missing; it may be nan or infinite.
 
-    `name` may lead inside by dots (`val.loss`). `define_metric(summary=…)` makes the value a
-    mapping such as {"min": v}: taken is the aggregate that fits `goal`, then best, then last.
+    Dots in `name` lead into nested values (`val.loss`). With `define_metric(summary=…)` the value
+    is a mapping such as {"min": v}: use the aggregate that fits `goal`, else best, else last.
     """
     return _as_number(find_value(summary, name), goal)
 
 
 def rank_key(value: float | None, goal: str = "minimize") -> tuple[int, float]:
-    """Return a key that sorts the best value first and values that are not finite last."""
+    """Return a sort key: the best value first, values that are not finite last."""
     if value is None or not math.isfinite(value):
         return (1, 0.0)
     return (0, -value if goal == "maximize" else value)
 
 
 def list_logged(summary: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names in a summary that could be a metric: numbers that the script logged."""
+    """Return the names in a summary that could be a metric: numbers logged by the script."""
     names = (str(name) for name in summary if not str(name).startswith("_"))
     return tuple(name for name in names if metric_value(summary, name) is not None)
 
 
 def find_value(summary: Any, name: str) -> Any:
-    """Return what was logged under a name that may lead inside by dots; None if nothing was."""
+    """Return the value logged under a name, where dots lead into nested values; else None."""
     if not isinstance(summary, Mapping):
         return None
     if name in summary:
@@ -177,7 +177,7 @@ def _as_number(value: Any, goal: str) -> float | None:
         return None
     try:
         return float(value)
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer too large for a float
         return math.inf if value > 0 else -math.inf
 
 
@@ -188,7 +188,7 @@ def metric_name(config: Mapping[str, Any]) -> str | None:
 
 
 def metric_goal(config: Mapping[str, Any]) -> str:
-    """Return `maximize` or, as W&B for anything else, `minimize`."""
+    """Return `maximize`, or `minimize` for any other value, as W&B does."""
     metric = config.get("metric")
     goal = metric.get("goal") if isinstance(metric, Mapping) else None
     return "maximize" if goal == "maximize" else "minimize"
@@ -198,11 +198,10 @@ def metric_goal(config: Mapping[str, Any]) -> str:
 class Row:
     """One run in the ranking; `parameters` holds the sweep's own, flattened by dots.
 
-    `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
-    them; `heals` is the run in whose place this one ran, `reused` the sweep that has run it for
-    this one. `note` says what `state` does not. `summary` is all that the run has logged last,
-    without the SDK's own values. `copy_of` is a repeat with the same curve of the metric. `word` is
-    the state as it is shown.
+    `duration_seconds` is rounded to tenths. `attempts` are empty if the server does not keep them.
+    `heals` is the run that this one replaces, `reused` the sweep that ran it for this one. `note`
+    adds to `state`. `summary` holds the last logged values, without the SDK's own. `copy_of` is the
+    run of the same configuration with the same curve of the metric. `word` is the displayed state.
     """
 
     rank: int | None
@@ -226,14 +225,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How the expected configurations stand; `expected` is None for an endless sweep.
+    """The counts of the expected configurations; `expected` is None for an endless sweep.
 
-    `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
-    vanished, or were never handed out although the sweep has ended. They are `cancelled` if the
-    sweep was, and those never handed out also if failures stopped it. `healed` ones are finished,
-    and an attempt was lost before, which did not fail by itself; `stopped_early` ones count as
-    finished, and so do `reused` ones, which another sweep has finished. Of random and
-    bayes, which count runs, `repeated` ones have the configuration of another.
+    `waiting` ones are not assigned yet, or will be again. `lost` ones were assigned and vanished,
+    or were never assigned although the sweep has ended. They count as `cancelled` if the sweep was
+    cancelled; unassigned ones also if failures stopped it. `healed` ones are finished after a lost
+    attempt that did not fail by itself. `stopped_early` ones count as finished, and so do `reused`
+    ones, which another sweep finished. For random and bayes, which count runs, `repeated` ones have
+    the configuration of another run.
     """
 
     expected: int | None
@@ -255,7 +254,7 @@ class Coverage:
         return rest == 0 and self.finished >= (self.expected or 1)
 
     def sentence(self) -> str:
-        """Return it as one sentence; zeros are left out, but for lost and, mostly, duplicates."""
+        """The counts as one sentence; zeros are left out, except lost and, mostly, duplicates."""
         total = f"/{self.expected}" if self.expected is not None else ""
         different = format_count(self.finished - self.repeated, "configuration")
         counted = f"runs of {different}" if self.repeated else "configurations"
@@ -276,11 +275,11 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Results:
-    """Rows are ranked, best first; `best` is the first that has a finite value.
+    """Rows are ranked, best first; `best` is the first with a finite value.
 
-    `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
-    finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
-    what the first finished run did log, `dropped` wandb's warning if it dropped rows of one without
+    `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the finished
+    runs without the metric, `not_finite` those with NaN or infinity. `logged` are the names that
+    the first finished run logged. `dropped` is wandb's warning if it dropped rows of a run without
     the metric, or EARLIER. `equal_curves` are runs of different configurations with the same curve.
     `command` runs the best configuration again.
     """
@@ -303,14 +302,14 @@ class Results:
 
     @property
     def metric_missing(self) -> bool:
-        """Return True if runs have finished and none has a value of the ranking metric."""
+        """Return True if runs have finished and none has the ranking metric."""
         return self.best is None and self.unlogged + self.not_finite > 0
 
 
 def build_results(sweep: Sweep, runs: Sequence[Run], expected: int | None = None) -> Results:
-    """Rank a sweep's runs and count what is finished, doubled, failed and lost.
+    """Rank a sweep's runs and count finished, doubled, failed and lost ones.
 
-    `expected` is used where the server does not say how many configurations there are.
+    `expected` is used if the server does not report the number of configurations.
     """
     names, listed = list_parameters(sweep.config), find_list_parameter(sweep.config)
     rows = rank_rows(sweep, [_build_row(sweep, run, names, listed) for run in runs])
@@ -335,7 +334,7 @@ def build_results(sweep: Sweep, runs: Sequence[Run], expected: int | None = None
 
 
 def _describe_best(sweep: Sweep, runs: Sequence[Run], ranked: Sequence[Row]) -> str:
-    """Return the command line of the best configuration, as a person types it."""
+    """Return the command line of the best configuration, as the user would type it."""
     best = next((run for run in runs if ranked and run.run_id == ranked[0].run_id), None)
     if best is None:
         return ""
@@ -369,7 +368,7 @@ def is_ranked(sweep: Sweep, row: Row) -> bool:
 
 
 def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> Coverage:
-    """Count configurations by the best that became of each: finished, running, failed, lost."""
+    """Count configurations by their best outcome: finished, running, failed, lost."""
     key = _key_of(sweep)
     done = [row for row in rows if is_done(sweep, row.state)]
     finishes = Counter(key(row) for row in done)
@@ -407,9 +406,9 @@ def build_coverage(sweep: Sweep, rows: Sequence[Row], expected: int | None) -> C
 def _count_healed(
     rows: Sequence[Row], key: Callable[[Row], Hashable], finishes: Mapping[Hashable, int]
 ) -> int:
-    """Count finished configurations that took more attempts than those that finished or failed.
+    """Count finished configurations with more attempts than finished or failed ones.
 
-    Where the server keeps no attempts, each run that failed or vanished was one.
+    If the server keeps no attempts, each failed or vanished run counts as one.
     """
     attempts: Counter[Hashable] = Counter()
     for row in rows:
@@ -419,23 +418,23 @@ def _count_healed(
 
 
 def is_healed(row: Row) -> bool:
-    """Return whether a run goes on with what an attempt before it has lost, not failed at."""
+    """Return True if a run repeats a lost attempt, rather than a failed one."""
     lost = any(attempt.cause not in OWN_FAILURES for attempt in row.attempts[:-1])
     return lost or bool(row.heals)
 
 
 def is_done(sweep: Sweep, state: str) -> bool:
-    """Return whether a run counts as finished, as one that was stopped early does."""
+    """Return True if a run counts as finished; an early-stopped one does."""
     return state == "finished" or is_stopped_early(sweep, state)
 
 
 def is_stopped_early(sweep: Sweep, state: str) -> bool:
-    """Return whether the sweep's own rule has ended a run, which W&B calls killed."""
+    """Return True if the sweep's own rule ended the run, which W&B calls killed."""
     return state == "killed" and bool(sweep.config.get("early_terminate"))
 
 
 def word_state(sweep: Sweep, state: str) -> str:
-    """Return a run's state, in plain words where W&B's say little."""
+    """Return a run's state, in plain words if W&B's are unclear."""
     if is_stopped_early(sweep, state):
         return "stopped early"
     words = {} if sweep.ended else {"pending": "starting", "preempted": "queued"}
@@ -443,12 +442,12 @@ def word_state(sweep: Sweep, state: str) -> str:
 
 
 def run_seconds(run: Run) -> float | None:
-    """Return how long a run has trained, as W&B counts it, else from its first to last sign."""
+    """Return a run's training time: W&B's own count, else first to last sign of life."""
     inner = run.summary.get("_wandb")
     runtime = inner.get("runtime") if isinstance(inner, Mapping) else None
     for value in (run.summary.get("_runtime"), runtime):
-        # Scripts may log by these names, too: what no run can last is none.
-        # W&B counts whole seconds, so its 0 is any run of less than one.
+        # Scripts may log these names too, so ignore impossible values. W&B counts whole seconds:
+        # its 0 means less than one second, so it is ignored.
         if isinstance(value, int | float) and 0 < value < LONGEST_SECONDS:
             return float(value)
     if run.created_at is None or run.heartbeat_at is None:
@@ -485,16 +484,16 @@ def _say_apart(names: Sequence[str]) -> str:
 
 
 def _exit_code(run: Run) -> int | None:
-    """Return the exit code of a run's process; where nobody saw it, what the SDK said of the run.
+    """Return the exit code of a run's process; if unobserved, the SDK's.
 
-    The SDK says 1 of any error within `wandb.init`, and 255 of a process that was killed.
+    The SDK reports 1 for any error inside `wandb.init`, and 255 for a killed process.
     """
     seen = run.attempts[-1].exit_code if run.attempts else None
     return run.exit_code if seen is None else seen
 
 
 def _parameters(run: Run, names: tuple[str, ...], listed: str) -> dict[str, Any]:
-    """Return a run's parameters; those of an explicit list are shown as what they stand for."""
+    """Return a run's parameters; for an explicit list, the listed values by their own names."""
     flat = flatten_configuration(run.config, names)
     return {k.removeprefix(f"{listed}."): v for k, v in flat.items()} if listed else flat
 

@@ -1,6 +1,6 @@
-"""The rules of a sweep file: every complaint about a configuration that YAML could read; pure.
+"""The rules of a sweep file: every complaint about a configuration that is valid YAML; pure.
 
-An error is what cannot run or never ends; everything else W&B runs too, so it is a warning.
+An error means that it cannot run or never ends; W&B runs everything else, so that is a warning.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ from deployer.sweeps.program import (
 from deployer.sweeps.space import Constant, Continuous, Space, value_key
 from deployer.text import find_forbidden, format_count, number_hint
 
-# What JSON cannot say, names and texts, and what starts a run.
+# Values that JSON cannot express, names and texts, and the start of a run.
 
 TEXTS = ("program", "entity", "project", "name", "description")
 LONGEST_PROJECT = 128
 LAUNCHED = ("kind", "apiVersion", "job", "image_uri")
-# What W&B itself keeps in the config of a run.
+# W&B's own keys in the config of a run.
 RESERVED = ("_wandb", "wandb_version")
 PATH: KeyPath = ("early_terminate",)
-# The methods of each engine, as W&B's check has them.
+# The methods of each engine, as in W&B's own check.
 SCHEDULER_METHODS = {"wandb": ("grid", "random", "bayes"), "optuna": ("custom",), "ax": ("custom",)}
 METHODS = TOP["method"].choices
-# More configurations than anybody waits for, even at one a second on ten agents.
+# More configurations than are practical, even at one a second on ten agents.
 LARGE_GRID = 10_000
 GOALS = METRIC["goal"].choices
 EXAMPLE = "write metric: {name: loss, goal: minimize}"
 
 
 def check_sendable(path: KeyPath, value: Any) -> Findings:
-    """Complain about what JSON cannot say: dates, sets, binary data."""
+    """Report values that JSON cannot express: dates, sets, binary data."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from check_sendable((*path, str(key)), item)
@@ -74,7 +74,7 @@ def check_sendable(path: KeyPath, value: Any) -> Findings:
 
 
 def check_finite(path: KeyPath, value: Any) -> Findings:
-    """Doubt the numbers that JSON does not have, in the values of parameters."""
+    """Warn about numbers that JSON lacks, in the values of parameters."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from check_finite((*path, str(key)), item)
@@ -87,7 +87,7 @@ def check_finite(path: KeyPath, value: Any) -> Findings:
 
 
 def check_tuples(path: KeyPath, value: Any) -> Findings:
-    """Doubt lists of texts that come from Python's tuples: YAML takes them apart at each comma."""
+    """Warn about lists of texts from Python's tuples: YAML splits them at each comma."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from check_tuples((*path, str(key)), item)
@@ -99,7 +99,7 @@ def check_tuples(path: KeyPath, value: Any) -> Findings:
 
 
 def check_texts(config: Mapping[str, Any]) -> Findings:
-    """Complain about names that are no text, or that no server takes."""
+    """Report names that are not text, or that no server accepts."""
     for key in TEXTS:
         value = config.get(key, "")
         if isinstance(value, str):
@@ -118,7 +118,7 @@ def check_texts(config: Mapping[str, Any]) -> Findings:
 
 
 def check_start(config: Mapping[str, Any]) -> Findings:
-    """Complain where nothing says what to start, and about what Python cannot start."""
+    """Report a sweep without anything to start, or with something Python cannot start."""
     command, program = config.get("command") or DEFAULT_COMMAND, config.get("program")
     words = [str(word) for word in command] if isinstance(command, list | tuple) else []
     if "${program}" in words and "program" not in config:
@@ -148,11 +148,11 @@ def check_start(config: Mapping[str, Any]) -> Findings:
         yield problem(("interpreter",), said, f"remove both keys, and write {module}, '${{args}}']")
 
 
-# Parameters that run and look doubtful: values that repeat, odd names.
+# Parameters that run but look wrong: repeated values, odd names.
 
 
 def check_parameters(config: Mapping[str, Any], space: Space) -> Findings:
-    """Warn about parameters that W&B runs, and hardly as they are meant."""
+    """Warn about parameters that W&B runs, but probably not as intended."""
     for path, raw in _walk((NESTED,), config.get(NESTED)):
         yield from _check_listed(path, raw, config.get("method"))
     yield from _check_names(space)
@@ -164,7 +164,7 @@ def check_parameters(config: Mapping[str, Any], space: Space) -> Findings:
 
 
 def check_bounds(config: Mapping[str, Any]) -> Findings:
-    """Complain about an int and a float as bounds: W&B's client cannot tell which is meant."""
+    """Report an int and a float as bounds: W&B's client cannot tell which one is meant."""
     parameters = config.get(NESTED)
     for name, raw in parameters.items() if isinstance(parameters, Mapping) else ():
         if not isinstance(raw, Mapping) or "distribution" in raw:
@@ -219,7 +219,7 @@ def _check_booleans(path: KeyPath, values: Any) -> Findings:
 
 
 def _check_names(space: Space) -> Findings:
-    """Doubt names that W&B uses itself, and those that two parameters share in its config."""
+    """Warn about names that W&B itself uses, and names that collide in its config."""
     seen: dict[str, KeyPath] = {}
     for parameter in sorted(space.parameters, key=lambda p: (len(p.path), p.path)):
         name = ".".join(parameter.path)
@@ -237,7 +237,7 @@ def _place(path: KeyPath) -> KeyPath:
 
 
 def check_early_terminate(config: Mapping[str, Any]) -> Findings:
-    """Warn about rules that never stop a run, or not as they look: the sweep runs all the same."""
+    """Warn about rules that never stop a run, or not as they seem to; the sweep runs anyway."""
     rule = config.get("early_terminate")
     if "early_terminate" not in config:
         return
@@ -293,7 +293,7 @@ def check_scheduler(config: Mapping[str, Any]) -> Findings:
 
 
 def check_method(config: Mapping[str, Any], space: Space) -> Findings:
-    """Complain about a method that is none, or that lacks what it needs."""
+    """Report an unknown method, or one without its required keys."""
     method = config.get("method")
     if "method" not in config:
         hint = find_misspelt(config, "method", TOP)
@@ -331,7 +331,7 @@ def _check_grid(config: Mapping[str, Any], space: Space) -> Findings:
 
 
 def check_metric(config: Mapping[str, Any]) -> Findings:
-    """Complain about a metric that cannot be read; doubt what W&B would not take as it looks."""
+    """Report an unreadable metric; warn if W&B would read it in another way."""
     metric = config.get("metric")
     if "metric" not in config:
         yield from _check_metrics(config)
@@ -353,7 +353,7 @@ def check_metric(config: Mapping[str, Any]) -> Findings:
 
 
 def _check_metrics(config: Mapping[str, Any]) -> Findings:
-    """Doubt several metrics: only an optimizer of one's own has a use for them."""
+    """Warn about several metrics: only a custom optimizer can use them."""
     metrics = config.get("metrics")
     if "metrics" not in config:
         return
@@ -393,7 +393,7 @@ def _check_one(path: KeyPath, metric: Mapping[str, Any]) -> Findings:
 
 
 def check_run_cap(config: Mapping[str, Any], space: Space) -> Findings:
-    """Complain about a cap that is no number, and doubt one that a grid never reaches."""
+    """Report a cap that is not a number; warn about one that a grid never reaches."""
     cap = config.get("run_cap")
     if "run_cap" not in config:
         return
@@ -407,7 +407,7 @@ def check_run_cap(config: Mapping[str, Any], space: Space) -> Findings:
 
 
 def check_end(config: Mapping[str, Any]) -> Findings:
-    """Complain about a sweep that never ends."""
+    """Report a sweep that never ends."""
     method = config.get("method")
     if "run_cap" not in config and method in ("random", "bayes"):
         message = f"missing, and {method} never ends without it"
@@ -416,7 +416,7 @@ def check_end(config: Mapping[str, Any]) -> Findings:
 
 
 def check_config(config: Mapping[str, Any]) -> list[Finding]:
-    """Return all complaints about the configuration of a sweep that agents are to run."""
+    """Return all complaints about a sweep that agents will run."""
     if str(config.get("apiVersion")).startswith("kubeflow.org/"):
         said = f"{config.get('kind')} of Kubeflow, not a W&B sweep"
         hint = "write program, method, metric and parameters: deployer init SCRIPT drafts them"
@@ -428,9 +428,10 @@ def check_config(config: Mapping[str, Any]) -> list[Finding]:
 
 
 def check_content(config: Mapping[str, Any], own: Mapping[str, Key] | None = None) -> list[Finding]:
-    """Return the complaints about what is there; a server knows keys of its `own`.
+    """Return the complaints about the existing keys; `own` are the server's additional keys.
 
-    What starts a run, and who ends the sweep, may be elsewhere: in `wandb.agent(function, count)`.
+    The start of a run and the end of the sweep may be defined elsewhere: `wandb.agent(function,
+    count)`.
     """
     if found := list(check_sendable((), config)):
         return found

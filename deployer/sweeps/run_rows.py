@@ -12,20 +12,20 @@ from deployer.sweeps.results import Results, Row
 from deployer.text import format_parameter, name_columns
 
 NESTED = ("parameters", "summary", "attempts")
-SHOWN_ALONE = "word"  # JSON has W&B's own word, `state`
+SHOWN_ALONE = "word"  # JSON has W&B's own state instead, `state`
 KEYS = tuple(one.name for one in fields(Row) if one.name not in (*NESTED, SHOWN_ALONE))
-MOST_PARAMETERS = 20  # parameters; nobody reads a line, or looks through columns, of more
+MOST_PARAMETERS = 20  # more do not fit in a readable line or table
 
 
 def row_to_plain(row: Row) -> dict[str, Any]:
-    """Return a run with stable keys, without values of secrets."""
+    """Return a run with stable keys, without secret values."""
     plain = {"parameters": redact(row.parameters), "summary": redact(row.summary)}
     kept = {name: value for name, value in vars(row).items() if name != SHOWN_ALONE}
     return {**kept, **plain}
 
 
 def build_run_command(results: Results) -> str | None:
-    """Return what to paste to run the best configuration again, without values of secrets."""
+    """Return the command that runs the best configuration again, without secret values."""
     if not results.best:
         return None
     hidden = find_hidden(results.best.parameters)
@@ -35,7 +35,7 @@ def build_run_command(results: Results) -> str | None:
 def flatten_rows(
     rows: Sequence[Row], keys: Sequence[str], metric: str | None
 ) -> tuple[list[str], list[list[Any]]]:
-    """Return the names of columns, and a list of values for each run; None if it has none.
+    """Return column names, and a list of values for each run; None where it has none.
 
     Columns are the row's `keys`, `attempts` (their number), the metric by its name, parameters
     (`config.NAME` if another column has the name), and logged values (`summary.NAME`).
@@ -59,10 +59,9 @@ def list_names(plain: Sequence[Mapping[str, Any]], part: str) -> list[str]:
 
 
 def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
-    """Return a run's parameters as `lr=0.1, batch_size=32`, without values of secrets.
+    """Return a run's parameters as `lr=0.1, batch_size=32`, without secret values.
 
-    Parameters that are the same in all runs `among` which it is are left out; so are those after
-    the first 20.
+    Leaves out parameters that are equal in all runs of `among`, and those after the first 20.
     """
     shown = redact(row.parameters)
     varying = list_varying([one.parameters for one in among]) if among else shown
@@ -77,7 +76,7 @@ def word_value(value: object) -> str:
 
 
 def list_varying(configurations: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the parameters that are not the same in all configurations, all where none differs."""
+    """Return the parameters that differ between configurations; all of them if none differs."""
     names = list(dict.fromkeys(name for one in configurations for name in one))
     varying = [n for n in names if len({repr(one.get(n)) for one in configurations}) > 1]
     return varying or names

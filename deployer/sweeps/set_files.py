@@ -1,7 +1,7 @@
 """Files of hyperparameter sets, and the sweep that runs exactly those.
 
 The form with `hyperparam_set` is for scripts that pick their own set by `JOB_ID`, counted from 1:
-https://github.com/EdinburghNLP/eidf-epcc-cluster. A plain list of mappings works, too.
+https://github.com/EdinburghNLP/eidf-epcc-cluster. A plain list of mappings also works.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ EXAMPLE = (
     "a table (.csv) has a header, and a row for each set"
 )
 YAML, JSON, TABLES = (".yaml", ".yml"), (".json",), (".csv", ".tsv")
-# Names that some flag parser accepts: argparse, absl, fire, Hydra with its model.lr. A comma or a
-# semicolon in one means that the header has two kinds of separators.
+# Names that some flag parser accepts: argparse, absl, fire, Hydra with its model.lr. A name with a
+# comma or semicolon means that the header mixes two separators.
 FLAG = re.compile(r"[^\s=\-\"'`,;][^\s=\"'`,;]*")
 # Other cells, such as 007 or 1_000, are text.
 NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
-# A decimal comma or a thousands separator makes a cell text.
+# A decimal comma or a thousands separator turns a cell into text.
 ODD_NUMBER = re.compile(rf"(?!{NUMBER.pattern}\Z)[-+]?[0-9]+[.,' \u00a0][0-9.,' \u00a0]*")
 LONGEST_NUMBER = 300  # Python reads no integer of more than 4300 digits
 MOST_KEYS_SHOWN = 3
-# In the command of a sweep whose script reads the file itself: which one.
+# In the command of a sweep whose script reads the file itself: the file's path.
 FILE_VARIABLE = "HYPERPARAMETERS_FILE"
 
 
 @dataclass(frozen=True)
 class HyperparameterSets:
-    """The sets of a file in order; `wrapped` is True if each one is under `hyperparam_set`."""
+    """The sets of a file in order; `wrapped` is True if each is under `hyperparam_set`."""
 
     sets: tuple[dict[str, Any], ...]
     wrapped: bool
@@ -84,7 +84,7 @@ def load_sets(path: Path) -> HyperparameterSets:
 
 
 def parse_sets(text: str, place: str) -> HyperparameterSets:
-    """Read the text of a file; the suffix of `place` says if it is a table, JSON or YAML."""
+    """Parse the text of a file; the suffix of `place` selects table, JSON or YAML."""
     kind = Path(place).suffix.lower()
     read = _read_table if kind in TABLES else _read_json if kind in JSON else parse_document
     document = read(text, place)
@@ -144,18 +144,18 @@ def _read_json(text: str, place: str) -> Document:
     except json.JSONDecodeError as error:
         where = f"{place}:{error.lineno}:{error.colno}"
         raise ConfigError(where, f"unreadable JSON: {error.msg}", "correct this line") from error
-    except (RecursionError, ValueError) as error:  # ValueError: a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # ValueError: a number with thousands of digits
         raise ConfigError(place, f"unreadable JSON: {error}", EXAMPLE) from error
-    # JSON is YAML, which knows the lines, except for tabs between values.
+    # JSON is YAML except for tabs between values, and the YAML parser knows the lines.
     return replace(parse_document(text.replace("\t", " "), place), value=value, scalars=())
 
 
 def _read_table(text: str, place: str) -> Document:
-    """Read a header and rows; an empty cell leaves its key out, and empty rows are skipped."""
+    """Read a header and rows; empty cells omit their key, and empty rows are skipped."""
     body = text.lstrip()
     above = text[: len(text) - len(body)].count("\n")
     header, *_ = body.splitlines() or [""]
-    try:  # The time that the Sniffer needs grows with the square of the length.
+    try:  # The Sniffer's time grows with the square of the length.
         separator = csv.Sniffer().sniff(header[:1000], ",;\t").delimiter
     except csv.Error:  # a single column
         separator = _usual_separator(place)
@@ -166,7 +166,7 @@ def _read_table(text: str, place: str) -> Document:
     end = above  # the last line of what is read
     try:
         names = [name.strip() for name in rows.fieldnames or ()]
-        while names and not names[-1]:  # spreadsheets write empty columns after the last one
+        while names and not names[-1]:  # spreadsheets append empty columns
             names.pop()
         rows.fieldnames = names
         end = above + rows.line_num
@@ -224,7 +224,7 @@ def _check_columns(names: Sequence[str], place: str) -> Iterator[ConfigError]:
 
 
 def _check_name(name: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
-    """Refuse a name that neither a flag nor, if `wrapped`, a script's own file may have."""
+    """Reject a name that a flag or, if `wrapped`, a script's own file cannot have."""
     if name in (JOB_ID, PARAMETER):
         yield ConfigError(place, f"{name!r} is a reserved name", "rename it")
     elif not isinstance(name, str):
@@ -237,7 +237,7 @@ def _check_name(name: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
 def _check_set(
     one: Mapping[Any, Any], path: tuple[str, ...], document: Document, wrapped: bool
 ) -> Iterator[ConfigError]:
-    """Refuse names, and values that neither a flag nor JSON can carry."""
+    """Reject bad names, and values that neither a flag nor JSON can express."""
     for name, value in one.items():
         shown = str(name) if str(name).isprintable() else repr(name)
         place = document.place_of((*path, shown))
@@ -270,7 +270,7 @@ def _list_warnings(
         first = seen.setdefault(configuration_key(one), number)
         if first != number:
             yield f"{place}: set {number + 1} is the same as set {first + 1}; both run"
-        # Often a misspelt name; the first one is enough.
+        # Often a misspelled name; report only the first one.
         if not missing and (missing := [name for name in names if name not in one]):
             more = ", …" if len(missing) > MOST_KEYS_SHOWN else ""
             listed = ", ".join(missing[:MOST_KEYS_SHOWN]) + more
@@ -298,7 +298,7 @@ def build_sweep_config(
 
 
 def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    """Return the configurations of an explicit list or a grid; raise ConfigError for others."""
+    """Return the configurations of an explicit list or a grid; else raise ConfigError."""
     if find_list_parameter(config):
         listed = list_configurations(config)
         listed.sort(key=lambda one: one.get(JOB_ID, 0))
@@ -311,7 +311,7 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 
 
 def find_run_of_set(snapshot: Snapshot, number: str) -> str:
-    """Return the newest run of the set with this number; `number` itself if it is a run's ID."""
+    """Return the newest run of the set with this number; `number` itself if it is a run id."""
 
     def has_number(run: Run) -> bool:
         chosen = run.config.get(PARAMETER)
@@ -330,7 +330,7 @@ def is_wrapped(config: Mapping[str, Any]) -> bool:
 
 
 def check_sets_file(config: Mapping[str, Any], folder: Path, place: str) -> None:
-    """Raise ConfigError if the file that runs read in `folder` is missing or has other sets."""
+    """Raise ConfigError if the sets file that runs read is missing in `folder`, or differs."""
     name = _find_sets_file(config)
     if not name:
         return
@@ -344,13 +344,13 @@ def check_sets_file(config: Mapping[str, Any], folder: Path, place: str) -> None
 
 
 def _find_sets_file(config: Mapping[str, Any]) -> str:
-    """Return the file that a sweep's script reads its set from; empty if it reads none."""
+    """Return the file from which a sweep's script reads its set; empty if none."""
     words = map(str, config.get("command") or ())
     return next((w.partition("=")[2] for w in words if w.startswith(f"{FILE_VARIABLE}=")), "")
 
 
 def _list_numbered(config: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the sets of a sweep with their numbers: all, those that are healed, or a single one."""
+    """Yield a sweep's sets with their numbers: all of them, the healed ones, or a single one."""
     form = (config.get("parameters") or {}).get(PARAMETER) or {}
     for value in form.get("values") or [form.get("value")]:
         if isinstance(value, Mapping) and JOB_ID in value:

@@ -1,8 +1,8 @@
-"""What a sweep parameter can be, when values are equal, and the space of all of them.
+"""The kinds of sweep parameters, the equality of values, and the space of all parameters.
 
-`value_at(u)` is the quantile function for u in [0, 1] and `u_of(value)` leads back;
-`grid_size` is None where a grid cannot enumerate the values. Formulas are those of W&B's own
-search engine (`params.py` of the MIT-licensed package `sweeps`).
+`value_at(u)` is the quantile function for u in [0, 1] and `u_of(value)` its inverse; `grid_size` is
+None if a grid cannot enumerate the values. Formulas are those of W&B's own search engine
+(`params.py` of the MIT-licensed package `sweeps`).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from deployer.installation import install_package
 
 # A normal quantile at exactly 0 or 1 is infinite; 1e-6 is 4.75 standard deviations away.
 EDGE = 1e-6
-# exp of anything larger is more than a double can hold.
+# exp of a larger number overflows a double.
 LARGEST_EXPONENT = 709.0
 STANDARD_NORMAL = NormalDist()
-MOST_POINTS = 100_000  # that one command lists
+MOST_POINTS = 100_000  # the most points that one command lists
 
 
 def value_key(value: Any) -> Hashable:
-    """Return a key that is equal for equal values, looking inside lists and mappings.
+    """Return a key that is equal for equal values, also inside lists and mappings.
 
-    9 and 9.0 are equal, since a configuration comes back from a server as either of them;
-    True and 1 are not, and neither are 1 and '1'.
+    9 and 9.0 are equal, because a server may return either; True and 1 are not equal, and neither
+    are 1 and '1'.
     """
-    if type(value) is float:  # what there is most of
+    if type(value) is float:  # the most common type
         return ("number", value if value == value else "nan")
     if isinstance(value, bool) or value is None:
         return (type(value).__name__, value)
@@ -52,9 +52,9 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def distinct(values: Sequence[Any]) -> list[Any]:
-    """Return the values without repetitions, the first of equal ones kept, order kept."""
+    """Return the distinct values in order, the first of each."""
     kinds = set(map(type, values))
-    if kinds <= {int, float} or kinds == {str}:  # equal as they are, but for NaN
+    if kinds <= {int, float} or kinds == {str}:  # `==` is correct for these, except for NaN
         found = list(dict.fromkeys(values))
         if all(value == value for value in found):
             return found
@@ -73,7 +73,7 @@ class Constant:
 
     @property
     def grid_size(self) -> int | None:
-        """Return how many values a grid has: one."""
+        """Return the size of its grid: one."""
         return 1
 
     def grid_value(self, index: int) -> Any:  # noqa: ARG002 - one interface for all forms
@@ -83,7 +83,7 @@ class Constant:
         return self.value
 
     def u_of(self, value: Any) -> float:  # noqa: ARG002
-        """Return the middle, since every u leads here."""
+        """Return 0.5: every u maps to the value."""
         return 0.5
 
 
@@ -104,11 +104,11 @@ class Categorical:
         return None if self.probabilities else len(self._distinct)
 
     def grid_value(self, index: int) -> Any:
-        """Return a value by its place among the different ones, in the order of the file."""
+        """Return a value by its index among the distinct ones, in the order of the file."""
         return self._distinct[index]
 
     def index_of(self, value: Any) -> int:
-        """Return the place in `values`; raise ValueError if the value is not there."""
+        """Return the index in `values`; raise ValueError if the value is missing."""
         key = value_key(value)
         for index, candidate in enumerate(self.values):
             if value_key(candidate) == key:
@@ -116,7 +116,7 @@ class Categorical:
         raise ValueError(f"{value!r} is not among the values of {'.'.join(self.path)}")
 
     def value_at(self, u: float) -> Any:
-        """Return the value at place floor(u·n), or the first with more cumulative probability."""
+        """Return the value at index floor(u·n), or by cumulative probability if given."""
         if not self.probabilities:
             return self.values[min(int(u * len(self.values)), len(self.values) - 1)]
         index = bisect_right(list(accumulate(self.probabilities)), u)
@@ -124,7 +124,7 @@ class Categorical:
         return self.values[min(index, likely[-1])]
 
     def u_of(self, value: Any) -> float:
-        """Return the middle of what leads here; raise ValueError if the value is unknown."""
+        """Return the middle of the value's interval; raise ValueError if the value is unknown."""
         index = self.index_of(value)
         if not self.probabilities:
             return (index + 0.5) / len(self.values)
@@ -151,7 +151,7 @@ class Integer:
         return self.min + min(int(u * size), size - 1)
 
     def u_of(self, value: Any) -> float:
-        """Return the middle of the interval that leads here."""
+        """Return the middle of the value's interval."""
         size = self.max - self.min + 1
         return _clip((float(value) - self.min + 0.5) / size, 0.0, 1.0)
 
@@ -160,8 +160,8 @@ class Integer:
 class Continuous:
     """A number from one of W&B's continuous distributions.
 
-    `first` and `second` are min and max, mu and sigma, or a and b. With `q` the value is rounded
-    to a multiple of it and may so leave [min, max], as at W&B; it is an int where q is one.
+    `first` and `second` are min and max, mu and sigma, or a and b. With `q` the value is rounded to
+    a multiple of it and may therefore leave [min, max], as in W&B; it is an int if q is one.
     """
 
     path: tuple[str, ...]
@@ -172,13 +172,13 @@ class Continuous:
 
     @property
     def grid_size(self) -> int | None:
-        """Return how many values a grid has (`q_uniform` alone), counted as numpy.arange does."""
+        """Return the size of its grid (only `q_uniform`), counted like numpy.arange."""
         if self.distribution != "q_uniform" or self.q is None:
             return None
         return max(1, math.ceil((self.second - self.first) / self.q))
 
     def grid_value(self, index: int) -> float:
-        """Return min + index·q, in numpy.arange's arithmetic and type."""
+        """Return min + index·q, with numpy.arange's arithmetic and type."""
         assert self.q is not None
         step = (self.first + self.q) - self.first
         value = self.first + index * step
@@ -189,7 +189,7 @@ class Continuous:
         x = self._inner_quantile(u)
         value = math.exp(min(x, LARGEST_EXPONENT)) if self._exponential else x
         if self.distribution.endswith("_values"):
-            value = _clip(value, self.first, self.second)  # exp(log(max)) can be above max
+            value = _clip(value, self.first, self.second)  # exp(log(max)) can exceed max
         return value if self.q is None else round(value / self.q) * self.q
 
     def u_of(self, value: Any) -> float:
@@ -203,7 +203,7 @@ class Continuous:
 
     @property
     def _base(self) -> str:
-        """Return what is distributed plainly once the exponential is taken away."""
+        """The distribution of the value, or of its logarithm for the log forms."""
         name = self.distribution
         return "uniform" if "uniform" in name else "normal" if "normal" in name else "beta"
 
@@ -213,7 +213,7 @@ class Continuous:
 
     @property
     def _range(self) -> tuple[float, float]:
-        """Return the range of the uniform variable, which is an exponent in the log forms."""
+        """The range of the uniform variable, which is an exponent in the log forms."""
         if self.distribution.endswith("_values"):
             return math.log(self.first), math.log(self.second)
         if self.distribution.startswith("inv_"):
@@ -246,7 +246,7 @@ def _clip(value: float, low: float, high: float) -> float:
 
 
 def _scipy_special() -> Any:
-    """Import scipy only where nothing else has the function: it costs a tenth of a second."""
+    """Import scipy only for functions that nothing else has: the import takes 0.1 s."""
     try:
         from scipy import special
     except ImportError as error:
@@ -258,7 +258,7 @@ def _scipy_special() -> Any:
 
 @dataclass(frozen=True)
 class Space:
-    """Parameters sorted by path, nested ones by all of theirs, as W&B's engine sorts them."""
+    """Parameters sorted by path, nested ones by their full path, as in W&B's engine."""
 
     parameters: tuple[Parameter, ...]
 
@@ -272,7 +272,7 @@ class Space:
         return math.prod(s for s in sizes if s is not None) if None not in sizes else None
 
     def grid_point(self, index: int) -> dict[str, Any] | None:
-        """Return the index-th configuration, the last parameter fastest; None after the last."""
+        """Return a configuration by its index, the last parameter fastest; None past the end."""
         size = self.grid_size
         if size is None or not 0 <= index < size:
             return None
@@ -283,7 +283,7 @@ class Space:
         return self.nest(values[::-1])
 
     def list_points(self) -> list[dict[str, Any]]:
-        """Return every configuration of a grid; raise DeployerError for one of very many."""
+        """Return every configuration of a grid; raise DeployerError if there are too many."""
         size = self.grid_size or 0
         if size > MOST_POINTS:
             said = f"the grid has {size:,} configurations, more than {MOST_POINTS:,}"

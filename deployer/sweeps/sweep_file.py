@@ -1,4 +1,4 @@
-"""W&B sweep file to a frozen `Sweep`, every complaint at once with its line.
+"""Parses a W&B sweep file to a frozen `SweepFile`, reporting every error at once with its line.
 
 Files are read as W&B reads them. `load_sweep` reads a file; everything else is pure.
 """
@@ -29,16 +29,15 @@ from deployer.sweeps.program import ASSIGNMENT, NO_PROGRAM, list_scripts
 from deployer.sweeps.rules import check_config
 from deployer.text import number_hint
 
-# Where a word that YAML reads in its own way may change what a sweep does.
+# Keys where YAML's own reading of a word may change the sweep.
 READ_AS_NUMBERS = ("parameters", "run_cap", "metric", "early_terminate")
-PLACE = "deployer run"  # in place of a sweep file's name
-RUN_PARAMETER = "deployer_run"  # W&B has no sweep without one
+PLACE = "deployer run"  # shown instead of a file name
+RUN_PARAMETER = "deployer_run"  # W&B requires at least one parameter
 TITLE_CHARACTERS = 80
 # Runs in the user's image: standard library only, Python 3.8 or newer. It starts the command as its
-# child, hands signals on and ends as the command ended. After exit code 0 it sees that there is a
-# run on the server: a script without wandb has opened none, unless a wrapper reads its metrics and
-# opens the run. `allow`, since a script may have opened
-# one in a folder of its own: that one is kept as it is.
+# child, forwards signals and exits as the command did. After exit code 0 it makes sure that the
+# server has a run: a script without wandb has opened none, unless a wrapper reads its metrics and
+# opens the run. `allow`, since a script may have opened one in another folder: that run is kept.
 START = """\
 import sys
 sys.path = [path for path in sys.path if path]
@@ -78,13 +77,13 @@ sys.exit(code)
 """
 
 
-# The text of a sweep file to its configuration and all that is wrong or doubtful about it; pure.
-# YAML's own traps are found here, too; what a configuration may hold is `rules.py`.
+# Parses the text of a sweep file to its configuration and all errors and warnings; pure. Includes
+# YAML's own pitfalls; `rules.py` checks the configuration.
 
 
 @dataclass(frozen=True)
 class Examination:
-    """A configuration as it was read, and what was found, in the order of the file."""
+    """A configuration, and the findings about it in the order of the file."""
 
     config: dict[str, Any]
     document: Document
@@ -92,9 +91,9 @@ class Examination:
 
 
 def examine_sweep(text: str, place: str, run_cap: int | None = None) -> Examination:
-    """Read the text of a sweep file; `place` names it, and `run_cap` replaces its own.
+    """Parse the text of a sweep file; `place` names it, and `run_cap` replaces its own.
 
-    Raise ConfigError where there is no configuration at all.
+    Raise ConfigError if there is no configuration at all.
     """
     document = parse_document(text, place)
     hint = "begin with program: train.py, method: grid and parameters:"
@@ -112,7 +111,7 @@ def examine_sweep(text: str, place: str, run_cap: int | None = None) -> Examinat
 
 
 def list_findings(document: Document, problems: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return problems, and YAML's remarks, in the order of the file; no doubt beside an error."""
+    """Return problems and YAML's warnings in file order; no warning next to an error."""
     remarks: list[Remark] = [*document.duplicates]
     remarks += [r for r in document.scalars if r.path[0] in READ_AS_NUMBERS]
     found = [*problems, *(doubt(r.path, r.message, r.hint) for r in remarks)]
@@ -122,7 +121,7 @@ def list_findings(document: Document, problems: Iterable[Finding]) -> tuple[Find
 
 
 def locate(document: Document, found: Finding) -> Finding:
-    """Return a finding with its place in the file, the path as it is written there."""
+    """Return a finding with its position in the file, and its path as written there."""
     path = found.path
     return replace(
         found,
@@ -136,9 +135,9 @@ def locate(document: Document, found: Finding) -> Finding:
 class SweepFile:
     """A sweep that can run.
 
-    `config` is what is sent, distributions filled in; `text` is the same as YAML. `expected` is
-    the number of configurations, None for an endless one. `warnings` are sentences, `document` is
-    the file with its lines.
+    `config` is sent to the server, distributions filled in; `text` is the same as YAML. `expected`
+    is the number of configurations, None for an endless sweep. `warnings` are sentences, `document`
+    is the file with its lines.
     """
 
     name: str | None
@@ -164,7 +163,7 @@ def load_sweep(path: str | Path, run_cap: int | None = None) -> SweepFile:
 
 
 def load_text(path: str | Path) -> str:
-    """Read a sweep file; raise ConfigError where that is not possible."""
+    """Read a sweep file; raise ConfigError if that fails."""
     place = str(path)
     if not place or place == ".":
         raise ConfigError("FILE", "is empty", "name a W&B sweep file: deployer up sweeps/x.yaml")
@@ -181,7 +180,7 @@ def load_text(path: str | Path) -> str:
 
 
 def _hint_at_file(path: Path) -> str:
-    """Name the file of the same folder that was probably meant, else where one comes from."""
+    """Return a hint: the likely file in the same folder, or how to make one."""
     others = {one.stem: one for kind in ("*.yaml", "*.yml") for one in path.parent.glob(kind)}
     near = difflib.get_close_matches(path.stem, others, n=1)
     if near and not path.exists():
@@ -205,10 +204,10 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> SweepFile:
 
 
 def dump_config(config: dict[str, Any] | list[Any]) -> str:
-    """Return a configuration, or a list, as YAML that every reader understands alike.
+    """Return a configuration, or a list, as YAML that every parser reads alike.
 
-    Texts that some YAML version takes for a number ('008', '1e-5') are quoted; those of several
-    lines, such as a program, stay readable.
+    Texts that some YAML version reads as a number ('008', '1e-5') are quoted; multi-line texts,
+    such as a program, stay readable.
     """
     return yaml.dump(config, Dumper=_QuotingDumper, sort_keys=False, allow_unicode=True)
 
@@ -237,7 +236,7 @@ def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document
 
 
 class _QuotingDumper(yaml.SafeDumper):
-    """Quotes texts that look like numbers to some reader."""
+    """Quotes texts that some parser reads as numbers."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -249,11 +248,11 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _QuotingDumper.add_representer(str, _represent_text)
 
 
-# The sweep of `deployer run`: one configuration, which is a command as it was typed; pure.
+# The sweep of `deployer run`: one configuration, which is the verbatim command; pure.
 
 
 def build_command_sweep(words: Sequence[str]) -> SweepFile:
-    """Return the sweep that runs a command once; raises ConfigError if no file could hold it."""
+    """Return the sweep that runs a command once; raises ConfigError if YAML cannot express it."""
     if words and ASSIGNMENT.match(words[0]):
         hint = f"deployer run -- env {shlex.join(words)}"
         raise ConfigError(PLACE, NO_PROGRAM % words[0], hint)
@@ -267,10 +266,9 @@ def build_command_sweep(words: Sequence[str]) -> SweepFile:
 
 
 def build_command_config(words: Sequence[str]) -> dict[str, Any]:
-    """Return its configuration. The words are JSON, in which nothing looks like a macro.
+    """Return its configuration. The words are JSON, which contains no macros.
 
-    An agent replaces `${args}` and `${envvar:NAME}`, drops what else is `${…}`, and has no way to
-    quote one.
+    An agent replaces `${args}` and `${envvar:NAME}`, drops any other `${…}`, and has no quoting.
     """
     line = shlex.join(words)
     title = line if len(line) <= TITLE_CHARACTERS else f"{line[: TITLE_CHARACTERS - 1]}…"

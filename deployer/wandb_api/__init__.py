@@ -1,1 +1,1 @@
-"""The client of a W&B server: W&B's names become ours here and nowhere else."""
+"""The client of a W&B server: the only place where W&B's names are translated to ours."""

@@ -1,4 +1,4 @@
-"""Users of an embedded backend, as its own user manages them."""
+"""Users of an embedded backend, managed by its owner."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ mutation DeployerRevokeUserKey($name: String!, $id: String!) {
 
 @dataclass(frozen=True)
 class UserKey:
-    """What a backend tells of a key; the key itself it does not know."""
+    """A backend's information about a key; it does not know the key itself."""
 
     id: str
     label: str
@@ -34,7 +34,7 @@ class UserKey:
 
 
 def add_user(client: Client, name: str, key: str, label: str = "") -> None:
-    """Add a user with an entity of their own, or give one who is there another key.
+    """Add a user with their own entity, or give an existing one another key.
 
     Raises WandbError for a bad name or label, and for a key that no SDK would accept.
     """
@@ -49,7 +49,7 @@ def list_users(client: Client) -> dict[str, list[UserKey]]:
 
 
 def remove_user(client: Client, name: str) -> None:
-    """Refuse a user's keys from now on; what they made stays.
+    """Revoke all keys of a user; their sweeps and runs stay.
 
     Raises WandbError for an unknown user, or the backend's own.
     """
@@ -57,7 +57,7 @@ def remove_user(client: Client, name: str) -> None:
 
 
 def revoke_key(client: Client, name: str, key_id: str) -> None:
-    """Refuse one key of a user from now on.
+    """Revoke one key of a user.
 
     Raises WandbError for an unknown user or key id, a user's only key, or the client's own.
     """

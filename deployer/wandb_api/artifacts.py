@@ -1,4 +1,4 @@
-"""Artifacts that a run has logged and files that it has saved: checksums and addresses."""
+"""A run's logged artifacts and saved files: checksums and addresses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PER_PAGE = 100
 CHUNK_BYTES = 1 << 20
 PARTIAL_CONTENT, NOTHING_MORE = 206, 416
 COMMITTED = "COMMITTED"
-# What the SDK saves by itself with each run.
+# Files that the SDK itself saves with each run.
 OF_THE_SDK = frozenset(
     (
         *("conda-environment.yaml", "config.yaml", "diff.patch", "output.log", "requirements.txt"),
@@ -34,9 +34,9 @@ FOLDERS_OF_THE_SDK = ("artifact/", "code/", "logs/", "media/", "tmp/")
 
 @dataclass(frozen=True)
 class ArtifactFile:
-    """One file of an artifact; `url` is for a while. `md5` and `sha256` are hex, empty if unknown.
+    """One file of an artifact; `url` expires. `md5` and `sha256` are hex, empty if unknown.
 
-    A server knows only MD5; SHA-256 is what the run itself has computed of its outputs.
+    A server knows only MD5; the run itself has computed the SHA-256 of its outputs.
     """
 
     path: str
@@ -48,7 +48,7 @@ class ArtifactFile:
 
 @dataclass(frozen=True)
 class RunArtifact:
-    """A version of an artifact that a run has logged; `kind` is its W&B type."""
+    """A version of an artifact that a run logged; `kind` is its W&B type."""
 
     artifact_id: str
     name: str
@@ -58,7 +58,7 @@ class RunArtifact:
 
 
 def list_artifacts(client: Client, path: SweepPath, run_id: str) -> tuple[RunArtifact, ...]:
-    """Return what a run has logged, a complete version of each name: `best`, else the newest."""
+    """Return a run's artifacts, one complete version of each name: `best`, else the newest."""
     chosen: dict[str, dict[str, Any]] = {}
     variables = {"entity": path.entity, "project": path.project, "run": run_id}
     for node in _pages(client, queries.RUN_ARTIFACTS, variables, ("project", "run", "artifacts")):
@@ -76,13 +76,13 @@ def _rank_version(node: Mapping[str, Any]) -> tuple[bool, int]:
 def list_files(
     client: Client, artifact_id: str, sums: Mapping[str, str] | None = None
 ) -> tuple[ArtifactFile, ...]:
-    """Return an artifact's files with addresses made now; `sums` are known SHA-256 by path."""
+    """Return an artifact's files with fresh addresses; `sums` are known SHA-256 by path."""
     nodes = _pages(client, queries.ARTIFACT_FILES, {"id": artifact_id}, ("artifact", "files"))
     return tuple(_read_file(node, sums or {}) for node in nodes)
 
 
 def list_saved_files(client: Client, path: SweepPath, run_id: str) -> tuple[ArtifactFile, ...]:
-    """Return the files that a run's script has saved, with addresses made now."""
+    """Return the files that a run's script saved, with fresh addresses."""
     variables = {"entity": path.entity, "project": path.project, "run": run_id}
     nodes = _pages(client, queries.RUN_FILES, variables, ("project", "run", "files"))
     files = (_read_file(node, {}) for node in nodes)
@@ -96,7 +96,7 @@ def list_saved_files(client: Client, path: SweepPath, run_id: str) -> tuple[Arti
 def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
     """Yield the bytes of a file from `offset` on; raises WandbError.
 
-    The key goes to the server itself alone, not to the store that it may refer to.
+    Sends the key only to the server itself, not to the store that it redirects to.
     """
     if not url:
         raise WandbError(f"{client.base_url}: a file is not kept on the server itself", status=501)
@@ -124,12 +124,12 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
 
 
 def _no_key(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Send a request as it is: without this, the session would look for a key in netrc."""
+    """Leave a request unchanged: without this, the session would look for a key in netrc."""
     return request
 
 
 def _read_artifact(client: Client, name: str, node: dict[str, Any]) -> RunArtifact:
-    # Read lines such as sha256sum writes.
+    # Parse lines in the format of sha256sum.
     text = parse_json(node.get("metadata")).get("sha256")
     lines = text.splitlines() if isinstance(text, str) else ()
     pairs = (line.split("  ", 1) for line in lines)
@@ -155,7 +155,7 @@ def _read_file(node: dict[str, Any], sums: Mapping[str, str]) -> ArtifactFile:
 
 
 def _read_md5(digest: str) -> str:
-    """Return a digest as hex; empty for what is no MD5, as that of a file kept elsewhere."""
+    """Return a digest as hex; empty if it is not an MD5, as for files stored elsewhere."""
     try:
         raw = base64.b64decode(digest, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""One W&B server and one key: GraphQL over HTTP, and every way it can fail as a `WandbError`."""
+"""One W&B server and one key: GraphQL over HTTP; every failure is a `WandbError`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from deployer.waiting import (
 )
 
 CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS = TIMEOUTS_SECONDS
-NEAR_READ_TIMEOUT_SECONDS = 15.0  # a server on this machine that takes longer hangs
+NEAR_READ_TIMEOUT_SECONDS = 15.0  # a local server that takes longer hangs
 RETRIED_STATUSES = tuple(status for status in PASSING_STATUSES if status != NO_ANSWER)
 
 NOT_THERE = "check that the server runs and that the address is right"
@@ -41,7 +41,7 @@ NOT_WANDB = "is this the address of a W&B server? It must answer POST /graphql"
 CERTIFICATES = "export SSL_CERT_FILE=FILE with the certificate of your own authority"
 BAD_ADDRESS = "an address looks like https://wandb.example.org"
 
-WHOLE_TRIES = 4  # for an answer that breaks off
+WHOLE_TRIES = 4  # for an answer that is cut off
 LIST_NAMES = """
 query Names {
   mutations: __type(name: "Mutation") { fields { name } }
@@ -50,7 +50,7 @@ query Names {
 """
 NAMED = ("mutations", "sweep_fields")
 
-# Every exception of requests: what happened, and what to do. The first class that fits counts.
+# Every exception of requests: message and hint. The first matching class counts.
 TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
     (http.SSLError, "the certificate is not trusted", CERTIFICATES),
     (http.ProxyError, "the proxy refused", "see HTTPS_PROXY and NO_PROXY"),
@@ -75,7 +75,7 @@ TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
 class Client:
     """A connection to one server with one key; `key_source` says where the key was found.
 
-    One that is `near`, on this machine, has less time to answer.
+    A `near` server, on this machine, has a shorter timeout.
     """
 
     def __init__(
@@ -84,9 +84,10 @@ class Client:
         self.base_url = base_url.rstrip("/")
         self.key = key
         self.key_source = key_source
-        # The server's clock against ours, as of its last answer; None if it told no time.
+        # The server's clock minus ours, as of its last answer; None if it sent no time.
         self.ahead_seconds: float | None = None
-        # One for what may be repeated and one for the rest: threads share a client.
+        # One session for repeatable requests and one for the others, because threads share a
+        # client.
         self.session, self._careful = self._open(read_retries=3), self._open(read_retries=0)
         self._read_seconds = NEAR_READ_TIMEOUT_SECONDS if near else READ_TIMEOUT_SECONDS
 
@@ -97,7 +98,7 @@ class Client:
         return session
 
     def authorize(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add an access token to a request, where there is no key but an identity token."""
+        """Add an access token to a request, if there is an identity token instead of a key."""
         try:
             token = get_access_token(self.base_url, self._exchange)
         except ValueError as error:
@@ -108,7 +109,7 @@ class Client:
     def _exchange(self, url: str, form: dict[str, str]) -> dict[str, Any]:
         with open_session(url) as session:
             session.headers.update(self.gateway_headers)
-            session.auth = lambda request: request  # none of netrc
+            session.auth = lambda request: request  # no key from netrc
             answer = session.post(url, data=form, timeout=self._timeouts, allow_redirects=False)
         if not answer.ok:
             said = f"{self.base_url}: the identity token is refused: {read_refusal(answer)}"
@@ -117,7 +118,7 @@ class Client:
 
     @cached_property
     def gateway_headers(self) -> dict[str, str]:
-        """What WANDB_X_EXTRA_HTTP_HEADERS adds to requests to this server; raises ConfigError."""
+        """The headers of WANDB_X_EXTRA_HTTP_HEADERS for this server; raises ConfigError."""
         try:
             return read_headers()
         except ValueError as error:
@@ -128,7 +129,7 @@ class Client:
     ) -> dict[str, Any]:
         """Send one operation and return its `data`.
 
-        With `repeatable=False` an operation that may have reached the server is not sent again.
+        With `repeatable=False`, an operation that may have reached the server is not retried.
         Raises WandbError with the server's own sentence.
         """
         question = {"query": query, "variables": variables or {}}
@@ -148,7 +149,7 @@ class Client:
     def _post(
         self, session: requests.Session, question: dict[str, Any], tries: int
     ) -> requests.Response:
-        """Return the whole answer; the adapter repeats all but one that breaks off."""
+        """Return the complete answer; the adapter retries everything except a cut-off answer."""
         try:
             return session.post(
                 f"{self.base_url}/graphql",
@@ -162,9 +163,9 @@ class Client:
             return self._post(session, question, tries - 1)
 
     def ask_login_code(self) -> str | None:
-        """Return a code that signs this key's owner in to the embedded backend's page, once.
+        """Return a one-time code that signs this key's owner in to the embedded backend's page.
 
-        None if the server has no such thing.
+        None if the server has no such codes.
         """
         try:
             with waiting_for(self.words):
@@ -183,12 +184,12 @@ class Client:
 
     @property
     def mutations(self) -> frozenset[str]:
-        """The names of the server's mutations; none where introspection is off."""
+        """The names of the server's mutations; empty if introspection is disabled."""
         return self._names["mutations"]
 
     @property
     def sweep_fields(self) -> frozenset[str]:
-        """The names of what the server tells of a sweep; none where introspection is off."""
+        """The names of a sweep's fields on the server; empty if introspection is disabled."""
         return self._names["sweep_fields"]
 
     @cached_property
@@ -203,7 +204,7 @@ class Client:
         return {kind: frozenset(str(f["name"]) for f in fields[kind]) for kind in NAMED}
 
     def _data(self, response: requests.Response) -> dict[str, Any]:
-        """Return the reply's `data`, or raise what the server said."""
+        """Return the reply's `data`, or raise the server's error."""
         body = _json_object(response.text)
         problem = _problem(body)
         if response.ok and not response.is_redirect and not problem and "data" in body:
@@ -226,10 +227,10 @@ class Client:
 
 
 def open_session(url: str, read_retries: int = 0) -> requests.Session:
-    """Return a session for a URL's host, with its proxy and the authorities that are trusted."""
+    """Return a session for a URL's host, with its proxy and the trusted authorities."""
     session = requests.Session()
     session.headers["User-Agent"] = f"deployer/{__version__}"
-    # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
+    # A proxy cannot reach loopback addresses; NO_PROXY rarely lists them.
     session.trust_env = not is_loopback(url)
     session.mount("http://", HTTPAdapter(max_retries=_retries(read_retries)))
     if url.startswith("https://"):
@@ -238,12 +239,12 @@ def open_session(url: str, read_retries: int = 0) -> requests.Session:
 
 
 def is_loopback(base_url: str) -> bool:
-    """Return whether an address is one of this machine's own: 127.0.0.1, ::1 or localhost."""
+    """Return True for a loopback address: 127.0.0.1, ::1 or localhost."""
     return network.is_loopback(urlsplit(base_url).hostname or "")
 
 
 def translate(base_url: str, error: http.RequestException) -> WandbError:
-    """Turn an exception of requests into a WandbError; its status is 0, since no answer came."""
+    """Translate an exception of requests to a WandbError with status 0 (no answer came)."""
     for kind, message, hint in TROUBLES:
         if isinstance(error, kind):
             return WandbError(f"{base_url}: {message} ({_reason(error)})", hint, NO_ANSWER)
@@ -251,7 +252,7 @@ def translate(base_url: str, error: http.RequestException) -> WandbError:
 
 
 class _Trusting(HTTPAdapter):
-    """Trusts the authorities of the system and of the environment, beside those of requests."""
+    """Trusts the system's and the environment's authorities in addition to those of requests."""
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -268,9 +269,9 @@ class _Trusting(HTTPAdapter):
 
 
 class _Retries(Retry):
-    """Tries again as `Retry` does, unless that cannot help.
+    """Retries as `Retry` does, except if that cannot help.
 
-    That is so where a question was taken and not answered in time, and with a certificate.
+    It cannot help after a read timeout of an accepted request, and for certificate errors.
     """
 
     def increment(self, *args: Any, **kwargs: Any) -> Self:
@@ -284,7 +285,7 @@ class _Retries(Retry):
 
 
 def _retries(read_retries: int) -> Retry:
-    """Return retries that wait as the server's answer says, else 0.5, 1, 2 s."""
+    """Return retries that wait as long as the server's answer says, else 0.5, 1, 2 s."""
     return _Retries(
         total=4,
         connect=2,
@@ -315,7 +316,7 @@ def _problem(body: dict[str, Any]) -> str:
 
 
 def read_refusal(response: requests.Response) -> str:
-    """Return the server's own sentence about a refused request, else its status."""
+    """Return the server's own sentence about a rejected request, else its status."""
     return _problem(_json_object(response.text)) or _plain_sentence(response)
 
 
@@ -324,11 +325,11 @@ def _plain_sentence(response: requests.Response) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the innermost cause that says something; requests wraps it three times."""
+    """Return the innermost informative cause; requests wraps it three times."""
     cause: Any = error.args[0] if error.args else error
     while getattr(cause, "reason", None) is not None:
         cause = cause.reason
     if isinstance(cause, ConnectTimeoutError):
-        cause = cause.args[-1]  # before it the connection, an object
+        cause = cause.args[-1]  # the arguments before it are the connection object
     text = str(cause) or type(error).__name__
     return text.rsplit(": ", 1)[-1] if "object at 0x" in text or "HTTPConnection" in text else text

@@ -1,4 +1,4 @@
-"""A run's raw history, whole: paged by steps, since one reply is a sample of what it covers."""
+"""A run's complete raw history, paged by steps, because one reply only samples its range."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import parse_json
 
-# The SDK's own pages have 1,000 steps. Ten times as many samples are asked for: a server thins
-# out a page only when it has more rows than that, and doubled steps must not be thinned out.
+# The SDK's own pages have 1,000 steps. We request ten times as many samples: a server thins out a
+# page only if it has more rows, and doubled steps must not be thinned out.
 ROWS_PER_PAGE = 1_000
 SAMPLES_PER_PAGE = 10 * ROWS_PER_PAGE
 PAGES_PER_REQUEST = 20
@@ -22,14 +22,14 @@ PAGES_PER_REQUEST = 20
 
 @dataclass(frozen=True)
 class History:
-    """The `_step` of every row in the server's order; `line_count` is what it says it has."""
+    """The `_step` of every row in the server's order; `line_count` is the server's own count."""
 
     steps: tuple[int, ...]
     line_count: int | None
 
 
 def get_history(client: Client, path: SweepPath, run: Run) -> History:
-    """Read every row of a run's history; the pages grow where a trainer logs every k-th step."""
+    """Read every row of a run's history; pages widen if a trainer logs every k-th step."""
     named = {"entity": path.entity, "project": path.project, "run": run.run_id}
     count = _run_node(client, queries.COUNT_HISTORY, named).get("historyLineCount")
     last = run.summary.get("_step")
@@ -50,9 +50,9 @@ def get_history(client: Client, path: SweepPath, run: Run) -> History:
 def get_logged(
     client: Client, path: SweepPath, runs: Sequence[Run], name: str
 ) -> dict[str, list[Any]]:
-    """Return what each run has logged under a name, by run id, in the order of steps.
+    """Return the values that each run logged under a name, by run id, ordered by step.
 
-    NaN and infinities are W&B's words for them. Many runs are read in one request.
+    NaN and infinities are W&B's words for them. One request reads many runs.
     """
     logged: dict[str, list[Any]] = {run.run_id: [] for run in runs}
     pages = [
@@ -68,9 +68,9 @@ def get_logged(
 def get_sampled_rows(
     client: Client, path: SweepPath, keys: Mapping[str, Sequence[str]], samples: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return rows of some runs by run id, each with all the keys asked for of its run.
+    """Return rows by run id, each row with all the keys requested for its run.
 
-    Of a longer history it is a sample of about `samples` rows. Many runs are read in one request.
+    A longer history is sampled to about `samples` rows. One request reads many runs.
     """
     wanted = [(run, {"keys": list(names), "samples": samples}) for run, names in keys.items()]
     return dict(zip(keys, _get_rows(client, path, wanted), strict=True))
@@ -85,7 +85,7 @@ def _specify_page(name: str, first: int) -> dict[str, Any]:
     return {
         "keys": [name],
         "minStep": first,
-        "maxStep": first + SAMPLES_PER_PAGE,  # which the next page begins with
+        "maxStep": first + SAMPLES_PER_PAGE,  # the next page starts with it
         "samples": SAMPLES_PER_PAGE,
     }
 

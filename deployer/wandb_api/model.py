@@ -1,4 +1,4 @@
-"""What a W&B server knows about sweeps, runs and agents, in our words."""
+"""Our model of a W&B server's sweeps, runs and agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LENIENT = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True)
 class Viewer:
-    """The user that a key belongs to; `entity` is where new sweeps go by default."""
+    """The user that a key belongs to; `entity` is the default for new sweeps."""
 
     name: str
     entity: str
@@ -26,7 +26,7 @@ class Viewer:
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """An agent as the server saw it register; `state` is W&B's word, `host` its machine."""
+    """An agent as registered on the server; `state` is W&B's word, `host` its machine."""
 
     agent_id: str
     name: str
@@ -37,7 +37,7 @@ class AgentInfo:
 
 @dataclass(frozen=True)
 class LogPage:
-    """Some lines of a run's console; `total` is how many there are, `cursor` asks for the next."""
+    """Some lines of a run's console; `total` is their number, `cursor` requests the next ones."""
 
     run_state: str
     lines: tuple[str, ...]
@@ -63,7 +63,7 @@ def parse_sweep_path(text: str) -> SweepPath:
 
 
 def parse_sweep(node: dict[str, Any], path: SweepPath) -> Sweep:
-    """Read a GraphQL Sweep; its config is YAML text that may be anything."""
+    """Parse a GraphQL Sweep; its config is arbitrary YAML text."""
     config = parse_sweep_config(node.get("config"))
     return Sweep(
         path=path,
@@ -80,7 +80,7 @@ def parse_sweep(node: dict[str, Any], path: SweepPath) -> Sweep:
 
 
 def parse_run(node: dict[str, Any]) -> Run:
-    """Read a GraphQL Run; W&B calls the run id `name` and the title `displayName`."""
+    """Parse a GraphQL Run; W&B calls the run id `name` and the title `displayName`."""
     config = parse_json(node.get("config"))
     return Run(
         run_id=str(node.get("name", "")),
@@ -124,7 +124,7 @@ def parse_agent(node: dict[str, Any]) -> AgentInfo:
 
 
 def parse_sweep_config(text: Any) -> dict[str, Any]:
-    """Return a sweep's config; an unreadable one is empty, since users can store anything."""
+    """Return a sweep's config; empty if unreadable, since users can store anything."""
     try:
         config = yaml.safe_load(text) if isinstance(text, str) else text
     except yaml.YAMLError:
@@ -133,7 +133,7 @@ def parse_sweep_config(text: Any) -> dict[str, Any]:
 
 
 def parse_json(text: Any) -> dict[str, Any]:
-    """Parse a JSON object leniently: bare NaN and Infinity are ordinary in summaries."""
+    """Parse a JSON object leniently: bare NaN and Infinity are common in summaries."""
     try:
         value = LENIENT.decode(text) if isinstance(text, str) else text
     except (ValueError, RecursionError):
@@ -142,7 +142,7 @@ def parse_json(text: Any) -> dict[str, Any]:
 
 
 def parse_run_config(text: Any) -> dict[str, Any]:
-    """Unwrap `{"k": {"value": v}}` and leave out W&B's own entry."""
+    """Unwrap `{"k": {"value": v}}` and omit W&B's own entry."""
     wrapped = parse_json(text)
     return {
         key: entry["value"] if isinstance(entry, dict) and "value" in entry else entry
@@ -152,7 +152,7 @@ def parse_run_config(text: Any) -> dict[str, Any]:
 
 
 def parse_environment(config: Any) -> dict[str, Any]:
-    """Return what the SDK wrote of machine and code into a run's stored configuration."""
+    """Return the SDK's facts about machine and code from a run's stored configuration."""
     own = parse_json(config).get("_wandb")
     value = own.get("value") if isinstance(own, Mapping) else None
     writers = value.get("e") if isinstance(value, Mapping) else None
@@ -161,7 +161,7 @@ def parse_environment(config: Any) -> dict[str, Any]:
 
 
 def parse_time(text: Any) -> float | None:
-    """Return seconds since the epoch, as they are or of a text without a zone: W&B means UTC."""
+    """Return seconds since the epoch, from a number or a text; without a zone it is UTC."""
     if isinstance(text, float):
         return text
     if not isinstance(text, str) or not text:

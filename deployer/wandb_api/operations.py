@@ -32,13 +32,13 @@ RUN_TABLE = "deployerRuns"
 
 
 def build_sweep_url(base_url: str, path: SweepPath, pages_url: str = "") -> str:
-    """Return the address of the sweep's web page; `pages_url` is where WANDB_APP_URL has them."""
+    """Return the URL of the sweep's web page; `pages_url` is the base from WANDB_APP_URL."""
     pages = pages_url.rstrip("/") or build_pages_url(base_url)
     return f"{pages}/{path.entity}/{path.project}/sweeps/{path.sweep_id}"
 
 
 def get_viewer(client: Client) -> Viewer:
-    """Return who the key belongs to; the check that a key is good."""
+    """Return the key's owner; this also checks the key."""
     viewer = client.execute(queries.VIEWER).get("viewer")
     if not viewer:
         raise WandbError(
@@ -57,10 +57,10 @@ def create_sweep(
     mutation_id: str,
     description: str | None = None,
 ) -> tuple[SweepPath, tuple[str, ...]]:
-    """Make a sweep from its YAML text; return its path and the server's warnings.
+    """Create a sweep from its YAML text; return its path and the server's warnings.
 
-    The embedded backend makes one sweep for one `mutation_id`, so there the question is sent
-    again after a lost reply; any other server would make a second sweep.
+    The embedded backend makes only one sweep per `mutation_id`, so there the request is retried
+    after a lost reply. Any other server would make a second sweep.
     """
     variables = {
         "config": config,
@@ -82,12 +82,12 @@ def create_sweep(
 
 
 def get_sweep(client: Client, path: SweepPath) -> Sweep:
-    """Return one sweep; raises WandbError with status 404 when there is none."""
+    """Return one sweep; raises WandbError with status 404 if it does not exist."""
     return parse_sweep(_sweep_node(client, queries.GET_SWEEP, path, {}), path)
 
 
 def get_creator(client: Client, path: SweepPath) -> str:
-    """Return the name of the user who made a sweep; empty where the server does not tell."""
+    """Return the name of a sweep's creator; empty if the server does not report it."""
     if "user" not in client.sweep_fields:
         return ""
     node = _sweep_node(client, queries.GET_CREATOR, path, {})
@@ -95,7 +95,7 @@ def get_creator(client: Client, path: SweepPath) -> str:
 
 
 def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
-    """Return a sweep with all its runs and agents: one request up to 500 runs."""
+    """Return a sweep with all its runs and agents; one request for up to 500 runs."""
     read = _read_table if RUN_TABLE in client.sweep_fields else _read_pages
     node, runs = read(client, path)
     return Snapshot(
@@ -119,7 +119,7 @@ def _read_pages(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[R
 
 
 def _read_table(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[Run]]:
-    """Read all answers, each while the one before it is parsed."""
+    """Read all pages; parse each one while the next is being fetched."""
     node = _sweep_node(client, queries.GET_TABLE, path, {})
     table, runs = node[RUN_TABLE], []
     with ThreadPoolExecutor(max_workers=1) as ahead:
@@ -131,7 +131,7 @@ def _read_table(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[R
 
 
 def _known_fields(client: Client) -> dict[str, str]:
-    """Return the fields to ask for beyond W&B's: none where the server does not have them."""
+    """Return the fields to request in addition to W&B's, as far as the server has them."""
     if REQUEUE not in client.mutations:
         return {"sweep": "", "run": ""}
     return {"sweep": queries.OUR_SWEEP_FIELDS, "run": queries.OUR_RUN_FIELDS}
@@ -146,7 +146,7 @@ def list_agents(client: Client, path: SweepPath) -> tuple[AgentInfo, ...]:
 
 
 def list_sweeps(client: Client, entity: str, project: str) -> tuple[Sweep, ...]:
-    """Return a project's sweeps, newest first; none when there is no such project."""
+    """Return a project's sweeps, newest first; empty if the project does not exist."""
     found: list[Sweep] = []
     variables: dict[str, Any] = {"entity": entity, "project": project, "perPage": SWEEPS_PER_PAGE}
     while True:
@@ -191,7 +191,7 @@ def reopen_sweep(client: Client, sweep: Sweep, config: str) -> None:
 
 
 def delete_sweep(client: Client, path: SweepPath) -> None:
-    """Delete a sweep and keep its runs; raises WandbError where the server has no such request."""
+    """Delete a sweep and keep its runs; raises WandbError if the server does not support it."""
     if DELETE_SWEEP not in client.mutations:
         page = build_sweep_url(client.base_url, path)
         raise WandbError(f"{client.base_url} deletes sweeps on their page alone", f"open {page}")
@@ -201,21 +201,21 @@ def delete_sweep(client: Client, path: SweepPath) -> None:
 def requeue_sweep(
     client: Client, path: SweepPath, mutation_id: str, retries: int | None = None
 ) -> int:
-    """Have the embedded backend hand out again what failed or was lost; return how many.
+    """Make the embedded backend assign failed and lost runs again; return their number.
 
-    `retries` replaces the number of further attempts of a run that fails.
+    `retries` replaces the number of further attempts of a failed run.
     """
     variables = {"sweepPath": str(path), "id": mutation_id, "retries": retries}
     return int(client.execute(queries.REQUEUE, variables)[REQUEUE]["requeued"])
 
 
 def stop_run(client: Client, run: Run) -> None:
-    """Ask a run to stop: its trainer is interrupted at the SDK's next contact with the server."""
+    """Request a run's stop: the SDK interrupts its trainer at the next contact."""
     client.execute(queries.STOP_RUN, {"id": run.node_id})
 
 
 def get_log_tail(client: Client, path: SweepPath, run_id: str, lines: int) -> tuple[str, ...]:
-    """Return the last lines of a run's console; none where the server cannot tell."""
+    """Return the last lines of a run's console; empty if the server does not have them."""
     variables = {"entity": path.entity, "project": path.project, "run": run_id, "last": lines}
     try:
         run = (client.execute(queries.LOG_TAIL, variables).get("project") or {}).get("run") or {}
@@ -225,9 +225,9 @@ def get_log_tail(client: Client, path: SweepPath, run_id: str, lines: int) -> tu
 
 
 def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None) -> LogPage:
-    """Return the lines of a run's console behind a cursor, up to a thousand.
+    """Return the next lines of a run's console after a cursor, up to a thousand.
 
-    Raises WandbError if there is no such run.
+    Raises WandbError if the run does not exist.
     """
     variables = {"entity": path.entity, "project": path.project, "run": run_id}
 
@@ -251,7 +251,7 @@ def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None
     except WandbError as error:
         if queries.PAGINATION not in error.message:
             raise
-    # An older server: the cursor is how many lines were read, and the others are at the end.
+    # An older server: the cursor is the number of lines read, and the remaining ones are last.
     page = ask(queries.LOG_TAIL, last=1)
     new = page.total - int(after or 0)
     lines = ask(queries.LOG_TAIL, last=new).lines[:new] if new > 0 else ()
@@ -261,7 +261,7 @@ def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None
 def create_agent_keys(
     client: Client, path: SweepPath, agent_names: tuple[str, ...], mutation_id: str
 ) -> dict[str, str]:
-    """Return a key for each agent: one of its own where the server makes them, else the user's."""
+    """Return a key for each agent: its own if the server supports that, else the user's."""
     if AGENT_KEYS not in client.mutations:
         return dict.fromkeys(agent_names, client.key)
     keys = {}

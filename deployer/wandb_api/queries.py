@@ -14,7 +14,7 @@ RUN_FIELDS = """
     id name displayName state config summaryMetrics exitcode createdAt heartbeatAt
 """
 
-# What only the embedded backend knows; asked for where it says that it has them.
+# Fields that only the embedded backend has; requested if it lists them.
 OUR_SWEEP_FIELDS = "deployerStopReason"
 OUR_RUN_FIELDS = (
     "deployerApart deployerAttempts { number agentName assignedAt endedAt cause exitcode }"
@@ -65,7 +65,7 @@ query SweepRuns(
 }}
 """
 
-# The same of the embedded backend, which writes thousands of runs at once.
+# The same from the embedded backend, which returns thousands of runs at once.
 GET_TABLE = f"""
 query SweepWithRunTable($entity: String, $project: String, $sweep: String!) {{
   project(name: $project, entityName: $entity) {{
@@ -209,7 +209,7 @@ query HistoryPage(
 }
 """
 
-# Of several runs at once: the declarations of its variables, and a part for each run.
+# For several runs at once: the declarations of its variables, and a part for each run.
 LOGGED_ROWS = """
 query LoggedRows($entity: String!, $project: String!, %s) {
   project(name: $project, entityName: $entity) { %s }

@@ -1,4 +1,4 @@
-"""The W&B server in use, as the rooms above see it; `launch.server` connects to it."""
+"""The W&B server in use, as higher layers see it; `launch.server` connects to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import Viewer
 from deployer.wandb_api.operations import AGENT_KEYS, REQUEUE, build_sweep_url
 
-# What W&B's own servers leave to luck, in one line.
+# What W&B's own servers do not guarantee, in one line.
 NOT_GUARANTEED = (
     "not guaranteed by this server: each configuration exactly once, interrupted runs handed out "
     "again, retries, repeatable draws; results counts what is lost or doubled, "
@@ -21,12 +21,12 @@ NOT_GUARANTEED = (
 
 @dataclass(frozen=True)
 class Inside:
-    """An embedded backend in the cluster that `--on` names `on`; in a command it is `named` so.
+    """An embedded backend in the cluster that `--on` calls `on`; commands show `named`.
 
     Agents reach it at `url`; people at `pages_url`, as long as `deployer backend open` runs.
     `cluster` is the cluster's own id, since `on` and `url` are the same in others; `address` are
-    its context and namespace.
-    `note_user` protects it from being deleted while only other users are asked.
+    its context and namespace. `note_user` protects it from deletion while only other users are
+    asked.
     """
 
     on: str
@@ -44,12 +44,11 @@ class Inside:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that answered and knows our key; `inside` says where, if that is in a cluster.
+    """A server that answered and knows our key; `inside` is its location in a cluster, if any.
 
-    `pages_url` is where its pages are, if the user names it (WANDB_APP_URL).
-    `revive` serves an embedded backend on this machine again at the same address if its process is
-    gone, and tells whether it was; it raises BackendError if it does not come up. In a cluster,
-    Kubernetes does that.
+    `pages_url` is the address of its pages, if the user sets it (WANDB_APP_URL). `revive` restarts
+    a local embedded backend at the same address if its process is gone, and returns True if it was;
+    it raises BackendError if the backend does not come up. In a cluster, Kubernetes does that.
     """
 
     client: Client
@@ -69,7 +68,7 @@ class Server:
 
     @property
     def extended(self) -> bool:
-        """Return whether this server has what the embedded backend has beyond W&B's."""
+        """Return True if this server has the embedded backend's extensions to W&B."""
         return AGENT_KEYS in self.client.mutations
 
     @property
@@ -77,7 +76,7 @@ class Server:
         return REQUEUE in self.client.mutations
 
     def note_user(self) -> None:
-        """Note the caller as a user of a shared backend, before anything is written to it."""
+        """Record the caller as a user of a shared backend, before any write to it."""
         if self.inside:
             self.inside.note_user()
 
@@ -88,13 +87,13 @@ class Server:
 
     @property
     def page_hint(self) -> str:
-        """Return how to see a page that asks for a log-in, behind its address."""
+        """Return how to open a page that requires a login, to print after its address."""
         if self.inside:
             return f" (deployer backend open --on {self.inside.place} opens it)"
         return " (deployer backend open signs you in)" if self.embedded else ""
 
     def page_lines(self, path: SweepPath) -> list[str]:
-        """Return the address of a sweep's page; a local backend's signs its user in, once."""
+        """Return the URL of a sweep's page; for a local backend a one-time sign-in link."""
         page = f"results page: {self.sweep_url(path)}"
         if self.inside:
             return [f"{page}{self.page_hint}"]
@@ -108,9 +107,9 @@ class Server:
 
 
 def make_link(client: Client, pages_url: str, place: str = "/") -> str | None:
-    """Return an address of an embedded backend's page that signs the key's owner in, once.
+    """Return a one-time sign-in link to a page of an embedded backend, for the key's owner.
 
-    What signs in stands behind the `#`, which browsers send to nobody. None if the server has none.
+    The code follows the `#`, which browsers send to no server. None if the server has none.
     """
     code = client.ask_login_code()
     return f"{pages_url}/login?next={quote(place)}#link={code}" if code else None

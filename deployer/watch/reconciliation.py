@@ -1,6 +1,6 @@
-"""What a watcher does about a status: replace agents, leave bad nodes, stop what overshoots.
+"""A watcher's reactions to a status: replace agents, leave bad nodes, stop overshooting runs.
 
-Level-triggered as the watching itself. Returns what it did as sentences and prints nothing.
+Level-triggered, like watching itself. Returns its actions as sentences and prints nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from deployer.watch.rules import (
 )
 from deployer.watch.status import Status, get_status
 
-OUT_OF_TIME = "DeadlineExceeded"  # Kubernetes' word for a Job that `max_time` has ended
+OUT_OF_TIME = "DeadlineExceeded"  # Kubernetes' word for a Job ended by `max_time`
 LOG = logging.getLogger(__name__)
 
 
@@ -50,24 +50,24 @@ def build_stopped(path: SweepPath, command: str) -> BackendError:
 
 
 class Starter(Protocol):
-    """Starts agents of a sweep; `launch` has it."""
+    """Starts agents of a sweep; `launch` implements it."""
 
     def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
-        """Plan `count` agents more, none with an avoided name or on such a node.
+        """Plan `count` more agents, none with an avoided name or on an avoided node.
 
         Fewer if fewer are missing by now.
         """
 
     def start(self, plan: Plan) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive, and return those that it has started.
+        """Start the plan's agents that are not alive, and return the started ones.
 
-        Raises what `Executor.apply` raises.
+        Raises the errors of `Executor.apply`.
         """
 
 
 @dataclass
 class Reconciler:
-    """Keeps as many of the caller's agents of a sweep at work as are wanted."""
+    """Keeps the wanted number of the caller's agents of a sweep running."""
 
     server: Server
     executor: Executor
@@ -88,9 +88,9 @@ class Reconciler:
     _wanted_before: int = 0
 
     def read(self, now: float) -> Status:
-        """Read the status; an embedded backend whose process died is started again.
+        """Read the status; restart an embedded backend whose process died.
 
-        Once its agents are taken down, the backend may be so, too.
+        Once its agents are taken down, the backend may be too, so it is not restarted.
         """
         self._now = now
         try:
@@ -101,7 +101,7 @@ class Reconciler:
             return status
         except WandbError as error:
             if not self._ours and error.passing:
-                self._log_once("waiting for the server")  # later the status says so
+                self._log_once("waiting for the server")  # later the status reports it
             if not self.server.embedded or error.status != 0:
                 raise
             if self._is_taken_down():
@@ -110,10 +110,10 @@ class Reconciler:
             raise
 
     def reconcile(self, status: Status) -> bool:
-        """Do what the status asks for; return whether the sweep will go on because of it.
+        """React to the status; return True if the sweep will continue as a result.
 
-        Raises StartFailed if there is nothing to wait for, once those that waited are ended: a pod
-        that has a node holds its GPUs, whether it runs or not.
+        Raises StartFailed if no agent can start, after ending the waiting agents: a pod on a node
+        holds its GPUs, whether it runs or not.
         """
         try:
             self.pending_timeout.check(status, self._now)
@@ -142,9 +142,9 @@ class Reconciler:
             return True
 
     def _read_wanted(self) -> Wanted | None:
-        """Return how many agents are wanted; None once they are taken down, or if nobody can say.
+        """Return the wanted number of agents; None if they are taken down, or if it is unknown.
 
-        Raises what passes.
+        Raises transient errors.
         """
         try:
             return self.executor.wanted.get(str(self.path))
@@ -165,7 +165,7 @@ class Reconciler:
             LOG.info(f"{error.message}; end them: deployer down {self.path}")
 
     def _is_taken_down(self) -> bool:
-        """Return True if no agent is wanted any more, and none is alive."""
+        """Return True if no agent is wanted, and none is alive."""
         path = str(self.path)
         try:
             wanted = self.executor.wanted.get(path)
@@ -176,7 +176,7 @@ class Reconciler:
         return not any(agent.alive for agent in self.executor.list_agents(path))
 
     def _doubt_metric(self, status: Status) -> None:
-        """Say once, when the first run has finished without the metric, what it did log."""
+        """Warn once, when the first run finished without the metric, with the names it logged."""
         if status.results.unlogged and not self._doubted_metric:
             self._doubted_metric = True
             results = read_dropped(self.server, status.results)
@@ -190,11 +190,11 @@ class Reconciler:
             left = any(agent.alive for agent in self.executor.list_agents(str(self.path)))
             raise build_stopped(self.path, "watch" if left else "agents up") from error
         except BackendError as error:
-            # A full disk may have room again: waited for as any other outage.
+            # A full disk may have space again: retry like after an outage.
             raise WandbError(error.message, error.hint, NO_ANSWER) from error
 
     def _guard(self, status: Status) -> None:
-        """Stop what the server should not have handed out; what it refuses is tried again."""
+        """Stop runs that the server should not have assigned; retry refusals later."""
         try:
             for run in status.duplicates:
                 if run.run_id not in self._stopped:
@@ -210,14 +210,14 @@ class Reconciler:
             self._log_once(f"cannot stop surplus agents: {error.message}")
 
     def _leave_bad_nodes(self, status: Status) -> bool:
-        """Restart own agents of nodes on which runs keep failing; return whether there were any.
+        """Restart own agents on nodes where runs keep failing; return True if there were any.
 
-        Restarts agents whose objects are missing, too: their new start creates these again.
+        Also restart agents whose objects are missing: a new start creates them again.
         """
         if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
             return False
         rows = status.results.rows
-        # Another owner's runs may fail for their own settings, wherever they are.
+        # Another owner's runs may fail because of their own settings, on any node.
         own = [agent for agent in status.agents if not agent.foreign]
         self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, own)
         for node in find_bad_nodes(rows, self._attempt_nodes, self._bad_nodes):
@@ -235,8 +235,8 @@ class Reconciler:
         return bool(sitting)
 
     def _reduce(self, status: Status, wanted: Wanted) -> None:
-        """Let agents leave that are to, and those that are too many twice in a row."""
-        if status.trouble:  # the agents are as they were
+        """Drain agents that are to leave, and agents in excess at two polls in a row."""
+        if status.trouble:  # the agents' states are stale
             return
         surplus = frozenset(choose_surplus(status, wanted))
         leaving = sorted(surplus & self._surplus_before)
@@ -248,12 +248,12 @@ class Reconciler:
         self._drain([*list_unheard(status, wanted), *leaving])
 
     def _drain(self, names: Sequence[str]) -> None:
-        """Drain agents, if any; the next look tells whether all have heard of it."""
-        if not names:  # an executor would look for them
+        """Drain agents, if any; the next poll shows whether all were informed."""
+        if not names:  # an executor would search for them
             return
         try:
             self.executor.drain(names)
-        except AgentError as error:  # another command has ended one meanwhile
+        except AgentError as error:  # another command ended one meanwhile
             if error.passing:
                 raise
         except KubeError as error:
@@ -269,7 +269,7 @@ class Reconciler:
                 self._log_once(f"{agent.name}: {agent.reason}")
         decision = agents_to_replace(status, wanted, self._fruitless)
         self._explain(status, decision.avoided)
-        # What is missing only for a moment another command is about to start.
+        # Another command is about to start agents that are missing only once.
         missing, before = decision.count > 0, self._missing_before
         self._missing_before = missing
         if missing and before:
@@ -277,7 +277,7 @@ class Reconciler:
         return missing
 
     def _start(self, count: int, avoided: tuple[str, ...]) -> None:
-        """Start agents; what fails for now is tried again."""
+        """Start agents; retry transient failures."""
         plan = self.starter.plan(count, avoided, sorted(self._bad_nodes))
         alive = {a.name for a in self.executor.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
@@ -301,7 +301,7 @@ class Reconciler:
                 LOG.info(f"started{again}: {', '.join(a.name for a in started)}")
 
     def _explain(self, status: Status, names: tuple[str, ...]) -> None:
-        """Say once why an agent is not replaced."""
+        """Log once why an agent is not replaced."""
         for agent in status.agents:
             if agent.name not in names:
                 continue

@@ -1,7 +1,7 @@
-"""What a watcher decides: bad nodes, agents to start or to let go, when to give up; pure.
+"""A watcher's decisions: bad nodes, agents to start or to drain, when to give up; pure.
 
 An executor knows where an agent is now, a server which agent made an attempt: a watcher joins the
-two. Servers that keep no attempts tell nothing.
+two. Servers that keep no attempts contribute nothing.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from deployer.text import format_count, format_seconds
 from deployer.waiting import Confirmation
 from deployer.watch.status import Status
 
-# What a node can be to blame for. A memory limit is the same everywhere, and who interrupts a run,
-# or loses a node, is no sign of what the next run will meet.
+# Failures that a node can cause. A memory limit is the same everywhere; an interrupted run or a
+# lost node does not predict the next run's outcome.
 BLAMED = ("own failure", "never started", "missing program", "signal")
-FEWEST_RUNS = 3  # that fail in a row on the node, and that finish on others
+FEWEST_RUNS = 3  # consecutive failures on the node, and successes elsewhere
 
 AttemptKey = tuple[str, int]
 UNKNOWN = ""
-# As often in a row may an agent end without a run: the next try would end like these.
+# The most consecutive starts without a run: the next one would end the same way.
 FRUITLESS_STARTS = 3
-# It gave up, or its key or sweep is wrong: a restart would end the same way.
+# The agent gave up, or its key or sweep is wrong: a restart would end the same way.
 FINAL_CODES = (3, 78)
 HANDING_OUT = ("RUNNING", "PENDING")
 AT_WORK = ("running", "draining", "stopping")
@@ -34,13 +34,13 @@ AT_WORK = ("running", "draining", "stopping")
 
 @dataclass(frozen=True)
 class BadNode:
-    """A node, and the runs that failed there one after another."""
+    """A node, and the consecutive runs that failed there."""
 
     name: str
     run_ids: tuple[str, ...]
 
     def sentence(self) -> str:
-        """Say why it is avoided; whether others should avoid it, too, is not known here."""
+        """Return why it is avoided; whether it is bad for others is unknown."""
         runs = f"{len(self.run_ids)} runs in a row failed there ({', '.join(self.run_ids)})"
         return f"node {self.name}: {runs}, avoided from now on"
 
@@ -48,10 +48,10 @@ class BadNode:
 def locate_attempts(
     known: Mapping[AttemptKey, str] | None, rows: Iterable[Row], agents: Iterable[Agent]
 ) -> dict[AttemptKey, str]:
-    """Return the node of each attempt: as `known`, else where its agent is now.
+    """Return the node of each attempt: as `known`, else its agent's current one.
 
-    At the first look, when nothing is known (None), attempts that have ended are on no known node:
-    their agent may have moved since.
+    At the first poll `known` is None. Attempts that have ended then have no known node, because
+    their agent may have moved.
     """
     nodes = {agent.name: agent.node for agent in agents}
     found = dict(known or {})
@@ -68,9 +68,9 @@ def locate_attempts(
 def find_bad_nodes(
     rows: Iterable[Row], nodes: Mapping[AttemptKey, str], known: Collection[str] = ()
 ) -> tuple[BadNode, ...]:
-    """Return nodes, beyond those `known`, on which runs in a row failed that do well elsewhere.
+    """Return nodes, except `known` ones, where consecutive runs failed that succeed elsewhere.
 
-    Each run counts once, and not if it fails elsewhere too.
+    Each run counts once, and not if it also fails elsewhere.
     """
     by_node = _group_by_node(rows, nodes)
     bad = []
@@ -87,7 +87,7 @@ def find_bad_nodes(
 def _group_by_node(
     rows: Iterable[Row], nodes: Mapping[AttemptKey, str]
 ) -> dict[str, list[tuple[str, Attempt]]]:
-    """Return by node what tells something, oldest end first."""
+    """Return the informative attempts by node, oldest end first."""
     told = [
         (row.run_id, attempt)
         for row in rows
@@ -104,7 +104,7 @@ def _group_by_node(
 def _list_streak(
     attempts: Sequence[tuple[str, Attempt]], failed_elsewhere: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the runs that failed on a node since the last one finished there."""
+    """Return the runs that failed on a node since the last success there."""
     streak: list[str] = []
     for run_id, attempt in attempts:
         if not _is_bad(attempt):
@@ -115,7 +115,7 @@ def _list_streak(
 
 
 def _goes_well(attempts: Sequence[tuple[str, Attempt]]) -> bool:
-    """Return whether enough attempts finish, and four times as many as fail."""
+    """Return True if enough attempts finish, and four times as many as fail."""
     bad = sum(_is_bad(attempt) for _, attempt in attempts)
     finished = len(attempts) - bad
     return finished >= FEWEST_RUNS and finished >= 4 * bad
@@ -125,23 +125,23 @@ def _is_bad(attempt: Attempt) -> bool:
     return attempt.cause in BLAMED
 
 
-# Which agents a watcher starts, and which leave, to have as many as are wanted; pure. Only the
-# caller's own agents count: each owner wants a number of its own.
+# The agents that a watcher starts or drains to reach the wanted number; pure. Only the caller's own
+# agents count: each owner has a separate number.
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """How many agents to start, none under a name in `avoided`."""
+    """The number of agents to start, and the names to avoid."""
 
     count: int
     avoided: tuple[str, ...]
 
 
 def agents_to_replace(status: Status, wanted: Wanted, fruitless: Mapping[str, int]) -> Replacement:
-    """Work out how many agents are missing for the work that living ones cannot take.
+    """Return how many agents are missing for the work that living ones cannot take.
 
-    `fruitless` counts, by name, how often an agent was started again and had no run since. None is
-    missing once their time is over.
+    `fruitless` counts, by name, the restarts of an agent without a run since. None is missing after
+    the deadline.
     """
     own = [agent for agent in status.agents if not agent.foreign]
     given_up = [a.name for a in own if is_given_up(a, fruitless) and a.name not in wanted.leaving]
@@ -152,15 +152,15 @@ def agents_to_replace(status: Status, wanted: Wanted, fruitless: Mapping[str, in
 
 
 def count_missing(agents: Iterable[Agent], wanted: Wanted) -> int:
-    """Return how many of the caller's agents are missing; one that leaves is not there."""
+    """Return how many of the caller's agents are missing; leaving ones count as missing."""
     staying = [a for a in agents if a.alive and not a.foreign and a.name not in wanted.leaving]
     return wanted.number - len(staying)
 
 
 def choose_surplus(status: Status, wanted: Wanted) -> tuple[str, ...]:
-    """Return which agents leave since more work than are wanted: idle ones, then the youngest.
+    """Return which agents leave if too many are running: idle ones, then the youngest.
 
-    Agents are listed oldest first. Those that take one run leave by themselves.
+    Agents are listed oldest first. Agents that take one run leave by themselves.
     """
     own = [agent for agent in status.agents if takes_runs(agent) and not agent.foreign]
     lasting = [agent for agent in own if agent.environment.get(COUNT_VARIABLE) != "1"]
@@ -170,7 +170,7 @@ def choose_surplus(status: Status, wanted: Wanted) -> tuple[str, ...]:
 
 
 def list_unheard(status: Status, wanted: Wanted) -> tuple[str, ...]:
-    """Return the names of agents that are to leave and have not heard of it yet."""
+    """Return the names of agents that are to leave but are not informed yet."""
     own = (agent for agent in status.agents if takes_runs(agent) and not agent.foreign)
     return tuple(agent.name for agent in own if agent.name in wanted.leaving)
 
@@ -178,7 +178,7 @@ def list_unheard(status: Status, wanted: Wanted) -> tuple[str, ...]:
 def count_idle_work(status: Status, wanted: int) -> int:
     """Count the configurations that no living agent has or can take; endless sweeps want all.
 
-    An active run beyond the living agents is one that a dead agent left behind.
+    If there are more active runs than living agents, dead agents left the others.
     """
     coverage = status.results.coverage
     hands = status.living_agents + status.other_agents
@@ -188,19 +188,19 @@ def count_idle_work(status: Status, wanted: int) -> int:
 
 
 def takes_runs(agent: Agent) -> bool:
-    """Return True if an agent will take more runs: it is alive and has not heard that it leaves."""
+    """Return True if an agent will take more runs: it is alive and not informed to leave."""
     return agent.state in ("starting", "running")
 
 
 def is_given_up(agent: Agent, fruitless: Mapping[str, int]) -> bool:
-    """Return whether an agent that has ended would only end again."""
+    """Return True if restarting an ended agent is useless."""
     if agent.alive:
         return False
     return agent.exit_code in FINAL_CODES or fruitless.get(agent.name, 0) >= FRUITLESS_STARTS
 
 
 def find_lack(agent: Agent) -> str:
-    """Say what was made for the caller's own agent and is missing; a new start makes it again."""
+    """Return which object of the caller's own agent is missing; a new start creates it again."""
     reason = None if agent.foreign else agent.pending
     made = reason and reason.subject and reason.subject == agent.sweep_path
     return reason.message if reason and made else ""
@@ -208,9 +208,9 @@ def find_lack(agent: Agent) -> str:
 
 @dataclass
 class PendingTimeout:
-    """Looks at one status after another; `limit_seconds` is for starts that may come yet.
+    """Checks one status after another; `limit_seconds` is for starts that may still succeed.
 
-    Times are in seconds since the epoch. Once an agent has started, the limit is over.
+    Times are in seconds since the epoch. The limit ends once an agent has started.
     """
 
     limit_seconds: float | None = None
@@ -219,7 +219,7 @@ class PendingTimeout:
     _started: bool = False
 
     def check(self, status: Status, now: float) -> None:
-        """Raise StartFailed if nobody works and nobody will, or not within the limit."""
+        """Raise StartFailed if no agent works and none will, or not within the limit."""
         waiting = list_waiting(status)
         if not waiting:
             self._started = self._started or any(a.state in AT_WORK for a in status.agents)
@@ -227,7 +227,7 @@ class PendingTimeout:
             self._hopeless.holds(False, now)
             return
         self._began_at = now if self._began_at is None else self._began_at
-        # Another owner's agents are not ours to end, but one that starts works on the sweep, too.
+        # Another owner's agents are not ours to end, but they also work on the sweep once started.
         hopeless = all(agent.hopeless for agent in status.agents if agent.state == "starting")
         if self._hopeless.holds(hopeless, now):
             raise _give_up(status, waiting, "and waiting cannot fix that")
@@ -237,7 +237,7 @@ class PendingTimeout:
 
 
 def list_waiting(status: Status) -> Sequence[Agent]:
-    """Return the caller's agents that wait, if no agent works on a sweep that goes on."""
+    """Return the caller's waiting agents, if no agent works on an open sweep."""
     if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
         return ()
     if status.other_agents or any(agent.state in AT_WORK for agent in status.agents):
@@ -248,7 +248,7 @@ def list_waiting(status: Status) -> Sequence[Agent]:
 def _give_up(status: Status, waiting: Sequence[Agent], how_long: str) -> StartFailed:
     first = next((agent for agent in waiting if agent.reason), waiting[0])
     why = f": {first.reason}" if first.reason else ""
-    replicas = sum(agent.state == "starting" for agent in status.agents)  # in all, of every owner
+    replicas = sum(agent.state == "starting" for agent in status.agents)  # all owners' agents
     return StartFailed(
         f"{format_count(len(waiting), 'agent')} cannot start, {how_long}: {first.name}{why}"
         if first.hopeless

@@ -1,4 +1,4 @@
-"""What a run printed, from where it can still be read."""
+"""A run's output, from any source that still has it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_log_page, get_log_tail, list_runs
 from deployer.wandb_api.server import Server
 
-# The stock agent's own words around a run; they are the same from 0.22 to 0.31.
+# The stock agent's own lines around a run; the same from 0.22 to 0.31.
 BEGINS = "About to run command:"
 ENDS = "Cleaning up finished run: "
 AGENT_LOGGER = "wandb.wandb_agent"
 
 LOOK_SECONDS = 2.0
 LAST_LINES = 20
-NOISY_LINES = 30  # a footer of wandb may be so long
+NOISY_LINES = 30  # wandb's footer may be this long
 
 
 def get_run_tail(
     server: Server, executor: Executor | None, path: SweepPath, row: Row, limit: int
 ) -> tuple[str, ...]:
-    """Return the last lines of a run: the server's, or its agent's if it never called `wandb.init`.
+    """Return a run's last lines: the server's, or its agent's if it never called `wandb.init`.
 
     A trainer that dies in argparse leaves nothing on any server. Secrets are left out.
     """
@@ -54,8 +54,8 @@ def follow_run(
 ) -> Iterator[str]:
     """Yield the lines of a run's console from its server; with `follow` until it has ended.
 
-    So it does not matter which agents have the run, one after the other, or where they are. A run
-    that begins anew begins its console anew. Raises WandbError if there is no such run.
+    So it does not matter which agents have the run in turn, or where they are. If a run restarts,
+    its console restarts too. Raises WandbError if the run does not exist.
     """
     cursor: str | None = None
     seen = 0
@@ -82,7 +82,7 @@ def follow_run(
 def read_lost_output(
     client: Client, path: SweepPath, names: Sequence[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield (agent name, line): the last lines of the last run of agents whose own log is gone."""
+    """Yield (agent name, line): the end of the last run's output, for agents without own logs."""
     last_runs = {
         attempt.agent: run.run_id
         for run in list_runs(client, path)
@@ -96,7 +96,7 @@ def read_lost_output(
 
 
 def find_run_output(lines: Iterable[str], run_id: str) -> tuple[str, ...]:
-    """Find what a run printed in its agent's log; its last attempt's, empty if it is not there."""
+    """Return a run's output from its agent's log: the last attempt's; empty if missing."""
     since: list[str] = []
     found: tuple[str, ...] = ()
     for line in lines:

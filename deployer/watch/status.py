@@ -1,4 +1,4 @@
-"""Level-triggered watching: read everything, summarise it purely, show it if it changed."""
+"""Level-triggered watching: read everything, summarise it purely, show it on changes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, Snapshot
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
 
-# An agent asks the server within seconds; its Job, from which we count, may wait for its image.
+# An agent contacts the server within seconds; its Job, from which we count, may wait for its image.
 UNHEARD_SECONDS = 30.0
 UNHEARD = "still importing; see: deployer agents logs"
 POLL_SECONDS = 2.0
-# Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,
-# or since its end, so that a short sweep is not over long before its watcher knows.
+# The poll interval is a fraction of the time since the sweep's start or end, if the server permits
+# it, so that the watcher of a short sweep soon notices its end.
 SHORTEST_SECONDS = 0.25
 SHARE = 0.05
-# An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
+# An agent sends a heartbeat every 5 s, or up to every 60 s while the server has problems.
 SILENT_AGENT_SECONDS = 120.0
 GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
 
 
 def join_runs(agents: Sequence[Agent], runs: Sequence[Run]) -> tuple[Agent, ...]:
-    """Give living agents the active run whose open attempt is theirs.
+    """Assign the active runs to the living agents that have their open attempts.
 
-    An executor that knows its agents' runs is believed. Servers that keep no attempts tell nothing.
+    An executor that knows its agents' runs takes precedence. Servers that keep no attempts
+    contribute nothing.
     """
     open_attempts = {
         run.attempts[-1].agent: run.run_id
@@ -56,9 +57,9 @@ def join_runs(agents: Sequence[Agent], runs: Sequence[Run]) -> tuple[Agent, ...]
 
 
 def note_unheard(agents: Sequence[Agent], heard: bool, now: float) -> tuple[Agent, ...]:
-    """Say of agents that run for a while that the server has not heard of any agent yet.
+    """Mark agents that have been running for a while if no agent has contacted the server yet.
 
-    `heard` tells whether it has; `now` is in seconds since the epoch.
+    `heard` is True if one has; `now` is in seconds since the epoch.
     """
     return tuple(
         replace(agent, reason=UNHEARD)
@@ -70,30 +71,30 @@ def note_unheard(agents: Sequence[Agent], heard: bool, now: float) -> tuple[Agen
     )
 
 
-# What a watcher stops on servers that hand out too much: duplicates, overshooting sweeps; pure.
-# W&B's servers give parallel agents the same configuration and go on after the last one of a grid
+# What a watcher stops on servers that assign too much: duplicates, overshooting sweeps; pure. W&B's
+# servers give parallel agents the same configuration and continue after the last one of a grid
 # (wandb/wandb issues 4323, 4283, 7173).
 
 
 def is_overshooting(sweep: Sweep, coverage: Coverage) -> bool:
-    """Return whether a sweep goes on although every expected configuration is finished."""
+    """Return True if a sweep continues although every expected configuration is finished."""
     return (
         not sweep.ended and coverage.expected is not None and coverage.finished >= coverage.expected
     )
 
 
 def find_duplicates(sweep: Sweep, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return active runs of a grid whose configuration is finished, or runs in an older run.
+    """Return active runs of a grid whose configuration is finished, or active in an older run.
 
-    A run that has not told its configuration yet is left alone.
+    A run that has not reported its configuration yet is left alone.
     """
     if sweep.method != "grid":
         return ()
     names = list_parameters(sweep.config)
     taken = set()
     duplicates = []
-    # What is finished counts first, then who came first; servers list runs in order of creation,
-    # which decides within one second.
+    # Finished runs come first, then older ones; servers list runs in order of creation, which
+    # decides within one second.
     by_age = sorted(
         runs, key=lambda run: (not is_done(sweep, run.state), run.created_at or math.inf)
     )
@@ -113,12 +114,12 @@ def find_duplicates(sweep: Sweep, runs: Sequence[Run]) -> tuple[Run, ...]:
 class Status:
     """A sweep at one moment.
 
-    `agents` are those of our executor; `other_agents` counts living ones that are not ours.
-    `ends_at` is a forecast in seconds since the epoch. `twins` are runs that should not be, and
-    `overshooting` says that the sweep should have ended. `trouble` is what the server said when it
-    did not answer: then everything else is as it was last. `reused` configurations were finished by
-    another sweep, and are in no other count. `deadline` is when the agents leave,
-    whatever is left, and `out_of_time` that it is over.
+    `agents` are those of our executor; `other_agents` counts other living ones. `ends_at` is a
+    forecast in seconds since the epoch. `twins` are duplicate runs, and `overshooting` means that
+    the sweep should have ended. `trouble` is the server's error if it did not answer: then
+    everything else is stale. `reused` configurations were finished by another sweep, and are in no
+    other count. `deadline` is when the agents leave, even if work remains, and `out_of_time` that
+    it has passed.
     """
 
     sweep_path: str
@@ -155,10 +156,10 @@ class Status:
 
     @property
     def over(self) -> bool:
-        """Return whether all is over: no agent works and no run is under way.
+        """Return True if no agent works and no run is active.
 
         A run without a living agent counts only while its sweep is open: its server may still
-        find out that it is gone.
+        notice that it is gone.
         """
         if self.trouble or self.living_agents:
             return False
@@ -168,7 +169,7 @@ class Status:
 
     @property
     def ended(self) -> bool:
-        """Return whether the server hands out no more runs; agents may still be leaving."""
+        """Return True if the server assigns no more runs; agents may still be leaving."""
         return self.results.state in ("FINISHED", "CANCELED")
 
 
@@ -180,7 +181,7 @@ def summarise_status(
     expected: int | None,
     now: float,
 ) -> Status:
-    """Work out what to show from what was read; pure. `now` is in seconds since the epoch."""
+    """Summarise the data read as a status; pure. `now` is in seconds since the epoch."""
     results = build_results(sweep, runs, expected)
     deadline = find_deadline(agents)
     return Status(
@@ -205,10 +206,10 @@ def summarise_status(
 def count_other_agents(
     server_agents: Sequence[AgentInfo], ours: Collection[str], now: float
 ) -> int:
-    """Count living agents on the server beyond our own.
+    """Count living agents on the server other than our own.
 
-    The embedded backend knows the names of our supervisors; W&B's servers only know hosts, so
-    there as many as we have are ours.
+    The embedded backend knows the names of our supervisors. W&B's servers only know hosts, so there
+    we subtract our number of agents.
     """
     others = sum(
         agent.state not in GONE_AGENT_STATES
@@ -231,7 +232,7 @@ def get_status(
 ) -> Status:
     """Read the sweep from its server and its agents from their executor, once.
 
-    `ours` are names of agents that were ours before and may be forgotten by now.
+    `ours` are names of earlier agents of ours, which may be forgotten by now.
     """
     snapshot: Snapshot = read_snapshot(client, path)
     agents = join_runs(executor.list_agents(str(path)), snapshot.runs)
@@ -250,12 +251,11 @@ def watch_status(
     quick: bool = False,
     every: bool = False,
 ) -> Iterator[Status]:
-    """Yield the status whenever it has changed, or `every` time, until the sweep is over.
+    """Yield the status on each change, or `every` time, until the sweep is over.
 
-    `reconcile` does what each status asks for and tells whether the sweep goes on because of it.
-    `quick` watchers look often at the beginning and at the end.
-    A server that is away is waited for, also at first. Raises WatchTimeout, or WandbError if it
-    refuses for good.
+    `reconcile` reacts to each status and returns True if the sweep continues as a result. `quick`
+    watchers poll often at the beginning and at the end. Waits while the server is unreachable, also
+    at first. Raises WatchTimeout, or WandbError for a permanent refusal.
     """
     started = turned = clock()
     ended = False
@@ -280,7 +280,7 @@ def watch_status(
 
 
 def choose_wait(seconds: float) -> float:
-    """Return how long to wait so many seconds after the beginning or the end."""
+    """Return the poll interval, given the seconds since the beginning or the end."""
     return min(max(SHORTEST_SECONDS, SHARE * seconds), POLL_SECONDS)
 
 
@@ -296,7 +296,7 @@ def _read_patiently(
 
 
 def _shown(status: Status) -> tuple[object, ...]:
-    """Return what makes a new line worth showing; a forecast that moves a little does not."""
+    """Return the values whose change is worth a new line; small forecast changes are not."""
     best = status.best
     return (
         status.sweep_state,

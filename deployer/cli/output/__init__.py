@@ -1,4 +1,4 @@
-"""Show things: the only place that prints.
+"""Output: the only package that prints.
 
 It must not know servers and clusters, or decide.
 """

@@ -1,6 +1,6 @@
-"""What is redrawn in place on stderr: a view, what is waited for, how far a copy is.
+"""Views redrawn in place on stderr: a status, a spinner, the progress of a copy.
 
-In a pipe, with --quiet or where lines are wanted, what is told stands alone.
+In a pipe, with --quiet or with plain lines, only messages are shown.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from deployer.data.copy import Progress
 
 WAITING = "deployer.waiting"
-SILENCE_SECONDS = 2.0  # after which somebody wonders
+SILENCE_SECONDS = 2.0  # then the user wonders
 LOOKS_PER_SECOND = 4
-STEP = 10  # percent between two lines of a pipe
-WORTH_LINES_BYTES = 64 << 20  # what is smaller is there before anybody wonders
+STEP = 10  # percent between two lines in a pipe
+WORTH_LINES_BYTES = 64 << 20  # smaller copies finish before lines are useful
 
 
 def is_drawn(plain: bool) -> bool:
-    """Return whether a view is redrawn in place: on a terminal, unless lines are wanted."""
+    """Return True if a view is redrawn in place: on a terminal, unless lines are wanted."""
     return not plain and SHOWN.level < ALWAYS and sys.stderr.isatty()
 
 
 @contextmanager
 def open_live(plain: bool) -> Iterator[Live | None]:
-    """Give a view on stderr that is redrawn in place; None in a pipe or where lines are wanted."""
+    """Yield a view on stderr that is redrawn in place; None in a pipe or if lines are wanted."""
     if not is_drawn(plain):
         yield None
         return
@@ -52,9 +52,9 @@ def open_live(plain: bool) -> Iterator[Live | None]:
 
 @contextmanager
 def showing_busy(plain: bool = False) -> Iterator[None]:
-    """Show on a terminal, after a silence, how long what was told last takes.
+    """On a terminal, show a spinner with the time since the last message, if it is long.
 
-    Nobody may be asked a question within the block, and nothing else may write to the terminal.
+    The block must not prompt, and nothing else may write to the terminal.
     """
     if not is_drawn(plain):
         yield
@@ -79,7 +79,7 @@ def showing_busy(plain: bool = False) -> Iterator[None]:
 
 
 class Busy(logging.Handler):
-    """The last sentence, and when it was told."""
+    """The last message, and its time."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.spinner import Spinner
@@ -91,12 +91,12 @@ class Busy(logging.Handler):
         self._spinner = Spinner("dots")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note a sentence that is told; what is waited for beside the work says itself."""
+        """Record a message; `deployer.waiting` shows its own."""
         if record.name != WAITING:
             self._told, self._told_at = record.getMessage(), self._clock()
 
     def build(self) -> RenderableType:
-        """Return what is seen below what was told: nothing at first, then what lasts how long."""
+        """Return the line below the messages: the last one and its duration, after a silence."""
         from rich.table import Table
         from rich.text import Text
 
@@ -111,7 +111,7 @@ class Busy(logging.Handler):
 
 @contextmanager
 def follow_copy(title: str) -> Iterator[Progress]:
-    """Show how far one copy is until the block ends."""
+    """Show the progress of one copy until the block ends."""
     if not is_drawn(plain=False):
         yield CopyLines(title)
         return
@@ -164,7 +164,7 @@ class CopyLines:
         self._total = size_bytes
 
     def advance(self, size_bytes: int) -> None:
-        """Say so when another tenth is done."""
+        """Print a line after each tenth."""
         with self._lock:
             self._done += size_bytes
             if self._total < WORTH_LINES_BYTES:

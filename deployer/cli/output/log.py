@@ -1,7 +1,6 @@
 """The library's log records on stderr, by one handler, and in a file with --log-file.
 
-Of a request it is method, address and status: no headers, no bodies, no
-query, and so no key.
+For requests it logs method, address and status: no headers, no bodies, no query, and so no key.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from deployer.waiting import COMMAND
 
 LOG = logging.getLogger("deployer")
 REQUESTS = logging.getLogger("urllib3.connectionpool")  # the client of all our HTTP requests
-BACKEND = "deployer.backend"  # a server's log is its own: backend/server/foreground.py
-ALWAYS = logging.ERROR  # what is shown with --quiet, too: errors, hints, questions
+BACKEND = "deployer.backend"  # a server has its own log: backend/server/foreground.py
+ALWAYS = logging.ERROR  # shown even with --quiet: errors, hints, questions
 LOG_FILE = "--log-file"
 MOST_UNSAID = 1000  # lines
 QUERY = re.compile(r"\?[^\s\"]+")
@@ -34,7 +33,7 @@ def build_text(record: logging.LogRecord) -> str:
 
 
 class _Redacting(logging.Formatter):
-    """Removes secrets and the queries of addresses."""
+    """Removes secrets and the query strings of URLs."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = build_text(record)
@@ -42,7 +41,7 @@ class _Redacting(logging.Formatter):
 
 
 class _Shown(logging.Handler):
-    """Writes to stderr as it is at the moment: a live view replaces it."""
+    """Writes to the current stderr, which a live view replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         COMMAND.printed = True
@@ -55,7 +54,7 @@ def is_told(record: logging.LogRecord) -> bool:
 
 
 class _Unsaid(logging.Handler):
-    """Keeps what --quiet leaves out, for whoever has to answer a question about it."""
+    """Keeps the messages that --quiet hides, to show them before a question."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,9 +77,9 @@ LOG.setLevel(logging.INFO)
 
 
 def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
-    """Set how much is shown, and which file keeps all of it; raises ConfigError.
+    """Set the log level, and the file for the full log; raises ConfigError.
 
-    The file is appended to, and readable by its owner alone.
+    The file is appended to, and readable only by its owner.
     """
     if quiet and verbose:
         raise ConfigError("--quiet", "is the opposite of --verbose", "remove one of them")

@@ -1,4 +1,4 @@
-"""The only module that prints: tables, signs that a narrow terminal has; stdout for results."""
+"""The only module that prints: tables, characters for limited terminals; results on stdout."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from deployer.errors import ConfigError, DeployerError
 from deployer.text import format_value, strip_colours, to_line, to_lines
 from deployer.waiting import COMMAND
 
-SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
+SHORT_TEXT_WIDTH = 12  # the minimum width of a text in a narrow terminal: a run id has this length
 GAP = "  "
 ELLIPSIS = "…"
 Piece = tuple[str, str]  # a text, and its style on a terminal
 LOG = logging.getLogger("deployer.cli")
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")
-NAME = "deployer-words"  # of the handler, as `errors=` of a stream takes it
+NAME = "deployer-words"  # name of the error handler, for `errors=` of a stream
 UNKNOWN = "?"
 WORDS = {
     "✓": "ok",
@@ -42,7 +42,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Styled:
-    """A word in a cell, which is never cut, and its colour on a terminal."""
+    """A word in a cell, which is never truncated, and its colour on a terminal."""
 
     text: str
     style: str = ""
@@ -53,7 +53,7 @@ class Styled:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows for people, or for CSV; people get `empty` on stderr where there are none."""
+    """Rows for people, or for CSV; if there are none, people get `empty` on stderr."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -61,11 +61,11 @@ class Table:
 
     @property
     def least_width(self) -> int:
-        """The width below which a line would lose digits or whole columns."""
+        """The minimum width that keeps all digits and columns."""
         return sum(one.least for one in self._columns) + len(GAP) * (len(self._columns) - 1)
 
     def lay_out(self, width: int | None = None) -> Iterator[list[Piece]]:
-        """Yield each line; numbers are set to the right, texts are cut to fit into `width`."""
+        """Yield each line; numbers are right-aligned, texts are truncated to fit into `width`."""
         spare = width - self.least_width if width else None
         widths = []
         for one in self._columns:
@@ -90,7 +90,7 @@ class Table:
 
 @dataclass(frozen=True)
 class _Column:
-    """The head and the cells of a column, and how wide it must be."""
+    """The head and the cells of a column, and its minimum width."""
 
     cells: Sequence[Piece]
     is_right: bool
@@ -99,8 +99,8 @@ class _Column:
 
 
 def _build_column(name: str, values: Sequence[object], *, names_row: bool) -> _Column:
-    """Return a column; numbers, styled words and what names the row are never cut."""
-    from rich.cells import cell_len  # 10 ms, for a command that shows a table
+    """Return a column; numbers, styled words and the row's name are never truncated."""
+    from rich.cells import cell_len  # 10 ms, needed only for tables
 
     known = [value for value in values if value is not None]
     numeric = bool(known) and all(isinstance(value, int | float) for value in known)
@@ -124,21 +124,21 @@ def _fit(text: str, width: int, is_right: bool) -> str:
 def without_empty_columns(
     columns: Sequence[str], rows: Sequence[Sequence[object]]
 ) -> tuple[list[str], list[list[object]]]:
-    """Drop the columns that would show nothing: this machine has no nodes, a laptop no GPUs."""
+    """Drop empty columns: local agents have no nodes, a laptop has no GPUs."""
     kept = [n for n in range(len(columns)) if any(row[n] not in ("", None) for row in rows)]
     return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
 
 
 class Aside(str):
-    """A line beside a result, which goes to stderr."""
+    """A line that accompanies a result, on stderr."""
 
     __slots__ = ()
 
 
 def emit(data: Any, output: str, *shown: Table | str) -> None:
-    """Put a result on stdout: `data` as JSON or YAML, or what is `shown`, as tables or CSV.
+    """Print a result on stdout: `data` as JSON or YAML, or `shown` as tables or CSV.
 
-    Beside CSV, lines go to stderr. JSON is strict: NaN and infinities become null.
+    With CSV, lines go to stderr. JSON is strict: NaN and infinities become null.
     """
     if output == "json":
         _put(_to_indented_json(data))
@@ -158,7 +158,7 @@ def emit(data: Any, output: str, *shown: Table | str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the user something on stderr, unless nothing but errors is wanted."""
+    """Print a message on stderr, except with --quiet."""
     LOG.info(text)
 
 
@@ -167,7 +167,7 @@ def warn(text: str) -> None:
 
 
 def ask(question: str) -> str:
-    """Put a question on stderr, and what was told before it, wanted or not; return the answer."""
+    """Ask a question on stderr, after any hidden messages; return the answer."""
     UNSAID.show()
     LOG.log(ALWAYS, question)
     return sys.stdin.readline().strip()
@@ -183,7 +183,7 @@ def _put(text: str) -> None:
 
 
 def show_log_line(text: str) -> None:
-    """Put a line that a trainer printed on stdout; a pipe gets it without colours."""
+    """Print a trainer's line on stdout; without colours in a pipe."""
     _put(text if sys.stdout.isatty() else strip_colours(text))
 
 
@@ -192,7 +192,7 @@ def show_json_line(value: Any) -> None:
 
 
 def show_error(error: DeployerError, as_json: bool) -> None:
-    """Show a failure on stderr: what failed, then what to do about it."""
+    """Print an error on stderr: the failure, then the hint."""
     if as_json:
         LOG.log(ALWAYS, json.dumps(build_error(error)))
         return
@@ -221,7 +221,7 @@ def _list_warnings(error: DeployerError) -> list[str]:
 
 
 def to_plain(value: Any) -> Any:
-    # What there is most of goes first: a sweep may have ten thousand runs.
+    # The most common types first: a sweep may have ten thousand runs.
     if value is None or isinstance(value, (str, int)):
         return value
     if isinstance(value, float):
@@ -250,7 +250,7 @@ def _show_table(shown: Table) -> None:
 
 
 def is_too_wide(shown: Table) -> bool:
-    """Return whether a terminal would have to fold a table's lines; a pipe takes any."""
+    """Return True if a terminal would wrap a table's lines; a pipe takes any width."""
     return is_terminal() and shown.least_width > get_terminal_size().columns
 
 
@@ -259,27 +259,27 @@ def is_terminal() -> bool:
 
 
 def _to_indented_json(value: Any) -> str:
-    # With an indentation Python's own encoder takes five times as long: 0.4 s for 10,000 runs.
+    # With indentation, Python's own encoder is five times slower: 0.4 s for 10,000 runs.
     from pydantic_core import PydanticSerializationError, to_json
 
     try:
         text = to_json(
             value, indent=2, inf_nan_mode="null", ensure_ascii=True, fallback=_to_plain_parts
         )
-    except PydanticSerializationError:  # half a surrogate pair, which no UTF-8 has
+    except PydanticSerializationError:  # a lone surrogate, which UTF-8 cannot encode
         return json.dumps(to_plain(value), indent=2, allow_nan=False)
     return text.decode("ascii")
 
 
 def _to_plain_parts(value: Any) -> Any:
-    """Return what an encoder does not know as what it knows; what is inside may be unknown, too."""
+    """Convert a value that the encoder does not know; its parts may be unknown too."""
     if isinstance(value, Mapping):
         return dict(value)
     return list(value) if isinstance(value, Iterable) else str(value)
 
 
 def _to_yaml(documents: Iterable[Any]) -> str:
-    """Return documents as `kubectl apply -f -` takes them."""
+    """Return documents in the format of `kubectl apply -f -`."""
     import yaml
 
     dumped: str = yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=math.inf)
@@ -287,7 +287,7 @@ def _to_yaml(documents: Iterable[Any]) -> str:
 
 
 def _write_csv(shown: Table) -> None:
-    """Put rows on stdout as CSV; lists and mappings are JSON in their cell."""
+    """Print rows on stdout as CSV; lists and mappings are JSON in their cell."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(map(_to_cell, shown.columns))
     for row in shown.rows:
@@ -296,9 +296,9 @@ def _write_csv(shown: Table) -> None:
 
 
 def _to_cell(value: object) -> object:
-    """Return a cell of CSV: a text that a spreadsheet would compute gets an apostrophe before it.
+    """Return a CSV cell: a text that a spreadsheet would evaluate gets a leading apostrophe.
 
-    Of None the writer makes nothing; the page's parts.js does the same.
+    The writer leaves None empty; the page's parts.js does the same.
     """
     if isinstance(value, str):
         return f"'{value}" if value.startswith(COMPUTED) else value
@@ -310,7 +310,7 @@ def _to_line(value: object) -> str:
 
 
 def replace_signs(error: UnicodeError) -> tuple[str, int]:
-    """Handle what a stream cannot encode: our signs become words, other letters a `?`."""
+    """Replace characters that a stream cannot encode: our signs by words, others by `?`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lost = error.object[error.start : error.end]

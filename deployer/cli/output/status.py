@@ -1,4 +1,4 @@
-"""A sweep that goes on, with its agents: a line for pipes, a live view, plain data."""
+"""The status of an active sweep with its agents: a line for pipes, a live view, plain data."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ STYLES = {
 }
 BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
 BAR_WIDTH = 40  # characters
-# "1 Insufficient cpu", "0/3 nodes are available"; an exit code counts nothing.
+# "1 Insufficient cpu", "0/3 nodes are available"; does not match an exit code.
 COUNT = re.compile(r"\b\d+(/\d+)? (?=\w)")
-LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, how many more there are
+LINES_BESIDE_AGENTS = 6  # head, bar, counts, best, the table's head, the number of hidden agents
 
 
 def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
@@ -71,12 +71,12 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
 
 
 def name_node(node: str) -> str:
-    """Return a node's name, none for this machine: who looks knows where they are."""
+    """Return a node's name; empty for this machine, which the user knows."""
     return node if node != platform.node() else ""
 
 
 def describe_agents(agents: Sequence[Agent]) -> str:
-    """Say how many agents are in which state, and why those that have not started wait."""
+    """Return the number of agents per state, and why some have not started."""
     waiting = [agent for agent in agents if agent.state == "starting"]
     begun = [agent for agent in agents if agent.state != "starting"]
     counts = Counter(agent.state for agent in begun + waiting)
@@ -88,7 +88,7 @@ def describe_agents(agents: Sequence[Agent]) -> str:
 
 
 def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
-    """Say which agents a command has ended, or `nothing`: on stderr; as JSON on stdout."""
+    """Report the ended agents, or `nothing`: on stderr; with JSON on stdout."""
     if ended.names:
         say(f"{whose}: {format_count(len(ended.names), 'agent')} ended")
     elif ended:
@@ -99,7 +99,7 @@ def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
 
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:
-    """Return an agent with stable keys; its environment is left out: it may hold secrets."""
+    """Return an agent with stable keys, without its environment, which may contain secrets."""
     plain = {key: value for key, value in vars(agent).items() if key not in NOT_SHOWN}
     return {**plain, "pending": _pending_to_plain(agent.pending) if agent.pending else None}
 
@@ -110,13 +110,13 @@ def _pending_to_plain(why: Finding) -> dict[str, Any]:
 
 
 def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:
-    """Return a status as one line, for pipes and `--plain`; with a price, what the rest costs."""
+    """Return a status as one line, for pipes and `--plain`; with a price, the remaining cost."""
     times = _list_times(status, now, usd_per_hour)
     return ", ".join([*_list_progress(status), *times, *_list_obstacles(status)])
 
 
 def list_facts(status: Status) -> list[str]:
-    """Return what that line tells beside what the clock alone changes."""
+    """Return the parts of that line that do not change with time alone."""
     return [*_list_progress(status), *_list_obstacles(status)]
 
 
@@ -136,8 +136,8 @@ def build_live_view(
 ) -> RenderableType:
     """Return the view of a status: progress, the best run so far, a line for each agent.
 
-    As many agents are shown as a terminal of this `size` (columns, lines) has lines for, those
-    with a run first. `name` stands for a sweep without a title.
+    Shows as many agents as fit on a terminal of this `size` (columns, lines), those with a run
+    first. `name` is shown for a sweep without a title.
     """
     from rich.console import Group
     from rich.text import Text
@@ -176,7 +176,7 @@ def _build_agents(status: Status, agents: Sequence[Agent]) -> Table:
 
 
 def _word_state(status: Status, agent: Agent) -> str:
-    """Return an agent's state; one that is running may have no run yet, or no longer."""
+    """Return an agent's state; a running one may have no run yet, or no longer."""
     row = status.find_row(agent)
     if agent.state != "running" or (row and row.state != "pending"):
         return str(agent.state)
@@ -201,7 +201,7 @@ def _build_cells(agent: Agent, row: Row | None, state: str) -> tuple[object, ...
 
 
 def build_bar(coverage: Coverage) -> Text | str:
-    """Return a bar of what is finished, running, failed and lost; none for an endless sweep."""
+    """Return a bar of finished, running, failed and lost ones; empty for an endless sweep."""
     from rich.text import Text
 
     if not coverage.expected:
@@ -222,7 +222,7 @@ def build_bar(coverage: Coverage) -> Text | str:
 
 
 def _find_leader(status: Status) -> Row | None:
-    """Return the best run so far: finished, or still running and better by now."""
+    """Return the best run so far: finished, or still running with a better value."""
     found, sign = status.best, 1 if status.results.goal == "maximize" else -1
     for row in status.results.rows:
         if row.state != "running" or row.value is None or not math.isfinite(row.value):
@@ -260,7 +260,7 @@ def _list_counts(status: Status) -> list[str]:
 
 
 def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[str]:
-    """Return how much time is left, and what that costs."""
+    """Return the remaining time, and its cost."""
     parts = []
     if status.ends_at is not None and not status.over and not status.trouble:
         left = max(0.0, status.ends_at - now)
@@ -292,9 +292,9 @@ def _metric_phrase(status: Status, row: Row) -> str:
 
 
 def build_reason_lines(status: Status) -> dict[str, str]:
-    """Say why agents have not started or do not answer: a line for each cause, by the cause.
+    """Return why agents have not started or do not answer: one line per cause, by the cause.
 
-    The same cause has the same key later, though other agents have it, or counts in it differ.
+    A cause keeps its key if it affects other agents, or if numbers in it differ.
     """
     names: dict[str, list[Agent]] = {}
     for agent in status.agents:
@@ -308,5 +308,5 @@ def build_reason_lines(status: Status) -> dict[str, str]:
 
 
 def _build_cause(agent: Agent) -> str:
-    """Return what stays the same of an agent's reason: neither its name nor counts."""
+    """Return an agent's reason without its name and numbers."""
     return f"{agent.state}: {COUNT.sub('', agent.reason.replace(agent.name, ''))}"

@@ -1,4 +1,4 @@
-"""What a command is called with, and what it asks on the terminal."""
+"""The context of a command, and its prompts on the terminal."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from deployer.model import SweepPath
 from deployer.wandb_api.server import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
-PROJECTS = "deployer.projects"  # in a context: what was read, by the number of agents
-# Options that a command may be without, since it has no use for them.
+PROJECTS = "deployer.projects"  # in a context: projects by the number of agents
+# Options that do not apply to some commands.
 SERVER = ("wandb", "entity", "project")
 FORMAT = ("output",)
 PLACE = ("on", "context", "namespace")
@@ -46,9 +46,9 @@ def can_ask() -> bool:
 
 
 def check_can_ask(yes: bool, otherwise: str = "") -> None:
-    """Refuse to delete what nobody was asked about; raises ConfigError.
+    """Raise ConfigError if a deletion cannot be confirmed: no -y and no terminal.
 
-    `otherwise` adds another way to the hint.
+    `otherwise` adds an alternative to the hint.
     """
     if not yes and not can_ask():
         said = "is missing, and deployer cannot ask without a terminal"
@@ -59,17 +59,17 @@ def check_can_ask(yes: bool, otherwise: str = "") -> None:
 def is_sure(question: str, yes: bool, otherwise: str = "") -> bool:
     """Return True if the user agrees, by -y or on the terminal; raises ConfigError without both.
 
-    `otherwise` adds another way to the hint.
+    `otherwise` adds an alternative to the hint.
     """
     check_can_ask(yes, otherwise)
     return yes or confirm(question)
 
 
 def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named: bool) -> bool:
-    """List what keeps a cluster and whether it is another owner's; return True if it is to go.
+    """List the reasons to keep a cluster, with owners; return True if it is to be deleted.
 
-    Another owner's must be `named` on the command line, with -y. False if nothing keeps the cluster
-    called `name`. Raises DeployerError if it is to stay.
+    Another owner's must be `named` on the command line, with -y. False if there is no reason to
+    keep the cluster called `name`. Raises DeployerError if it must stay.
     """
     for words, foreign in held:
         if foreign and not (yes and named):
@@ -82,16 +82,16 @@ def check_held(held: Sequence[tuple[str, bool]], name: str, yes: bool, *, named:
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; anything but yes is no."""
+    """Ask on the terminal; any answer except yes means no."""
     return ask(f"{question} [y/N]").lower() in ("y", "yes")
 
 
 class Call(CommandLine):
-    """A command's context: what was said beside its own words, and what is read from that."""
+    """A command's context: its shared options, and the data read from them."""
 
     @property
     def output(self) -> str:
-        """The format of stdout; the first one of the command's if none was named."""
+        """The format of stdout; the command's first format by default."""
         return self.given["output"] or self._formats[0]
 
     @property
@@ -104,15 +104,15 @@ class Call(CommandLine):
         return formats
 
     def begin(self) -> None:
-        """Begin the command: what is told, and in which format; raises ConfigError, UsageError."""
+        """Begin the command: set logging and the format; raises ConfigError, UsageError."""
         if self.given["output"] is not None:
-            self.check_format(self.given["output"])  # also what stood before the command
+            self.check_format(self.given["output"])  # also if it preceded the command
         quiet, verbose, file = (self.given[name] for name in ("quiet", "verbose", "log_file"))
         if quiet or verbose or file:
             open_log(quiet, verbose, file)
 
     def check_format(self, name: str) -> None:
-        """Refuse what is no format of the command; raises UsageError."""
+        """Reject a format that the command does not have; raises UsageError."""
         if name in self._formats:
             return
         near = difflib.get_close_matches(name, self._formats, n=1)
@@ -126,7 +126,7 @@ class Call(CommandLine):
         if replicas not in known:
             project = read_project(self._read_flags(replicas))
             if "on" not in getattr(self.command, "without", ()):
-                # Refuse a context or a namespace for what has none; raises ConfigError.
+                # Reject a context or a namespace if it does not apply; raises ConfigError.
                 for name in project.named_cluster:
                     executor = find_executor(project)
                     if name == "context" and executor.cluster:
@@ -147,40 +147,40 @@ class Call(CommandLine):
         return Flags(**{name: self.given[name] for name in FLAGS}, replicas=replicas)
 
     def read_of(self, sweep: str | None, replicas: int | None = None) -> Project:
-        """Return the project for a sweep that is there: its agents are where they were started."""
+        """Return the project for an existing sweep, with the location of its agents."""
         return resolve_executor(sweep, self.read(replicas))
 
     def read_of_all(self) -> Project:
-        """Return the project for all sweeps of a place: that which was named, else the current."""
+        """Return the project for all sweeps of a location: the named or the current one."""
         return resolve_executors(self.read())
 
     def connect(
         self, sweep: str | None, replicas: int | None = None, *, reading: bool = False
     ) -> tuple[Project, Server, SweepPath]:
-        """Connect to the sweep that is meant; if only `reading`, no backend is started."""
+        """Connect to the server of the sweep; with `reading`, no backend is started."""
         project = self.read_of(sweep, replicas)
         server, path = open_sweep(self._choose(sweep, project), reading=reading)
         self._check_names(path)
         return project, server, path
 
     def find(self, sweep: str | None) -> tuple[Project, Executor, SweepPath]:
-        """Return where a sweep's agents are, and its path; a server is asked only if need be."""
+        """Return where a sweep's agents are, and its path; contacts a server only if needed."""
         project = self.read_of(sweep)
         return project, find_executor(project), self.find_path(sweep, project)
 
     def find_path(self, sweep: str | None, project: Project) -> SweepPath:
-        """Return a sweep's path, asking a server only for what cannot be known without it."""
+        """Return a sweep's path; contacts a server only if it is unknown otherwise."""
         choice = self._choose(sweep, project)
         path = choice.path() if choice.complete else open_sweep(choice, reading=True)[1]
         self._check_names(path)
         return path
 
     def _choose(self, sweep: str | None, project: Project) -> Choice:
-        """Return the sweep that is meant; a short id may be that of any agent's sweep."""
+        """Return the selected sweep; a short id may belong to any agent's sweep."""
         return choose_sweep(sweep, project, _list_paths_of_agents(project))
 
     def _check_names(self, path: SweepPath) -> None:
-        """Refuse a sweep of another entity or project than was named; raises ConfigError."""
+        """Reject a sweep of an entity or project other than the named one; raises ConfigError."""
         for name, of_sweep in (("entity", path.entity), ("project", path.project)):
             named = self.given[name]
             if named and named != of_sweep:
@@ -196,7 +196,7 @@ class Call(CommandLine):
 
 
 class Command(WithOptions, TyperCommand):
-    """A command that is called with a `Call`; `formats` are those of its result."""
+    """A command whose function takes a `Call`; `formats` are those of its result."""
 
     context_class = Call
     formats: ClassVar[tuple[str, ...]] = ("table", "json")
@@ -213,16 +213,16 @@ class CommandWithCsv(Command):
 
 
 class CommandWithYaml(Command):
-    """A command that prints what could be sent to a server."""
+    """A command that prints documents for a server."""
 
     formats = ("yaml", "json")
 
 
 class CommandWithOthers(Command):
-    """A command with an argument and with commands below it: `results [SWEEP]`, `results get`.
+    """A command with an argument and subcommands: `results [SWEEP]`, `results get`.
 
-    Their names are no values of that argument. A subclass gives `modules`, whose `app` has one
-    command each; they are imported when they are needed.
+    The subcommands' names are not valid values of that argument. A subclass sets `modules`, whose
+    `app` has one command each; they are imported on use.
     """
 
     modules: ClassVar[Mapping[str, str]] = {}
@@ -231,7 +231,7 @@ class CommandWithOthers(Command):
         return list(self.modules)
 
     def get_command(self, _ctx: Any, name: str) -> Any:
-        """Return a command below; None if there is no such command."""
+        """Return a subcommand; None if it does not exist."""
         if name not in self.modules:
             return None
         return load_command(self.modules[name], (str(self.name), name))
@@ -239,17 +239,17 @@ class CommandWithOthers(Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Read the command line: of a command below, if the first word that is no option is one."""
+        """Parse the command line: a subcommand's, if the first word except options names one."""
         place = self._find_below(args)
         if place is None:
             return super().make_context(info_name, args, parent, **extra)
-        # Not of this command: its own argument is no part of what stands before theirs.
+        # The argument of this command does not apply to its subcommands.
         outer = CommandLine(TyperGroup(name=info_name), info_name=info_name, parent=parent)
         name, rest = args[place], [*args[:place], *args[place + 1 :]]
         return self.get_command(outer, name).make_context(name, rest, outer, **extra)
 
     def _find_below(self, args: Sequence[str]) -> int | None:
-        """Return where a command below is named: first, or behind options that commands share."""
+        """Return the index of a subcommand's name: first, or after shared options."""
         options = {flag: one for one in list_options() for flag in one.opts}
         place = 0
         while place < len(args) and args[place].startswith("-"):
@@ -268,7 +268,7 @@ class CommandWithOthers(Command):
 
 
 class App(typer.Typer):
-    """Commands that are called with a `Call`; one alone is no group, and needs no words."""
+    """A set of commands whose functions take a `Call`; a single one forms no group."""
 
     def __init__(self, description: str = "") -> None:
         super().__init__(
@@ -289,5 +289,5 @@ class App(typer.Typer):
 
 
 def _list_paths_of_agents(project: Project) -> Iterator[str]:
-    """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
+    """Yield the sweeps of agents; the executor is queried only for the first one."""
     yield from (agent.sweep_path for agent in find_executor(project).list_agents())

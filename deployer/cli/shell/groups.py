@@ -1,4 +1,4 @@
-"""Groups of commands, and the table of all, so that `deployer --help` imports none of them.
+"""Groups of commands, and the table of all commands, so `deployer --help` imports none.
 
 Typer needs pydantic once a command has parameters (80 ms), and commands need requests and more.
 """
@@ -15,7 +15,7 @@ from typer.main import get_command as build_command
 from deployer.cli.shell.options import CommandLine, WithOptions
 from deployer.cli.shell.usage import add_examples, require_command
 
-# Command: its module in `deployer.cli`, with the name of its `App` where that is not `app`, and its
+# Command: its module in `deployer.cli`, with the name of its `App` unless that is `app`, and its
 # line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": (
@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 class Group(WithOptions, TyperGroup):
-    """A group whose list of commands is folded where the terminal ends, and never cut."""
+    """A group whose list of commands is wrapped at the terminal's width, never truncated."""
 
     context_class = CommandLine
 
@@ -82,13 +82,13 @@ class Group(WithOptions, TyperGroup):
 
 
 class Root(Group):
-    """`deployer`: knows the names, loads a command's module when it is called."""
+    """`deployer`: knows all names, and imports a command's module on use."""
 
     def list_commands(self, _ctx: Any) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, _ctx: Any, name: str) -> Any:
-        """Import and return a command; None if there is no such command."""
+        """Import and return a command; None if it does not exist."""
         if name not in COMMANDS:
             return None
         return load_command(f"deployer.cli.{COMMANDS[name][0]}", (name,))

@@ -15,13 +15,13 @@ from typer.main import get_command
 from deployer.cli.shell.usage import UsageError
 from deployer.text import DURATION_HINT, parse_duration
 
-# What a shell offers behind a command: sweeps and agents of this machine's folders.
+# Shell completion: sweeps and agents of the local folders.
 #
-# Asks no server and no cluster, so that a Tab is answered at once.
+# Contacts no server and no cluster, so that Tab responds at once.
 
-MOST_PACKED = 128  # agents on one machine
-GIVEN = "deployer.given"  # in a context: the values of these options, by their names
-TYPED = "deployer.typed"  # and which of them are in the command line
+MOST_PACKED = 128  # the most agents on one machine
+GIVEN = "deployer.given"  # in a context: the values of the shared options, by name
+TYPED = "deployer.typed"  # and those given on the command line
 
 
 def complete_sweeps(incomplete: str) -> list[str]:
@@ -50,7 +50,7 @@ def complete_executors(incomplete: str) -> list[str]:
 
 
 class BadValue(typer.BadParameter):
-    """A flag has a value that cannot be."""
+    """A flag has an invalid value."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class BadValue(typer.BadParameter):
 
 
 def read_duration(text: str) -> float:
-    """Return the seconds of a flag such as `--timeout 90s`; raises BadValue."""
+    """Parse the duration of a flag such as `--timeout 90s` to seconds; raises BadValue."""
     try:
         return parse_duration(text)
     except ValueError as error:
@@ -66,7 +66,7 @@ def read_duration(text: str) -> float:
 
 
 def read_positive_duration(text: str) -> float:
-    """Return the seconds of a flag that cannot be zero; raises BadValue."""
+    """Parse a duration that cannot be zero to seconds; raises BadValue."""
     seconds = read_duration(text)
     if not seconds:
         raise BadValue(f"'{text}' is not a positive time", DURATION_HINT)
@@ -172,10 +172,10 @@ DownAfterOption = Annotated[
 ]
 
 
-# The options that commands share; they may stand at any place before `--`.
+# The shared options of commands; they may be anywhere before `--`.
 #
-# A context keeps them: that of `deployer`, of a group, of the command. Nothing that takes time is
-# imported here, since `deployer --help` shows them.
+# A context keeps them: that of `deployer`, of a group, of the command. Nothing slow is imported
+# here, since `deployer --help` shows them.
 
 
 def _complete_formats(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -190,7 +190,7 @@ def _check_format(ctx: typer.Context, value: str | None) -> str | None:
 
 
 # Never called: Typer turns a function's parameters into options, and `list_options` reads those of
-# this one. Each command parses a copy of them, and `CommandLine.given` merges what was typed.
+# this one. Each command parses a copy of them, and `CommandLine.given` merges the values.
 def _declare(
     on: Annotated[
         str | None,
@@ -277,7 +277,7 @@ def _declare(
 
 
 class SharedOption(TyperOption):
-    """One of these options: the help of `deployer` shows it, and no other."""
+    """One of the shared options; only the help of `deployer` shows it."""
 
     def __init__(self, option: Any) -> None:
         vars(self).update(vars(option))
@@ -294,22 +294,21 @@ def list_options() -> tuple[SharedOption, ...]:
 
 
 class CommandLine(typer.Context):
-    """A context that knows what was said of these options, wherever it stood."""
+    """A context with the shared options' values, wherever they were given."""
 
     @property
     def given(self) -> dict[str, Any]:
-        """Their values by their names; None or False where nothing was said."""
+        """Their values by name; None or False if not given."""
         found: dict[str, Any] = self.meta.setdefault(GIVEN, {})
         return found
 
     def check_format(self, name: str) -> None:
-        """Refuse what is no format of the command; a group does not know."""
+        """Reject a format that the command does not have; a group accepts all."""
 
     def take_given(self) -> None:
-        """Take them out of the command's own parameters; raises UsageError.
+        """Remove the shared options from the command's own parameters; raises UsageError.
 
-        The command line counts more than the environment, and what stands behind more than what
-        stands before.
+        The command line takes precedence over the environment, and later values over earlier ones.
         """
         typed: set[str] = self.meta.setdefault(TYPED, set())
         known = self.command.params
@@ -320,7 +319,7 @@ class CommandLine(typer.Context):
                 raise UsageError(f"No such option: {flag}", f"{self.command_path} --help")
             if source and source.name == "COMMANDLINE":
                 typed.add(name)
-                if str(value).startswith("-") and not self.resilient_parsing:  # the next flag
+                if str(value).startswith("-") and not self.resilient_parsing:  # it is the next flag
                     said = f"Option '{flag}' requires an argument"
                     raise UsageError(said, f"{self.command_path} --help")
             elif name in typed:
@@ -329,9 +328,9 @@ class CommandLine(typer.Context):
 
 
 class WithOptions:
-    """What a command or a group has by these options; stands before Typer's own class.
+    """A mixin that adds the shared options; must precede Typer's own class.
 
-    `without` names those that mean nothing to it.
+    `without` names those that do not apply.
     """
 
     without: ClassVar[tuple[str, ...]] = ()
@@ -341,17 +340,17 @@ class WithOptions:
         super().__init__(*words, params=[*(params or ()), *shared], **more)  # type: ignore[call-arg]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words of a command line; raises Typer's errors."""
+        """Parse a command line; raises Typer's errors."""
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except TyperException as error:
-            vars(error).update(ctx=getattr(error, "ctx", None) or ctx)  # not every one has it
+            vars(error).update(ctx=getattr(error, "ctx", None) or ctx)  # not all errors have it
             raise
         ctx.take_given()
         return rest
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options; below `deployer`, only name those that are shared."""
+        """Write the options; below `deployer`, only the names of the shared ones."""
         super().format_options(ctx, formatter)  # type: ignore[misc]
         if ctx.parent:
             shared = [one for one in ctx.command.params if one in list_options()]

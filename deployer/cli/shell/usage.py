@@ -1,4 +1,4 @@
-"""A command line that is wrong, or has gone: what was meant, with an example."""
+"""Hints for a wrong or removed command line: the likely intention, with an example."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from deployer.errors import DeployerError, ExitCode
 
 CommandWords = tuple[str, ...]
-# Commands as they are typed; a test reads each of them as the command line would.
+# Commands as the user types them; a test parses each of them.
 EXAMPLES: dict[CommandWords, tuple[str, ...]] = {
     ("init",): ("init train.py", "init --from me/digits/ab12cd34 --yes"),
     ("up",): (
@@ -93,8 +93,8 @@ EXAMPLES: dict[CommandWords, tuple[str, ...]] = {
     ),
 }
 ROOT = "deployer"
-PREFIX = "Value error, "  # pydantic's, before a sentence of Typer's
-MOST_COMMANDS = 3  # in one hint
+PREFIX = "Value error, "  # pydantic's prefix of Typer's message
+MOST_COMMANDS = 3  # in a hint
 
 
 def add_examples(command: Any, words: CommandWords) -> None:
@@ -113,17 +113,17 @@ class UsageError(DeployerError):
 
 
 def build_usage_error(error: TyperException) -> UsageError:
-    """Return what to say of a command line that Typer refuses: its sentence, and what is meant."""
+    """Return the error for a command line that Typer rejects: its sentence, and a hint."""
     context: Any = getattr(error, "ctx", None)
     said = error.format_message()
-    if hasattr(error, "possibilities"):  # Typer names flags that are as near as ours
+    if hasattr(error, "possibilities"):  # Typer's own suggestions
         said = error.message
     hint = _find_hint(error, context) or f"{context.command_path if context else ROOT} --help"
     return UsageError(said.replace(PREFIX, "").rstrip("."), hint)
 
 
 def _find_hint(error: Any, context: Any) -> str:
-    """Return what was probably meant, or an example; empty if nobody knows."""
+    """Return the likely intention, or an example; empty if unknown."""
     if hint := getattr(error, "hint", ""):
         return str(hint)
     parameter = getattr(error, "param", None)
@@ -133,9 +133,9 @@ def _find_hint(error: Any, context: Any) -> str:
         if not error.option_name.startswith("--"):
             return ""
         flags = [flag for one in context.command.params for flag in one.opts if flag[:2] == "--"]
-        flags = [flag for flag in flags if flag != "--yes"]  # nothing to be typed by mistake
+        flags = [flag for flag in flags if flag != "--yes"]  # never suggest it by mistake
         return _name_near(error.option_name, flags)
-    if hasattr(error, "param_type"):  # it is missing
+    if hasattr(error, "param_type"):  # an argument is missing
         examples = EXAMPLES.get(tuple(context.command_path.split()[1:]), ())
         return f"{ROOT} {examples[0]}" if examples else ""
     if parameter and parameter.type_descriptor.choices and hasattr(error.__cause__, "errors"):
@@ -151,7 +151,7 @@ def _name_near(word: object, known: Iterable[object]) -> str:
 
 
 def require_command(group: Any, context: Any, words: Sequence[str]) -> None:
-    """Check that the first word names a command of a group, or is a flag; raises UsageError."""
+    """Check that the first word is a command of the group, or a flag; raises UsageError."""
     name = words[0]
     if name.startswith("-") or context.resilient_parsing or group.get_command(context, name):
         return
@@ -160,7 +160,7 @@ def require_command(group: Any, context: Any, words: Sequence[str]) -> None:
 
 
 def _near_command(name: str, path: str, known: Iterable[str]) -> str:
-    """Name the nearest command of the group, else those of that name elsewhere."""
+    """Name the nearest command of the group, else commands of that name elsewhere."""
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return f"did you mean `{path} {near[0]}`?"

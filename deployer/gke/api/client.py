@@ -1,7 +1,7 @@
 """The client of GKE: clusters, node pools and operations; every failure is a CloudError.
 
-It sends what it is told and decides nothing; what may have happened although no answer came is
-looked up by whoever asked.
+It sends requests and decides nothing. If an answer is lost, the caller checks whether the change
+happened.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from deployer.gke.specification import region_of
 from deployer.waiting import TIMEOUTS_SECONDS, retry, waiting_for
 
 T = TypeVar("T")
-# gcloud's own variables, also for private endpoints.
+# The variables that gcloud uses, also for private endpoints.
 CONTAINER_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
 COMPUTE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
 TOKEN_INFO_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_OAUTH2"
@@ -52,10 +52,10 @@ PROJECT_HINT = "project: in the specification, or GOOGLE_CLOUD_PROJECT"
 
 
 def open_gke(project: str | None, environment: Mapping[str, str], owner: str | None = None) -> Gke:
-    """Return a client of a project: the named one, the environment's, or the credentials'.
+    """Return a client of a project: the given one, the environment's, or the credentials'.
 
-    `owner` names the owner of what it creates. Application default credentials are used, as every
-    Google client finds them. Contacts nothing but, where there are none, this machine's metadata
+    `owner` names the owner of the resources it creates. Uses the application default credentials,
+    like every Google client. Contacts nothing except, without credentials, the local metadata
     server. Raises CloudError.
     """
     named = project or next((environment[v] for v in PROJECT_VARIABLES if environment.get(v)), "")
@@ -74,13 +74,13 @@ def open_gke(project: str | None, environment: Mapping[str, str], owner: str | N
 
 
 class ClusterListing(NamedTuple):
-    """Clusters, and the zones that do not answer, which may hide others."""
+    """Clusters, and the zones that do not answer and may contain more clusters."""
 
     clusters: tuple[CloudCluster, ...]
     missing_zones: tuple[str, ...]
 
     def check(self, locations: Iterable[str] | None = None) -> None:
-        """Raise CloudError if a zone is missing: of these locations' regions, or any."""
+        """Raise CloudError if a zone did not answer: in these locations' regions, or in any."""
         regions = None if locations is None else {*map(region_of, locations)}
         missing = [z for z in self.missing_zones if regions is None or region_of(z) in regions]
         if missing:
@@ -92,10 +92,10 @@ class ClusterListing(NamedTuple):
 
 
 class Gke:
-    """The client. Reads are repeated after passing failures; changes are not, as they may double.
+    """The client. Reads are retried after transient failures; changes are not (duplicates).
 
-    `owner` names the owner of what is created, else the credentials' account does. `sleep` waits
-    before a request is sent again.
+    `owner` names the owner of created resources; by default the credentials' account does. `sleep`
+    waits before a retry.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Gke:
 
     @cached_property
     def owner(self) -> Owner:
-        """The owner of what is created: the one named, the account, else the state folder's.
+        """The owner of created resources: the given one, the account, or the state folder's.
 
         Raises CloudError.
         """
@@ -146,7 +146,7 @@ class Gke:
             raise CloudError(f"{attempt.words}: the answer has no date", REACH) from error
 
     def get_token(self) -> str:
-        """Return a bearer token that is good for some minutes at least. Raises CloudError."""
+        """Return a bearer token that is valid for at least some minutes. Raises CloudError."""
 
         def renew() -> None:
             if not self.credentials.valid:
@@ -156,7 +156,7 @@ class Gke:
         return str(self.credentials.token)
 
     def list_clusters(self) -> ClusterListing:
-        """Return the project's clusters, ours and others', in all locations that answer."""
+        """Return all clusters of the project, ours or not, in all locations that answer."""
         request = {"parent": self._parent("-")}
         for last in (False, True):
             answer = self._read("list_clusters", request, CloudCall(LIST_CLUSTERS, self.project))
@@ -184,13 +184,13 @@ class Gke:
         return self._change("create_cluster", request, attempt)
 
     def delete_cluster(self, location: str, name: str) -> CloudOperation | None:
-        """Request the deletion of a cluster; None if there is none."""
+        """Request the deletion of a cluster; None if it does not exist."""
         words = f"cannot delete cluster {name} in {location}"
         attempt = CloudCall(words, self.project, location, name)
         return self._delete("delete_cluster", self._name(location, name), attempt)
 
     def set_labels(self, cluster: CloudCluster, labels: Mapping[str, str]) -> CloudOperation:
-        """Request other labels for a cluster, unless somebody else changed them since."""
+        """Request other labels for a cluster, unless someone changed them in the meantime."""
         attempt = CloudCall(
             f"cannot label {cluster.words}", self.project, cluster.location, cluster.name
         )
@@ -209,20 +209,20 @@ class Gke:
         return self._change("create_node_pool", {"parent": parent, "node_pool": pool}, attempt)
 
     def delete_pool(self, cluster: CloudCluster, name: str) -> CloudOperation | None:
-        """Request the deletion of a node pool; None if there is none."""
+        """Request the deletion of a node pool; None if it does not exist."""
         words = f"cannot delete pool {name} in {cluster.words}"
         attempt = CloudCall(words, self.project, cluster.location, cluster.name)
         full = f"{self._name(cluster.location, cluster.name)}/nodePools/{name}"
         return self._delete("delete_node_pool", full, attempt)
 
     def list_operations(self, location: str) -> tuple[CloudOperation, ...]:
-        """Return a location's operations: those that run, and those that ended not long ago."""
+        """Return a location's operations: the running ones, and those that ended recently."""
         attempt = CloudCall(f"cannot list operations in {location}", self.project, location)
         answer = self._read("list_operations", {"parent": self._parent(location)}, attempt)
         return tuple(read_operation(operation) for operation in answer.operations)
 
     def get_operation(self, operation: CloudOperation) -> CloudOperation | None:
-        """Return an operation as it is now; None if Google has forgotten it."""
+        """Return the current state of an operation; None if Google has forgotten it."""
         words = f"cannot get operation {operation.name}"
         attempt = CloudCall(words, self.project, operation.location, operation.cluster)
         name = f"{self._parent(operation.location)}/operations/{operation.name}"
@@ -234,7 +234,7 @@ class Gke:
             return None
 
     def read(self, send: Callable[[], T], attempt: CloudCall) -> T:
-        """Send what changes nothing, again after a while where trouble passes."""
+        """Send a request that changes nothing; retry after transient failures."""
         with waiting_for(attempt.waiting):
             return retry(
                 lambda: self._try(send, attempt, call_within),
@@ -244,7 +244,7 @@ class Gke:
             )
 
     def change(self, send: Callable[[], T], attempt: CloudCall) -> T:
-        """Send what changes something, once; it may have happened although no answer came."""
+        """Send a change once; it may have happened even if no answer came."""
         with waiting_for(attempt.waiting):
             return self._try(send, attempt, lambda _, send: send())
 
@@ -259,7 +259,7 @@ class Gke:
             raise CloudError(f"{attempt.words}: Google does not answer", REACH, "UNAVAILABLE")
 
         def send_with_token() -> T:
-            # Google's libraries would renew it, too, and wait for minutes. A service account signs
+            # Google's libraries would renew it too, but wait for minutes. A service account signs
             # its own.
             own = isinstance(self.credentials, service_account.Credentials)
             if not own and not self.credentials.valid:

@@ -1,4 +1,4 @@
-"""What a cluster leaves in Compute Engine: disks of claims, and load balancers of Services."""
+"""Leftovers of a cluster in Compute Engine: disks of claims, and load balancers of Services."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deployer.gke.api.failures import CloudCall
 from deployer.gke.specification import CLUSTER_LABEL, MANAGED_BY, MANAGER
 
 T = TypeVar("T")
-# Written by the timer to a disk with results: executors/gke/idle_timer.py.
+# The timer labels a disk that holds results: executors/gke/idle_timer.py.
 HOLDS_LABEL, RESULTS = "deployer-holds", "results"
 NAMESPACE_LABEL = "deployer-namespace"
 OURS = f"labels.{MANAGED_BY}={MANAGER}"
@@ -32,18 +32,18 @@ CLAIM_KEY = "kubernetes.io/created-for/pvc/name"
 CLAIM_NAMESPACE_KEY = "kubernetes.io/created-for/pvc/namespace"
 RESULTS_CLAIM = "sweep-backend"  # of the embedded backend: k8s/backend.yaml
 PROJECTS, ROLES = "cloudresourcemanager.googleapis.com", "iam.googleapis.com"
-# gcloud's own variables.
+# The variables that gcloud uses.
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 OVERRIDES = {PROJECTS: f"{OVERRIDE}CLOUDRESOURCEMANAGER", ROLES: f"{OVERRIDE}IAM"}
 
 
 @dataclass(frozen=True)
 class CloudDisk:
-    """A disk; `location` is its zone, or its region if it lies in two zones.
+    """A disk; `location` is its zone, or its region if it is in two zones.
 
-    `users` are the names of the machines that it is attached to, `used_at` is when it was made or
-    last detached, `claim` the name of its PersistentVolumeClaim and `namespace` the claim's
-    namespace as far as they are known.
+    `users` are the names of the machines it is attached to. `used_at` is the time of its creation
+    or last detachment. `claim` is the name of its PersistentVolumeClaim and `namespace` the claim's
+    namespace, if known.
     """
 
     name: str
@@ -77,7 +77,7 @@ class CloudDisk:
 
 @dataclass(frozen=True)
 class TargetPool:
-    """The machines behind a load balancer: their names."""
+    """A target pool; `instances` are the names of its machines."""
 
     name: str
     region: str
@@ -90,7 +90,7 @@ class TargetPool:
 
 @dataclass(frozen=True)
 class ForwardingRule:
-    """A load balancer's front, which is what costs; `target_pool` is the name of what is behind."""
+    """The frontend of a load balancer, which costs money; `target_pool` is its backend's name."""
 
     name: str
     region: str
@@ -112,7 +112,7 @@ class Compute:
         self._gke = gke
 
     def list_disks(self, wanted: str = OURS) -> tuple[CloudDisk, ...]:
-        """Return the disks that a filter of Compute Engine lets through, in all zones."""
+        """Return the disks that match a Compute Engine filter, in all zones."""
         request = {"project": self._gke.project, "filter": wanted}
         found = self._list("disks", self._disks, request)
         return tuple(
@@ -133,7 +133,7 @@ class Compute:
         )
 
     def list_forwarding_rules(self) -> tuple[ForwardingRule, ...]:
-        """Return the forwarding rules of all regions, anybody's: GKE gives them no labels."""
+        """Return all forwarding rules of all regions, ours or not: GKE does not label them."""
         found = self._list("forwarding rules", self._rules, {"project": self._gke.project})
         return tuple(
             ForwardingRule(
@@ -146,7 +146,7 @@ class Compute:
                 created_at=rule.creation_timestamp,
             )
             for rule in found
-            if rule.region  # those of the whole world belong to no Service of GKE
+            if rule.region  # global rules belong to no Service of GKE
         )
 
     def list_target_pools(self) -> tuple[TargetPool, ...]:
@@ -178,7 +178,7 @@ class Compute:
         self._send(f"cannot label {rule.words}", rule.region, label, request)
 
     def delete_disk(self, disk: CloudDisk) -> None:
-        """Request the deletion of a disk; it may be gone. RESOURCE_IN_USE while it is attached."""
+        """Request a disk's deletion, if it still exists. RESOURCE_IN_USE while it is attached."""
         place = {"project": self._gke.project, "disk": disk.name}
         if disk.location.count("-") == 1:
             request = {**place, "region": disk.location}
@@ -188,13 +188,13 @@ class Compute:
             self._delete(disk.words, disk.location, self._disks, request)
 
     def delete_forwarding_rule(self, rule: ForwardingRule) -> None:
-        """Request the deletion of a forwarding rule; it may be gone already."""
+        """Request the deletion of a forwarding rule, if it still exists."""
         place = {"project": self._gke.project, "region": rule.region}
         request = {**place, "forwarding_rule": rule.name}
         self._delete(rule.words, rule.region, self._rules, request)
 
     def delete_target_pool(self, pool: TargetPool) -> None:
-        """Request the deletion of a target pool; it may be gone already."""
+        """Request the deletion of a target pool, if it still exists."""
         place = {"project": self._gke.project, "region": pool.region}
         request = {**place, "target_pool": pool.name}
         self._delete(pool.words, pool.region, self._target_pools, request)
@@ -208,7 +208,7 @@ class Compute:
     def _send(
         self, words: str, location: str, send: Callable[..., Any], request: Mapping[str, Any]
     ) -> None:
-        """Request a change of a thing, which may be gone already."""
+        """Request a change of a resource that may no longer exist."""
         attempt = CloudCall(words, self._gke.project, location, api=COMPUTE_API)
         try:
             self._gke.change(
@@ -236,18 +236,18 @@ class Compute:
 
 
 def open_compute(gke: Gke, kind: Callable[..., T]) -> T:
-    """Return a client of one kind of thing, with the credentials and the address of `gke`."""
+    """Return a client for one kind of resource, with the credentials and the address of `gke`."""
     address = gke.compute_endpoint.removesuffix("/").removesuffix("/compute/v1")
     options = {"api_endpoint": address} if address else None
     client: Any = kind(credentials=gke.credentials, client_options=options)
-    bound_session(client.transport._session)  # it has no public name
+    bound_session(client.transport._session)  # there is no public name for it
     return cast("T", client)
 
 
 def list_everywhere(
     gke: Gke, what: str, client: Any, request: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return all things that a client lists, each with its scope, such as `zones/us-east1-b`.
+    """Return all resources that a client lists, each with its scope, such as `zones/us-east1-b`.
 
     Raises CloudError.
     """
@@ -272,7 +272,7 @@ def _read_claim(description: str, key: str) -> str:
 
 
 def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what an aggregated list holds: pairs of a scope and its one list of things."""
+    """Yield the entries of an aggregated list: pairs of a scope and its one list of resources."""
     for scope, listed in pages:
         if listed.warning.code == "UNREACHABLE":  # an empty list would be a false proof
             raise exceptions.ServiceUnavailable(f"{last_part(scope)} does not answer")
@@ -283,7 +283,7 @@ def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True)
 class Quota:
-    """A quota of a region, or of the whole project where that is empty."""
+    """A quota of a region, or of the whole project if `region` is empty."""
 
     name: str
     region: str
@@ -297,14 +297,14 @@ class Quota:
 
 @dataclass(frozen=True)
 class Offered:
-    """A machine type or an accelerator: the zones that have it, and a machine's CPUs."""
+    """A machine type or an accelerator: the zones that offer it, and a machine's CPUs."""
 
     zones: frozenset[str]
     cpus: int = 0
 
 
 def list_quotas(gke: Gke, regions: Iterable[str]) -> tuple[Quota, ...]:
-    """Return the quotas of regions, and those that count all regions together.
+    """Return the quotas of these regions, and the project-wide ones.
 
     Raises CloudError.
     """
@@ -321,12 +321,12 @@ def list_quotas(gke: Gke, regions: Iterable[str]) -> tuple[Quota, ...]:
 
 
 def find_machine_types(gke: Gke, names: Iterable[str]) -> Mapping[str, Offered]:
-    """Return each of these machine types; one that is nowhere has no zones. Raises CloudError."""
+    """Return each machine type; one that no zone offers has no zones. Raises CloudError."""
     return _find(gke, "machine types", compute_v1.MachineTypesClient, names)
 
 
 def find_accelerators(gke: Gke, names: Iterable[str]) -> Mapping[str, Offered]:
-    """Return each of these accelerators; one that is nowhere has no zones. Raises CloudError."""
+    """Return each accelerator; one that no zone offers has no zones. Raises CloudError."""
     return _find(gke, "accelerators", compute_v1.AcceleratorTypesClient, names)
 
 
@@ -355,11 +355,12 @@ def _find(
 
 
 def list_permissions(gke: Gke, principal_end: str, condition: str) -> frozenset[str]:
-    """Return what the policy gives the principal whose name ends so, under this condition or none.
+    """Return the permissions that the policy grants to a principal, given by the end of its name.
 
-    Groups and folders are not looked through. Raises CloudError, also without the right to read.
+    `condition` is the binding's condition, or empty. Groups and folders are not resolved. Raises
+    CloudError, also without the permission to read the policy.
     """
-    options = {"options": {"requestedPolicyVersion": 3}}  # with conditions
+    options = {"options": {"requestedPolicyVersion": 3}}  # version 3 includes conditions
     policy = _ask(gke, "POST", PROJECTS, f"projects/{gke.project}:getIamPolicy", options)
     roles = {
         binding["role"]

@@ -1,4 +1,4 @@
-"""Limits how long a process waits for Google: each request, and all that get no answer."""
+"""Limits the time a process waits for Google: per request, and for all unanswered requests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from deployer.waiting import TIMEOUTS_SECONDS, run_program, waiting_for
 
 T = TypeVar("T")
 CONNECT_SECONDS, READ_SECONDS = TIMEOUTS_SECONDS
-# Of requests without an answer: to one API, to all. A command ends within a minute.
+# For unanswered requests: to one API, and to all. A command must end within a minute.
 API_SECONDS, TOTAL_SECONDS = CONNECT_SECONDS + READ_SECONDS, 45.0
-FORGET_SECONDS = 60.0  # after which a silent API is asked again, as a watcher does
+FORGET_SECONDS = 60.0  # then a silent API is tried again, because a watcher runs for days
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 LOGIN = (
     "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
@@ -30,12 +30,12 @@ LOGIN = (
 FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 ASK_GCLOUD, GCLOUD_SECONDS = ("gcloud", "config", "get", "project"), 10.0
 TOKEN_INFO = "https://oauth2.googleapis.com/tokeninfo"
-# What credentials of a machine say of their account until they have been refreshed.
+# The account that a machine's credentials report until they are refreshed.
 UNRESOLVED = "default"
 
 
 class ApiPatience:
-    """The time that is left for APIs that do not answer.
+    """The remaining time for APIs that do not answer.
 
     Once it is used up, nothing is sent to a silent API for a minute.
     """
@@ -46,7 +46,7 @@ class ApiPatience:
         self._lock = Lock()
 
     def get_left(self, api: str) -> float:
-        """Return the seconds that a request may take; 0: do not send it."""
+        """Return the time limit of a request in seconds; 0 means do not send it."""
         with self._lock:
             now = self._now()
             self._lost = {k: v for k, v in self._lost.items() if now - v[1] < FORGET_SECONDS}
@@ -65,12 +65,12 @@ class ApiPatience:
             self._lost.pop(api, None)
 
 
-# A command opens several clients, and a minute is for all of them.
+# Shared by all clients that a command opens, because the minute is for all of them.
 PATIENCE = ApiPatience()
 
 
 class BoundedAdapter(HTTPAdapter):
-    """Limits each request, whatever time Google's libraries would give it."""
+    """Limits each request, regardless of the timeout of Google's libraries."""
 
     def send(self, *args: Any, **options: Any) -> Any:
         wanted = options.get("timeout")
@@ -86,10 +86,10 @@ def bound_session(session: Session) -> Session:
 
 
 def call_within(seconds: float, send: Callable[[], T]) -> T:
-    """Return what `send` returns; raises TimeoutError.
+    """Return the result of `send`; raises TimeoutError.
 
-    Only for what changes nothing: it may go on in its thread. Names are resolved, and gcloud is
-    called, without any other limit.
+    Only for calls that change nothing, because the thread may continue after the timeout. Nothing
+    else limits name resolution and calls of gcloud.
     """
     future: Future[T] = Future()
 
@@ -104,9 +104,9 @@ def call_within(seconds: float, send: Callable[[], T]) -> T:
 
 
 def get_access_token() -> str:
-    """Return a token of the application default credentials, good for about an hour.
+    """Return a token of the application default credentials, valid for about an hour.
 
-    Raises CloudError where there are none, or Google refuses them.
+    Raises CloudError if there are no credentials, or Google refuses them.
     """
     from google.auth.exceptions import GoogleAuthError
 
@@ -126,7 +126,7 @@ def get_access_token() -> str:
 def find_credentials(*, named: bool) -> tuple[Any, str]:
     """Return the application default credentials, and their project if it is known.
 
-    As google.auth.default does, which runs gcloud without a limit; here it is asked only where no
+    Like google.auth.default, which runs gcloud without a timeout; here gcloud runs only if no
     project is `named`. Raises GoogleAuthError.
     """
     import google.auth
@@ -137,7 +137,7 @@ def find_credentials(*, named: bool) -> tuple[Any, str]:
     load: Any = google.auth.load_credentials_from_file
     file = own.get_application_default_credentials_path()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about quota projects, which nobody asked for
+        warnings.simplefilter("ignore")  # irrelevant warnings about quota projects
         if os.environ.get(FILE_VARIABLE, file) != file or not os.path.isfile(file):
             found, project = google.auth.default(scopes=[SCOPE], request=_open_request())
             return found, project or ""
@@ -147,7 +147,7 @@ def find_credentials(*, named: bool) -> tuple[Any, str]:
 
 
 def refresh(credentials: Any) -> None:
-    """Get another token; raises GoogleAuthError."""
+    """Fetch a new token; raises GoogleAuthError."""
     credentials.refresh(_open_request())
 
 
@@ -167,10 +167,10 @@ def _ask_gcloud() -> str:
 
 
 def find_account(credentials: Any, token_info: str = TOKEN_INFO) -> str:
-    """Return the account of credentials; empty if Google answers and does not name it.
+    """Return the account of credentials; empty if Google answers without naming it.
 
-    Raises GoogleAuthError or RequestException if there is no answer: then a random id would be
-    another owner than yesterday.
+    Raises GoogleAuthError or RequestException if there is no answer: a random id as a fallback
+    would make today's owner differ from yesterday's.
     """
     account = _read_account(credentials)
     if account == UNRESOLVED or not (account or credentials.valid):

@@ -19,16 +19,16 @@ from deployer.gke.specification import region_of
 
 STOCKOUT = "GCE_STOCKOUT"
 QUOTA = "GCE_QUOTA_EXCEEDED"
-# Found by asking before anything is made; each is about its location and choice of GPUs alone.
+# Checks before the creation find these; each concerns one location and one choice of GPUs.
 NOT_OFFERED = "NOT_OFFERED"
 TOO_LITTLE_QUOTA = "TOO_LITTLE_QUOTA"
 
-FIRST_WAIT_SECONDS = 2.0  # before the places are gone through again
-LONGEST_WAIT_SECONDS = 300.0  # room comes and goes within minutes
+FIRST_WAIT_SECONDS = 2.0  # before the next pass over all locations
+LONGEST_WAIT_SECONDS = 300.0  # capacity changes within minutes
 
 _ZONE = re.compile(r"\b[a-z]+-[a-z]+[0-9]+-[a-z][a-z0-9]*\b")
-# Google names zones with room as data (`zonesAvailable: a,b`) and in words ("Consider trying your
-# request in the a, b zone(s)").
+# Google names zones with capacity as data (`zonesAvailable: a,b`) and in text ("Consider trying
+# your request in the a, b zone(s)").
 _NAMED = (
     re.compile(r"zonesAvailable\W{1,4}([a-z0-9 ,-]+)"),
     re.compile(r"[Tt]ry(?:ing)? your request in the ([a-z0-9 ,-]+?) zone"),
@@ -79,7 +79,7 @@ CATCHABLE: tuple[type[BaseException], ...] = (
     requests.RequestException,
     OSError,
 )
-# Why a cluster or a pool is in trouble: google.container.v1.StatusCondition.Code.
+# Causes of a broken cluster or pool: google.container.v1.StatusCondition.Code.
 CONDITIONS: dict[str, str] = {
     "UNKNOWN": UP,
     STOCKOUT: ELSEWHERE,
@@ -95,10 +95,10 @@ CONDITIONS: dict[str, str] = {
 # ErrorInfo.reason: https://cloud.google.com/apis/design/errors, google/api/error_reason.proto
 REASONS = {
     "SERVICE_DISABLED": ENABLE,
-    "CONSUMER_INVALID": PROJECT,  # no such project, or it has been deleted
+    "CONSUMER_INVALID": PROJECT,  # the project does not exist or was deleted
     "USER_PROJECT_DENIED": "gcloud auth application-default set-quota-project {project}",
 }
-# Google's words that tell more than the class does: pattern, reason, hint.
+# Sentences of Google that are more specific than the class: pattern, reason, hint.
 SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
         re.compile(
@@ -120,7 +120,7 @@ SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "BILLING_DISABLED",
         "https://console.cloud.google.com/billing/linkedaccount?project={project}",
     ),
-    # Of a pool that is to begin without nodes: it can be made after its cluster.
+    # A pool that starts without nodes; it can be made after its cluster.
     (re.compile(r"initial_?node_?count", re.IGNORECASE), EMPTY_POOL, EDIT),
     (re.compile(r"Not found: projects/[^/]+$"), "NOT_FOUND", PROJECT),
     (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
@@ -136,7 +136,7 @@ SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "the connection's certificate is not trusted: see your proxy, REQUESTS_CA_BUNDLE and "
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     ),
-    # A token is fetched over the network, too: what hinders that is no matter of a login.
+    # Fetching a token needs the network too; a network failure is not a login problem.
     (
         re.compile(
             r"name resolution|Failed to resolve|DNS resolution failed|Name or service not known"
@@ -159,9 +159,9 @@ _SECRETS = re.compile(
 
 @dataclass(frozen=True)
 class CloudRefusal:
-    """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy.
+    """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a hint.
 
-    Or one that is known before: NOT_OFFERED, TOO_LITTLE_QUOTA.
+    Or a refusal predicted by our own checks: NOT_OFFERED, TOO_LITTLE_QUOTA.
     """
 
     location: str
@@ -172,28 +172,28 @@ class CloudRefusal:
 
     @property
     def everywhere(self) -> bool:
-        """Return whether every location would refuse: the quota counts the whole project."""
+        """Return True if every location would refuse, because the quota is project-wide."""
         return self.reason == QUOTA and bool(_EVERYWHERE.search(self.sentence))
 
     @property
     def of_gpus(self) -> bool:
-        """Return whether it is about these GPUs, so that others may be had in the same place."""
+        """Return True if only these GPUs are refused; the location may have others."""
         return bool(_GPUS.search(self.sentence))
 
 
 def is_refusal(reason: str) -> bool:
-    """Return whether a CloudError's reason means that there may be room elsewhere or later."""
+    """Return True if the reason means that there may be capacity elsewhere or later."""
     return reason in (STOCKOUT, QUOTA)
 
 
 def next_try(
     locations: Sequence[str], choices: int, refusals: Sequence[CloudRefusal]
 ) -> tuple[str, int] | None:
-    """Return the location and the choice of GPUs to ask for next; None once all have refused.
+    """Return the location and the choice of GPUs to try next; None once all have refused.
 
     The order is the specification's: all choices that make sense in one location, then the next
-    location. Zones that a refusal names as having room come right after the place that refused, and
-    only in regions that the specification names: data may have to stay there.
+    location. Zones that a refusal names as having capacity come right after the location that
+    refused, and only in regions that the specification names, because data may have to stay there.
     """
     if any(refusal.everywhere for refusal in refusals):
         return None
@@ -204,7 +204,7 @@ def next_try(
 
 
 def _is_hopeless(location: str, choice: int, refusals: Sequence[CloudRefusal]) -> bool:
-    """Return whether a refusal covers this too: a quota counts its region, not only a zone."""
+    """Return True if a refusal also covers this one: a quota counts a region, not only a zone."""
     return any(
         (refusal.choice == choice or not refusal.of_gpus)
         and (
@@ -228,14 +228,14 @@ def _order(locations: Sequence[str], refusals: Sequence[CloudRefusal]) -> Iterat
 
 
 def wait_seconds(passes: int, left_seconds: float) -> float | None:
-    """Return how long to wait before the next pass over all places; None if time is up."""
+    """Return how long to wait before the next pass over all locations; None if time is up."""
     if left_seconds <= 0:
         return None
     return min(FIRST_WAIT_SECONDS * 2.0 ** (passes - 1), LONGEST_WAIT_SECONDS, left_seconds)
 
 
 def read_zones(sentence: str) -> tuple[str, ...]:
-    """Return the zones that Google's sentence names as having room."""
+    """Return the zones with capacity that Google's sentence names."""
     found = [
         zone for form in _NAMED for part in form.findall(sentence) for zone in _ZONE.findall(part)
     ]
@@ -243,19 +243,19 @@ def read_zones(sentence: str) -> tuple[str, ...]:
 
 
 def read_quotas(sentence: str) -> tuple[str, ...]:
-    """Return the names of the quotas that Google's sentence calls too small."""
+    """Return the quotas that Google's sentence calls too small."""
     return tuple(dict.fromkeys(name for form in _QUOTAS for name in form.findall(sentence)))
 
 
 class FailureRow(NamedTuple):
-    """Google's word for a failure, what is said if Google says nothing, and what to do."""
+    """Google's code for a failure, the default message, and the hint."""
 
     reason: str
     said: str
     hint: str
 
 
-# Every class of the client's exceptions; the nearest one counts.
+# All exceptions of the client; the nearest base class counts.
 CALLS: dict[type[BaseException], FailureRow] = {
     api.GoogleAPICallError: FailureRow("UNKNOWN", "the call failed", REPORT),
     api.Redirection: FailureRow("REDIRECTED", "the address has moved", REPORT),
@@ -328,7 +328,7 @@ CALLS: dict[type[BaseException], FailureRow] = {
     auth.TimeoutError: FailureRow("UNAVAILABLE", "no answer in time", REACH),
     auth.TransportError: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
     auth.GoogleAuthError: FailureRow("UNAUTHENTICATED", "the credentials cannot be used", LOGIN),
-    # What the compute client lets through: it speaks HTTP.
+    # The compute client speaks HTTP and lets these through.
     requests.RequestException: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
     OSError: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
 }
@@ -336,7 +336,7 @@ CALLS: dict[type[BaseException], FailureRow] = {
 
 @dataclass(frozen=True)
 class CloudCall:
-    """What was tried on what: for an error's first line and the words of its hint."""
+    """What was attempted on which resource: for the error's first line and its hint."""
 
     words: str
     project: str
@@ -364,9 +364,9 @@ class CloudCall:
 
 
 def translate_error(error: BaseException, attempt: CloudCall) -> CloudError:
-    """Return what the user is told of a failed call; Google's own sentence stays as it is."""
+    """Return the error to show for a failed call; Google's own sentence stays unchanged."""
     kinds = type(error).__mro__
-    if getattr(error, "retryable", False):  # the token endpoint is away, the credentials are good
+    if getattr(error, "retryable", False):  # the token endpoint is unreachable
         kinds = (TransportError,)
     row = next(CALLS[kind] for kind in kinds if kind in CALLS)
     sentence = _read_sentence(error) or row.said
@@ -382,21 +382,21 @@ def build_failure(
     *,
     otherwise: str = UP,
 ) -> CloudError:
-    """Return what the user is told of an operation that failed.
+    """Return the error to show for a failed operation.
 
     `code` is google.rpc's, `conditions` are names of google.container.v1.StatusCondition.Code with
-    their sentences. `otherwise` is the hint where neither knows a better one.
+    their sentences. `otherwise` is the fallback hint.
     """
     known = tuple(conditions)
     said = scrub(sentence or next((text for _, text in known if text), "") or "it failed")
-    # Capacity is what can be tried elsewhere, so it counts before what else is said.
+    # A lack of capacity comes first, because another location may help.
     name = next((one for one, _ in sorted(known, key=_is_minor) if one != "UNKNOWN"), "")
     if name:
         return CloudError(
             f"{attempt.words}: {said}", attempt.hint(CONDITIONS.get(name, otherwise), said), name
         )
     usual = code_pb2.Code.Name(code) if code in code_pb2.Code.values() else "UNKNOWN"
-    if usual == "RESOURCE_EXHAUSTED":  # of an operation, unlike of a call, it is machines
+    if usual == "RESOURCE_EXHAUSTED":  # for an operation, unlike for a call, it means machines
         usual, fallback = STOCKOUT, ELSEWHERE
     else:
         fallback = RIGHTS if usual == "PERMISSION_DENIED" else otherwise
@@ -424,10 +424,10 @@ def _read_reason(error: BaseException) -> str:
 
 
 def _read_sentence(error: BaseException) -> str:
-    """Return Google's sentence, with the zones that it names beside it."""
+    """Return Google's sentence, plus the zones from the error's details."""
     if not _is_answer(error):
         first = error.args[0] if error.args else ""
-        # Of a connection that failed: the cause without the address, which is Google's.
+        # A failed connection: take the cause without the address, which is Google's.
         cause = getattr(first, "reason", first)
         words = getattr(cause, "args", ())[-1:] or (cause,)
         return scrub(str(words[0]).rpartition("): ")[2])

@@ -1,6 +1,6 @@
 """`ClusterSpec -> google.cloud.container_v1` messages; pure.
 
-Google's defaults are left out, so that everything here was decided by us.
+Google's defaults are left out, so every value here is a decision of ours.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from deployer.gke.specification import (
 )
 
 SYSTEM_POOL = "system"
-# Shown where the project is that of credentials which a plan does not open.
+# Shown if the project comes from credentials, which a plan does not open.
 ANY_PROJECT = "PROJECT"
-# What nodes may do is decided by the roles of their service account, so no scope narrows it; with
-# it they pull from Artifact Registry. https://cloud.google.com/kubernetes-engine/docs/how-to/access-scopes
+# The roles of the nodes' service account decide what nodes may do, so the scope is the broadest. It
+# lets them pull from Artifact Registry.
+# https://cloud.google.com/kubernetes-engine/docs/how-to/access-scopes
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 GPU_TAINT = google.NodeTaint(
     key="nvidia.com/gpu", value="present", effect=google.NodeTaint.Effect.NO_SCHEDULE
@@ -43,22 +44,22 @@ PlannedCall = tuple[str, str, dict[str, Any]]
 def build_cluster(
     spec: ClusterSpec, location: str, project: str, owner: Owner = UNKNOWN_OWNER
 ) -> google.Cluster:
-    """Return the cluster as it is made: the system pool, and the pool of the first choice of GPUs.
+    """Return the cluster to create: the system pool, and the pool of the first choice of GPUs.
 
-    Without an owner it is a plan's. A GPU pool starts without nodes, so that a stockout does not
-    cost the cluster.
+    Without an owner it is for a plan. A GPU pool starts without nodes, so that a stockout does not
+    fail the creation of the cluster.
     """
     return google.Cluster(
         name=spec.name,
         description=f"{MADE_FOR}{owner.name}",
-        # Google puts them on the machines and disks of the cluster too, where we find them again.
+        # Google copies them to the cluster's machines and disks, which lets us find those later.
         resource_labels=cluster_labels(spec, owner),
         node_pools=[_build_system_pool(spec, owner), build_gpu_pool(spec, 0, location, owner)],
         network=spec.network,
         subnetwork=spec.subnetwork or "",
-        # Pods with addresses of the network: the default by now, and what private nodes need.
+        # Pods with addresses of the network: the current default, and required by private nodes.
         ip_allocation_policy=google.IPAllocationPolicy(use_ip_aliases=True),
-        # Pods get rights by their own account, so that none of them acts as the node.
+        # Pods get permissions from their own account, so no pod acts as the node.
         workload_identity_config=google.WorkloadIdentityConfig(
             workload_pool=f"{project}.svc.id.goog"
         ),
@@ -70,7 +71,7 @@ def build_cluster(
                 enabled=True
             )
         ),
-        # Nodes that are idle go sooner: GPUs are what costs.
+        # Idle nodes are removed sooner, because GPUs are the main cost.
         autoscaling=google.ClusterAutoscaling(
             autoscaling_profile=google.ClusterAutoscaling.AutoscalingProfile.OPTIMIZE_UTILIZATION
         ),
@@ -86,14 +87,14 @@ def build_gpu_pool(
     return google.NodePool(
         name=spec.pool_names[index],
         initial_node_count=0,
-        # None: the zones of the cluster.
+        # None means the zones of the cluster.
         locations=choice.zones_in(location),
         autoscaling=google.NodePoolAutoscaling(
             enabled=True,
-            # Of all zones together; the other pair of fields counts in each zone.
+            # Sum over all zones; the other pair of fields counts per zone.
             total_min_node_count=0,
             total_max_node_count=choice.max_nodes,
-            # Wherever there is room: an even spread would wait for the zone without stock.
+            # Use any zone with capacity: an even spread would wait for the zone without stock.
             location_policy=google.NodePoolAutoscaling.LocationPolicy.ANY,
         ),
         config=_build_gpu_node(spec, choice, owner),
@@ -104,9 +105,9 @@ def build_gpu_pool(
 def describe_plan(spec: ClusterSpec, project: str | None = None) -> list[PlannedCall]:
     """Return (call, parent, message as plain values) in the order of sending.
 
-    The first call is all there is as long as Google has room. Where it has none, the next choices
-    of GPUs follow in the same cluster, then the next locations; what would be sent there again is
-    `{"same_as": parent}`.
+    Only the first call is sent if Google has capacity. Otherwise the next choices of GPUs follow in
+    the same cluster, then the next locations. A message that would be sent again is `{"same_as":
+    parent}`.
     """
     name = project or spec.project or ANY_PROJECT
     plans = [_describe_location(spec, name, location) for location in spec.locations]
@@ -131,7 +132,7 @@ def _describe_location(spec: ClusterSpec, project: str, location: str) -> list[P
 
 
 def to_plain(message: google.Cluster | google.NodePool) -> dict[str, Any]:
-    """Return a message as plain values: enumerations by name, what is not set left out."""
+    """Return a message as plain values: enumerations by name, unset fields left out."""
     plain: dict[str, Any] = type(message).to_dict(
         message, use_integers_for_enums=False, always_print_fields_with_no_presence=False
     )
@@ -140,7 +141,7 @@ def to_plain(message: google.Cluster | google.NodePool) -> dict[str, Any]:
 
 
 def _sort_labels(value: Any) -> None:
-    """Put labels in order, since a protobuf map has none and a plan must be reproducible."""
+    """Sort labels, since a protobuf map has no order and a plan must be reproducible."""
     if isinstance(value, list):
         for one in value:
             _sort_labels(one)
@@ -177,13 +178,13 @@ def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice, owner: Owner) -> googl
         machine_type=choice.machine_type,
         disk_size_gb=choice.disk_gb,
         spot=choice.spot,
-        # Google ends a node that is older, whatever has become of those who watch.
+        # Google ends a node that is older, even if no watcher is alive.
         max_run_duration=spec.max_node_time,
         **_build_purchase(choice),
         accelerators=[_build_accelerator(choice)],
-        # GKE sets it by itself where a pool joins others; a pool that comes with its cluster must
-        # not become the home of Kubernetes' own pods either, which would keep it from going to 0.
-        # GKE's admission adds the toleration to pods that ask for a GPU.
+        # GKE sets it itself if a pool is added to others. A pool that is created with its cluster
+        # must not get Kubernetes' own pods either, which would keep it from scaling to 0. GKE's
+        # admission adds the toleration to pods that request a GPU.
         taints=[GPU_TAINT],
         # No secure boot: it refuses drivers that Google did not sign, such as a DaemonSet's.
         shielded_instance_config=google.ShieldedInstanceConfig(enable_integrity_monitoring=True),
@@ -210,14 +211,14 @@ def _build_node(
 
 def _build_life() -> dict[str, Any]:
     return {
-        # A node more for the time of an upgrade, as is the default, may be over quota.
+        # The default adds a node during an upgrade, which may exceed the quota.
         "upgrade_settings": google.NodePool.UpgradeSettings(max_surge=0, max_unavailable=1),
         "management": _build_management(),
     }
 
 
 def _build_flexible_life() -> dict[str, Any]:
-    """Return what flex-start demands: nodes are not repaired, and upgraded by GKE's own strategy.
+    """Return what flex-start requires: no node repair, and GKE's own upgrade strategy.
 
     https://cloud.google.com/kubernetes-engine/docs/how-to/provisioningrequest
     """
@@ -245,7 +246,7 @@ def _build_accelerator(choice: GpuChoice) -> google.AcceleratorConfig:
         accelerator_count=choice.count,
         gpu_partition_size=choice.partition_size or "",
         gpu_sharing_config=_build_sharing(choice.sharing) if choice.sharing else None,
-        # Always said: what is left out means "none" before 1.30.1 and "default" since.
+        # Always explicit: if unset it means "none" before 1.30.1 and "default" since.
         gpu_driver_installation_config=google.GPUDriverInstallationConfig(
             gpu_driver_version=DRIVERS[choice.driver_version]
         ),
@@ -260,12 +261,12 @@ def _build_sharing(sharing: Sharing) -> google.GPUSharingConfig:
 
 
 def _build_management() -> google.NodeManagement:
-    """Both are what a release channel demands; said, since the API's own default is neither."""
+    """Enable what release channels require; the API enables neither by default."""
     return google.NodeManagement(auto_repair=True, auto_upgrade=True)
 
 
 def _build_observation() -> dict[str, Any]:
-    """Return what costs nothing: Kubernetes' own logs and metrics.
+    """Enable what costs nothing: Kubernetes' own logs and metrics.
 
     Pods' logs and Prometheus are charged by volume; agents' output is read from the pods.
     """
@@ -277,14 +278,14 @@ def _build_observation() -> dict[str, Any]:
         ),
         "monitoring_config": google.MonitoringConfig(
             component_config=google.MonitoringComponentConfig(enable_components=metrics),
-            # On by default, so it must be said.
+            # On by default, so it must be set.
             managed_prometheus_config=google.ManagedPrometheusConfig(enabled=False),
         ),
     }
 
 
 def _build_privacy() -> dict[str, Any]:
-    """Nodes without public addresses; the API server keeps its own, so that a laptop reaches it."""
+    """Give nodes no public addresses; the API server keeps one, so that a laptop reaches it."""
     return {
         "network_config": google.NetworkConfig(default_enable_private_nodes=True),
         "control_plane_endpoints_config": google.ControlPlaneEndpointsConfig(

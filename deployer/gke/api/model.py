@@ -1,4 +1,4 @@
-"""Clusters, node pools and operations as we use them, read from Google's messages."""
+"""Our model of clusters, node pools and operations, read from Google's messages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from deployer.gke.specification import (
     OWNER_LABEL,
 )
 
-# A cluster whose Kubernetes answers, though something may be done to it.
+# Kubernetes of such a cluster answers, even during an operation.
 USABLE = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 POOL_BROKEN = frozenset({"ERROR", "STOPPING"})
-EXPIRES_LABEL = "deployer-expires"  # of a cluster: when `--max-time` has ended its agents and nodes
-EXPIRES_FORMAT = "%Y%m%d-%H%Mz"  # a label takes no colons and no capitals
+EXPIRES_LABEL = "deployer-expires"  # of a cluster: when `--max-time` ends its agents and nodes
+EXPIRES_FORMAT = "%Y%m%d-%H%Mz"  # a label allows no colons and no capitals
 
 
 def is_ours(
@@ -31,7 +31,7 @@ def is_ours(
 ) -> bool:
     """Return True if `deployer` made it: for this cluster and owner, or for any.
 
-    An empty owner is that of older versions, which wrote none.
+    An empty owner stands for older versions, which wrote no owner.
     """
     ours = labels.get(MANAGED_BY) == MANAGER and bool(labels.get(CLUSTER_LABEL))
     named = cluster in (None, labels.get(CLUSTER_LABEL))
@@ -39,12 +39,12 @@ def is_ours(
 
 
 def build_expiry(ends_at: float) -> str:
-    """Return the value of the label for a moment, in seconds since the epoch."""
+    """Return the label's value for a time in seconds since the epoch."""
     return time.strftime(EXPIRES_FORMAT, time.gmtime(ends_at))
 
 
 def describe_expiry(labels: Mapping[str, str]) -> str:
-    """Return when a cluster's agents and GPU nodes have ended, for people; empty if unknown."""
+    """Return when a cluster's agents and GPU nodes end, for people; empty if unknown."""
     try:
         read = time.strptime(labels.get(EXPIRES_LABEL, ""), EXPIRES_FORMAT)
     except ValueError:
@@ -94,7 +94,7 @@ class CloudCluster:
 
     @property
     def ours(self) -> bool:
-        """Return whether `deployer` made it, going by its labels alone."""
+        """Return True if `deployer` made it, judging by its labels alone."""
         return is_ours(self.labels, self.name)
 
     @property
@@ -104,14 +104,14 @@ class CloudCluster:
 
     @property
     def owner(self) -> Owner | None:
-        """The owner; None without an owner label, as older versions made clusters."""
+        """The owner; None without an owner label (clusters made by older versions)."""
         found = self.labels.get(OWNER_LABEL)
         name = self.description.removeprefix(MADE_FOR)
         return Owner(found, name if name != self.description else found) if found else None
 
     @property
     def usable(self) -> bool:
-        """Return whether it runs and its pool for the system is not broken."""
+        """Return True if it runs and its system pool is not broken."""
         system = [pool for pool in self.pools if not pool.accelerators]
         return self.status in USABLE and any(pool.good for pool in system)
 
@@ -126,7 +126,7 @@ class CloudCluster:
 
 @dataclass(frozen=True)
 class CloudOperation:
-    """Something that Google does for minutes; `progress` are its own stages in words.
+    """A long-running operation of Google; `progress` describes its stages.
 
     `code` is google.rpc's code of the error, 0 if it has not failed.
     """
@@ -211,10 +211,10 @@ def read_operation(message: container_v1.Operation) -> CloudOperation:
 
 
 def describe_progress(message: container_v1.Operation) -> str:
-    """Return an operation's stages in words: what is done, what runs, and how far it is.
+    """Return an operation's stages as text: finished and running ones, and the progress.
 
     Newer operations have stages, others only metrics in pairs (`CLUSTER_DEPLOY` of
-    `CLUSTER_DEPLOY_TOTAL`, `nodes done` of `nodes total`); some have nothing but a detail.
+    `CLUSTER_DEPLOY_TOTAL`, `nodes done` of `nodes total`); some have only a detail.
     """
     progress = message.progress
     parts = (_describe_stages(progress.stages), *_describe_metrics(progress.metrics))
@@ -272,7 +272,7 @@ def _read_conditions(
 
 
 def _read_sentence(message: container_v1.Operation) -> str:
-    """Return Google's sentence, with the zones that it names as having room beside it."""
+    """Return Google's sentence, plus the zones with capacity from the error's details."""
     sentence = str(message.error.message or message.status_message)
     for detail in message.error.details:
         info = error_details_pb2.ErrorInfo()

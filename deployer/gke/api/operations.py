@@ -18,9 +18,9 @@ LOG = logging.getLogger(__name__)
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 GROWTH = 1.5
-TELL_SECONDS = 30.0  # between lines while nothing new happens
-SILENCE_SECONDS = 300.0  # for which Google may not answer while an operation runs
-# For which an operation may tell of no progress: whole clusters are made in a tenth of it.
+TELL_SECONDS = 30.0  # between lines while nothing changes
+SILENCE_SECONDS = 300.0  # the longest that Google may stay silent while an operation runs
+# The longest that an operation may report no progress: creating a cluster takes a tenth of it.
 STANDSTILL_SECONDS = 3600.0
 WORDS = {
     "CREATE_CLUSTER": "creating cluster {cluster}",
@@ -32,7 +32,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Waiter:
-    """How to wait."""
+    """A clock, and growing pauses between polls."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -54,9 +54,9 @@ def describe_operation(operation: CloudOperation) -> str:
 
 
 def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> CloudOperation:
-    """Wait until an operation has ended, well or not, and tell of its stages.
+    """Wait until an operation has ended, successfully or not, and report its stages.
 
-    Raises CloudError if Google does not answer for five minutes, or tells of no progress for an
+    Raises CloudError if Google does not answer for five minutes, or reports no progress for an
     hour.
     """
     what, shown, told_at, heard_at = describe_operation(operation), "", 0.0, 0.0
@@ -70,7 +70,7 @@ def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> C
                 raise
             continue
         heard_at = elapsed
-        operation = now or replace(operation, status="DONE")  # forgotten, so over
+        operation = now or replace(operation, status="DONE")  # Google forgot it, so it is over
         if operation.done:
             ended = "failed after" if operation.failed else "done after"
             LOG.info(f"{what}: {ended} {format_seconds(elapsed)}")
@@ -96,17 +96,17 @@ def _explain_standstill(what: str, operation: CloudOperation) -> CloudError:
 
 
 def find_running(gke: Gke, location: str, cluster: str) -> CloudOperation | None:
-    """Return what is being done to a cluster or its pools, by whomever."""
+    """Return the running operation on a cluster or its pools, no matter who started it."""
     running = (one for one in gke.list_operations(location) if not one.done)
     return next((one for one in running if one.cluster == cluster), None)
 
 
 def wait_until_idle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> CloudOperation | None:
-    """Wait until nothing is being done to a cluster; return what ended last."""
+    """Wait until no operation runs on a cluster; return the one that ended last."""
     last = None
     waited: set[str] = set()
     while operation := find_running(gke, location, cluster):
-        if operation.name in waited:  # listed still although Google has no more to say of it
+        if operation.name in waited:  # still listed although Google has no details about it
             break
         waited.add(operation.name)
         last = wait_for_operation(gke, operation, waiter)
@@ -114,7 +114,7 @@ def wait_until_idle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> Cl
 
 
 def explain_operation(gke: Gke, operation: CloudOperation) -> CloudError:
-    """Return why an operation has failed, in Google's words."""
+    """Return why an operation failed, in Google's words."""
     attempt = CloudCall(
         f"{describe_operation(operation)} failed",
         gke.project,

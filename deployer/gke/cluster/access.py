@@ -21,8 +21,8 @@ from deployer.kube.client import Kube
 from deployer.waiting import NO_ANSWER
 
 LOG = logging.getLogger(__name__)
-TRIES = 6  # deletions that fail or are refused for a moment
-STOPPING_SECONDS = 1800.0  # for which a cluster may be STOPPING without an operation to be seen
+TRIES = 6  # deletions that fail or are refused temporarily
+STOPPING_SECONDS = 1800.0  # the longest that a cluster may be STOPPING without a visible operation
 
 
 def open_kube_of(
@@ -33,8 +33,8 @@ def open_kube_of(
 ) -> Kube:
     """Return a client of a cluster's Kubernetes, with Google's token, renewed when needed.
 
-    `sleep` waits before a request is sent again. Contacts nothing. Raises CloudError if the cluster
-    has no address yet, or none any more.
+    `sleep` waits before a retry. Contacts nothing. Raises CloudError if the cluster has no address
+    yet, or no longer has one.
     """
     if not cluster.endpoint or not cluster.ca_certificate:
         raise CloudError(
@@ -53,7 +53,7 @@ def open_kube_of(
 
 
 def _get_token(gke: Gke) -> str:
-    """Return a token; a failure that passes is Kubernetes' own, for which a watcher waits."""
+    """Return a token; report a transient failure as Kubernetes' own, which a watcher retries."""
     try:
         return gke.get_token()
     except CloudError as error:
@@ -63,15 +63,15 @@ def _get_token(gke: Gke) -> str:
 
 
 def name_context(project: str, cluster: CloudCluster) -> str:
-    """Return the context's name as gcloud gives it, so that one cluster has one entry."""
+    """Return the context's name as gcloud writes it, so that a cluster has only one entry."""
     return f"gke_{project}_{cluster.location}_{cluster.name}"
 
 
 def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
     """Delete a cluster with its pools and wait until it is gone.
 
-    What is being done to it is waited for first, since Google refuses two things at a time; a
-    deletion under way is joined. Raises CloudError if it does not go.
+    Waits for a running operation first, since Google allows one at a time; joins a running
+    deletion. Raises CloudError if the deletion fails.
     """
     failure = CloudError(f"{cluster.words} does not go", DOWN)
     for tries in range(1, TRIES + 1):
@@ -81,7 +81,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
             LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}): once more")
         found = gke.get_cluster(cluster.location, cluster.name)
         if found is None or not found.ours or found.owner_id != cluster.owner_id:
-            return  # it is gone, and another one may have its name by now
+            return  # it is gone; a new cluster may already have its name
         if found.status == "STOPPING":
             _wait_while_stopping(gke, found, waiter)
             continue
@@ -95,7 +95,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
 
 
 def begin_removal(gke: Gke, cluster: CloudCluster) -> None:
-    """Ask for a broken cluster's end; whoever comes next waits for it, or asks again."""
+    """Request the deletion of a broken cluster; the next command waits for it or repeats it."""
     try:
         gke.delete_cluster(cluster.location, cluster.name)
     except CloudError as error:
@@ -104,7 +104,7 @@ def begin_removal(gke: Gke, cluster: CloudCluster) -> None:
 
 
 def _delete(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> CloudError | None:
-    """Delete a cluster and wait; return what stood in the way, if that may go away."""
+    """Delete a cluster and wait; return the error if it may be transient."""
     try:
         operation = gke.delete_cluster(cluster.location, cluster.name)
     except CloudError as error:

@@ -1,6 +1,6 @@
-"""Creates a cluster, or goes on where an earlier command stopped; repeating it changes nothing.
+"""Creates a cluster, or resumes where an earlier command stopped; idempotent.
 
-It looks at what is there and does the next thing, over and over, so it can be killed anywhere.
+It repeats: look at the current state, do the next step. So it can be killed at any point.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from deployer.text import format_seconds
 LOG = logging.getLogger(__name__)
 
 BY_HAND = "gcloud container node-pools delete; or another name: in the specification"
-TRIES = 6  # answers that were lost or refused for a moment, before it is given up
-PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
-DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up
+TRIES = 6  # lost answers or temporary refusals before it gives up
+PROVISIONING_SECONDS = 3600.0  # the longest that a creation may run without a visible operation
+DOUBTS = 5  # lost answers or temporary refusals before it gives up
 
 
 def ensure_pool(gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Waiter) -> CloudCluster:
-    """Return the cluster with one good GPU pool at least: the first choice that can be had.
+    """Return the cluster with at least one good GPU pool: the first choice that is available.
 
-    Raises CloudError; its reason is a refusal's if Google has no room for any choice.
+    Raises CloudError; its reason is a refusal's if Google has no capacity for any choice.
     """
     pools = [pool for pool in cluster.pools if pool.name in spec.pool_names and pool.good]
     if any(pool.status != "PROVISIONING" for pool in pools):
@@ -59,7 +59,7 @@ def ensure_pool(gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Wait
 
 
 def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
-    """Return in which respect pools are not as the specification says: pools stay as they are."""
+    """Return how pools differ from the specification; existing pools are not changed."""
     pools = {pool.name: pool for pool in cluster.pools}
     lines = []
     for name, choice in zip(spec.pool_names, spec.gpus, strict=True):
@@ -98,10 +98,10 @@ def add_next_pool(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CloudPool | None:
-    """Make the pool of the next choice of GPUs, when what is there gets no machines.
+    """Make the pool of the next choice of GPUs, if the existing pools get no machines.
 
-    Returns None if every choice is there already. Raises CloudError if none of those left can be
-    had.
+    Returns None if every choice has a pool already. Raises CloudError if none of the others is
+    available.
     """
     return _add(gke, spec, cluster, Waiter(now, sleep), stop_at_first=False)
 
@@ -115,7 +115,7 @@ def _add(
     for pool in cluster.pools:
         if pool.name in broken:
             _remove(gke, cluster, pool, waiter)
-    # What Google had no room for just now is asked for once more, but last.
+    # Choices that Google just refused are retried, but last.
     for index in sorted(range(len(names)), key=lambda index: names[index] in broken):
         found, made = None, False
         try:
@@ -135,7 +135,7 @@ def _add(
 def _make(
     gke: Gke, spec: ClusterSpec, cluster: CloudCluster, index: int, waiter: Waiter
 ) -> tuple[CloudPool | None, bool]:
-    """Return a choice's pool and whether it was made just now; a broken one is made anew."""
+    """Return a choice's pool and whether it was just made; a broken one is recreated."""
     name = spec.pool_names[index]
     message = build_gpu_pool(spec, index, cluster.location, gke.owner)
     made = False
@@ -162,7 +162,7 @@ def _make(
 
 
 def find_pool(gke: Gke, cluster: CloudCluster, name: str) -> CloudPool | None:
-    """Return a pool as it is now. Raises CloudError if the cluster is gone."""
+    """Return a pool's current state. Raises CloudError if the cluster is gone."""
     found = gke.get_cluster(cluster.location, cluster.name)
     if found is None:
         raise CloudError(f"{cluster.words} is gone", "deployer gke up", "NOT_FOUND")
@@ -170,7 +170,7 @@ def find_pool(gke: Gke, cluster: CloudCluster, name: str) -> CloudPool | None:
 
 
 def _create(gke: Gke, cluster: CloudCluster, message: NodePool, waiter: Waiter) -> None:
-    """Make a pool; one that failed is taken away again, and the failure raised."""
+    """Make a pool; if that fails, remove it and raise the failure."""
     ended = wait_for_operation(gke, gke.create_pool(cluster, message), waiter)
     if not ended.failed:
         return
@@ -182,7 +182,7 @@ def _create(gke: Gke, cluster: CloudCluster, message: NodePool, waiter: Waiter) 
 
 
 def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) -> None:
-    """Take a broken pool away; what stands in the way for a moment is waited for."""
+    """Remove a broken pool; wait for temporary obstacles."""
     if cluster.owner != gke.owner:
         said = f"pool {pool.name} of {cluster.words} is {pool.status}, and the cluster has "
         raise CloudError(said + describe_owner(cluster.owner), f"ask them: {BY_HAND}", "NOT_YOURS")
@@ -190,7 +190,7 @@ def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) ->
     for tries in range(1, TRIES + 1):
         wait_until_idle(
             gke, cluster.location, cluster.name, waiter
-        )  # Google refuses two things at a time
+        )  # Google allows one operation at a time
         found = find_pool(gke, cluster, pool.name)
         if found is None or found.good:
             return
@@ -230,18 +230,17 @@ def ensure_cluster(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CloudCluster:
-    """Make the cluster, go on with it, or find it complete; then nothing is sent.
+    """Create or complete the cluster; a complete one is returned without sending anything.
 
-    Where Google has no room or no quota the next location is asked, all of them again for
-    `wait_seconds`. `expires` is the label of a cluster that is made, see `build_expiry`. Raises
-    CloudError: with Google's sentences if all refuse, and for a cluster of
-    that name that is not ours.
+    If Google has no capacity or quota, tries the next location, and all of them again for
+    `wait_seconds`. `expires` is the label of a new cluster, see `build_expiry`. Raises CloudError:
+    with Google's sentences if all refuse, and for a cluster of that name that is not ours.
     """
     return _Maker(gke, spec, Waiter(now, sleep), expires).ensure(wait_seconds)
 
 
 def mark_expiry(gke: Gke, cluster: CloudCluster, expires: str) -> None:
-    """Label a cluster with its latest end, or with none where the end is unknown.
+    """Label a cluster with its latest end; remove the label if the end is unknown.
 
     Raises CloudError.
     """
@@ -253,19 +252,19 @@ def mark_expiry(gke: Gke, cluster: CloudCluster, expires: str) -> None:
 
 
 def find_cluster(gke: Gke, spec: ClusterSpec) -> CloudCluster | None:
-    """Return our cluster of that name, wherever it is: one that runs rather than a broken one.
+    """Return our cluster of that name in any location, preferring a running one to a broken one.
 
-    Raises CloudError if there is only somebody else's.
+    Raises CloudError if only a cluster of another owner has that name.
     """
     own = list_own(gke, spec)
     return own[0] if own else None
 
 
 def list_own(gke: Gke, spec: ClusterSpec) -> list[CloudCluster]:
-    """Return all our clusters of that name, the caller's and the best first.
+    """Return all our clusters of that name: the caller's first, the best ones first.
 
-    A crash can have left several; people of one project may share one. Raises CloudError if there
-    is only one without our labels, or a zone that may hide one does not answer.
+    A crash can leave several; several people of one project may share one. Raises CloudError if the
+    only one lacks our labels, or if a zone that may contain one does not answer.
     """
     listing = gke.list_clusters()
     named = [cluster for cluster in listing.clusters if cluster.name == spec.name]
@@ -320,7 +319,7 @@ class _Maker:
             passes += 1
 
     def _try_everywhere(self) -> CloudCluster | None:
-        """Go through the locations once; None if Google has no room in any of them."""
+        """Try each location once; None if Google has no capacity in any of them."""
         while True:
             own = list_own(self.gke, self.spec)
             best = own[0] if own else None
@@ -339,10 +338,10 @@ class _Maker:
             self._create(location)
 
     def _find_obstacles(self) -> tuple[CloudRefusal, ...]:
-        """Return what is known to be refused; raises CloudError if that is everything."""
+        """Return the refusals known in advance; raises CloudError if every choice is refused."""
         try:
             found = find_obstacles(self.gke, self.spec)
-        except CloudError as error:  # nothing counts as refused
+        except CloudError as error:  # treat nothing as refused
             LOG.info(f"{NOT_CHECKED}: {error.message}")
             found = ()
         self.obstacles = found
@@ -374,7 +373,7 @@ class _Maker:
                 begin_removal(self.gke, cluster)
 
     def _clear_rest(self, made: CloudCluster | None) -> None:
-        """Wait until what failed creations left is gone; say what stays, which goes on costing."""
+        """Wait until failed creations leave nothing; report what stays and costs money."""
         for cluster in list_own(self.gke, self.spec):
             if cluster.status not in ("ERROR", "STOPPING") or cluster == made:
                 continue
@@ -418,7 +417,7 @@ class _Maker:
         self._judge(wait_for_operation(self.gke, operation, self.waiter))
 
     def _weigh(self, error: CloudError, location: str) -> None:
-        """Note a refusal, or look again after an answer that is no answer; else raise it."""
+        """Record a refusal, or look again if the outcome is unclear; else raise the error."""
         if is_refusal(error.reason):
             self._refuse(location, error)
             return
@@ -430,12 +429,12 @@ class _Maker:
         unclear = error.reason == "ALREADY_EXISTS" or error.passing
         if not unclear or self.doubts > DOUBTS:
             raise error
-        # It may be there all the same: then it is found, and nothing is made twice.
+        # It may exist anyway: the next look finds it, and nothing is made twice.
         LOG.info(f"{error.message}; looking what is there")
         self.waiter.sleep(min(2.0 ** (self.doubts - 2), 10.0))
 
     def _join(self, cluster: CloudCluster) -> None:
-        """Wait for a cluster that is being made, by this command or a former one."""
+        """Wait for a cluster that this or an earlier command is creating."""
         operation = wait_until_idle(self.gke, cluster.location, cluster.name, self.waiter)
         if operation is not None:
             self._judge(operation)
@@ -451,7 +450,7 @@ class _Maker:
                 )
 
     def _judge(self, operation: CloudOperation) -> None:
-        """Clear away what a failed creation left, and note or raise the reason."""
+        """Remove the leftovers of a failed creation, and record or raise the reason."""
         if not operation.failed or operation.kind != "CREATE_CLUSTER":
             return
         error = explain_operation(self.gke, operation)
@@ -462,7 +461,7 @@ class _Maker:
         if not is_refusal(error.reason):
             raise error
         self._refuse(operation.location, error)
-        # Its creation failed, so nothing has ever run in it.
+        # Its creation failed, so nothing ever ran in it.
         if (
             cluster is not None
             and cluster.ours
@@ -472,7 +471,7 @@ class _Maker:
             begin_removal(self.gke, cluster)
 
     def _complete(self, cluster: CloudCluster) -> CloudCluster | None:
-        """Give a cluster its GPU pool if it has none yet; None if Google has no room for any."""
+        """Give a cluster its first GPU pool; None if Google has no capacity for any choice."""
         if cluster.owner != self.gke.owner:
             LOG.info(f"{cluster.words} has {describe_owner(cluster.owner)}; it is shared")
         for line in list_differences(self.spec, cluster):
@@ -489,7 +488,7 @@ class _Maker:
             return None
 
     def _refuse(self, location: str, error: CloudError) -> None:
-        """Note a refusal. Its sentence is Google's and long: it is said once, if all refuse."""
+        """Record a refusal. Google's long sentence is printed once, if all locations refuse."""
         self.refusals.append(
             CloudRefusal(location, error.reason, error.message, error.hint, self.choice)
         )
@@ -500,7 +499,7 @@ class _Maker:
         self.told.add(line)
 
     def _explain_broken(self, cluster: CloudCluster) -> CloudError:
-        """Return what is wrong with a cluster that was whole once: there may be work in it."""
+        """Return the error for a cluster that broke after its creation: work may run in it."""
         conditions = [one for pool in cluster.pools for one in pool.conditions]
         words = f"{cluster.words} is {cluster.status}, but its system pool is not"
         attempt = CloudCall(words, self.gke.project, cluster.location, cluster.name)
@@ -508,7 +507,7 @@ class _Maker:
         return CloudError(error.message, "deployer gke down, then deployer gke up", error.reason)
 
     def _explain(self) -> CloudError:
-        """Return why there is no cluster, with every location's sentence and every remedy."""
+        """Return why there is no cluster, with every location's sentence and every hint."""
         what = self.kept or self.left or f"nothing is left of cluster {self.spec.name}"
         what = what if self.kept else f"no room for cluster {self.spec.name}; {what}"
         sentences = "\n".join(dict.fromkeys(one.sentence for one in self.refusals))

@@ -1,6 +1,6 @@
-"""What Google would refuse for want of quota or of machines, found before anything is made.
+"""Predicts Google's refusals for lack of quota or of machine types, before anything is made.
 
-What is not known counts as there: Google refuses it itself.
+Unknown quotas and machines count as available: Google refuses them itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from deployer.gke.specification import (
 
 NOT_CHECKED = "quotas and machine types are not checked"
 
-# https://cloud.google.com/compute/resource-usage#gpu_quota. Newer kinds are not among the quotas
-# that a region lists.
+# https://cloud.google.com/compute/resource-usage#gpu_quota. The quotas that a region lists do not
+# include newer kinds.
 GPU_QUOTAS = {
     "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
@@ -40,16 +40,16 @@ GPU_QUOTAS = {
     "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
     "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
 }
-# These machines count as CPUS; others have quotas of their own, or none.
+# These machines count as CPUS; others have their own quotas, or none.
 PLAIN_MACHINES = ("e2-", "n1-", "f1-", "g1-")
-ZONES_OF_REGION = 3  # in which GKE puts the nodes of a pool, unless told otherwise
+ZONES_OF_REGION = 3  # GKE spreads a pool's nodes over three zones by default
 MOST_ZONES_TOLD = 8
 QUOTA_HINT = f"ask for more {{name}}{{where}}: {QUOTAS_PAGE}"
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What Compute Engine said: quotas of the regions and the project, machines, accelerators."""
+    """Compute Engine's answers: quotas of the regions and the project, machines, accelerators."""
 
     quotas: tuple[Quota, ...] = ()
     machine_types: Mapping[str, Offered] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class Offer:
 
 
 def find_obstacles(gke: Gke, spec: ClusterSpec) -> tuple[CloudRefusal, ...]:
-    """Ask Compute Engine, and return what Google would refuse.
+    """Query Compute Engine, and return the refusals to expect.
 
-    Raises CloudError if one may not ask, or gets no answer.
+    Raises CloudError without permission or answer.
     """
     return list_obstacles(spec, _ask(gke, spec), gke.project)
 
@@ -76,9 +76,9 @@ def _ask(gke: Gke, spec: ClusterSpec) -> Offer:
 
 
 def list_obstacles(spec: ClusterSpec, offer: Offer, project: str) -> tuple[CloudRefusal, ...]:
-    """Return why the specification's choices cannot be had, each in each location at most once.
+    """Return why choices are unavailable, at most one reason per choice and location.
 
-    What is counted is the system pool and one node with GPUs: with less, no agent works.
+    Counts the system pool and one GPU node, which is the least that an agent needs.
     """
     places = ((place, number) for place in spec.locations for number in range(len(spec.gpus)))
     found = (_find_obstacle(spec, offer, project, place, number) for place, number in places)
@@ -128,14 +128,14 @@ def _find_small_quota(
 def _list_needs(
     spec: ClusterSpec, offer: Offer, location: str, choice: GpuChoice
 ) -> Iterator[tuple[str, float]]:
-    """Yield the quotas that the system pool and one node with GPUs need, and how much of each."""
+    """Yield the quotas that the system pool and one GPU node need, with the amounts."""
     system = spec.system_pool
     nodes = system.nodes * (1 if is_zone(location) else ZONES_OF_REGION)
     kind, interruptible = GPU_QUOTAS.get(choice.accelerator), choice.spot or choice.flex_start
     machines = [(system.machine_type, nodes)]
     if interruptible and kind:
         yield f"PREEMPTIBLE_{kind}", choice.count
-    elif not choice.reservation:  # what is reserved counts as used already
+    elif not choice.reservation:  # a reservation counts as used already
         if kind:
             yield kind, choice.count
             yield "GPUS_ALL_REGIONS", choice.count
@@ -154,7 +154,7 @@ def _list_needs(
 
 
 def _count_available(quotas: Iterable[Quota], quota: Quota) -> float:
-    """Return what is left of a quota; for Spot also of the usual one, which Google may take."""
+    """Return the rest of a quota; Spot may also draw on the regular one."""
     names = {quota.name, quota.name.removeprefix("PREEMPTIBLE_")}
     return max(one.available for one in quotas if one.name in names and one.region == quota.region)
 

@@ -31,23 +31,23 @@ from deployer.kube.objects import (
 )
 from deployer.text import format_count
 
-# What Kubernetes is asked for, in all namespaces.
+# Kinds that are listed in Kubernetes, in all namespaces.
 KINDS = (POD, CLAIM, SERVICE, JOB)
 SYSTEM = "kube-system"
 SYSTEM_PREFIXES = ("gke-", "gmp-")
-TIMER = "deployer-timer"  # the namespace of our own timer
+TIMER = "deployer-timer"  # our own timer's namespace
 MOST_NAMES = 3
-# Kubernetes that refuses connections is given up soon; one that is silent has its time-outs.
+# Refused connections fail soon; silent ones have timeouts.
 KUBE_PAUSE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What was found of a cluster.
+    """The facts about a cluster that the rule needs.
 
-    `kube_owner` is the caller's name in its Kubernetes, if that is another one than in the cloud.
-    `objects` are Kubernetes' by kind: nothing where none ever ran. `disks` are those of claims in
-    the cloud. `unanswered` says what could not be listed.
+    `kube_owner` is the caller's name in its Kubernetes, if it differs from the name in the cloud.
+    `objects` are Kubernetes objects by kind; empty if Kubernetes never ran. `disks` are disks of
+    claims in the cloud. `unanswered` names what could not be listed.
     """
 
     owner: Owner | None
@@ -59,9 +59,9 @@ class ClusterFacts:
 
 
 def list_reasons(facts: ClusterFacts, caller: Owner, *, copied: bool = False) -> tuple[str, ...]:
-    """Return what forbids to delete a cluster that was not named, as sentences; empty: it may go.
+    """Return what forbids deleting a cluster that was not named, as sentences; empty if allowed.
 
-    With `copied`, the results of the caller's own backend are kept elsewhere.
+    `copied` means that the results of the caller's own backend are stored elsewhere.
     """
     return tuple(_find_reasons(facts, caller, copied))
 
@@ -136,9 +136,9 @@ def _join(names: Sequence[str], kind: str, what: str) -> Iterator[str]:
 def gather_facts(
     gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
 ) -> ClusterFacts:
-    """Return what is in a cluster and whose it is; what does not answer is named in the facts.
+    """Return a cluster's contents and owner; the facts name what did not answer.
 
-    A cluster without an address has never had a Kubernetes.
+    A cluster without an address never had a Kubernetes.
     """
     unanswered: list[str] = []
     operation, disks, objects, kube_owner = None, [], {}, None
@@ -166,7 +166,7 @@ def gather_facts(
 def open_kube_soon(
     gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
 ) -> Kube:
-    """Return a client of a cluster's Kubernetes that gives up soon if connections are refused.
+    """Return a client of a cluster's Kubernetes that fails soon if connections are refused.
 
     Raises CloudError.
     """
