@@ -19,7 +19,7 @@ def main() -> int:
     settings = parse_settings(sys.argv[1:], os.environ)
     os.makedirs(settings.folder, mode=0o700, exist_ok=True)
     if settings.clear:
-        # End what is left, unless a supervisor works here; FAILED if something does not end.
+        # End orphans, unless a supervisor is running here; FAILED if one does not end.
         if hold_lock(settings.lock_path) is None:
             return 0
         key = os.environ.get(KEY_VARIABLE, "")
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def _supervise(settings: AgentSettings, ready: int = -1) -> int:
-    """Take the agent's place, say so on the pipe `ready`, and run; a second one is refused."""
+    """Lock the agent's folder, signal on the pipe `ready`, and run; FAILED if locked."""
     if hold_lock(settings.lock_path) is None:
         sys.stderr.write(f"an agent {settings.name} works in {settings.folder} already\n")
         return FAILED

@@ -1,4 +1,4 @@
-"""Which addresses lead to one W&B server, under which names netrc has its key, where its pages are.
+"""Addresses of W&B servers: aliases of one server, its host names in netrc, its pages.
 
 W&B's cloud has several names. The rules are those of wandb 0.31.0 (`wandb/sdk/lib/urls.py`,
 `wandb/util.py`, `wandb/sdk/lib/wbauth`; November 2026): `tests/outside/test_addresses.py` compares
@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 CLOUD_URL = "https://api.forge.coreweave.com"
 CLOUD_PAGES_URL = "https://forge.coreweave.com/wandb"
-# A Forge host proxies the API of the W&B host beside it, whose pages SDKs before 0.31 print.
+# A Forge host proxies the API of its W&B host, whose pages SDKs before 0.31 print.
 FORGE_HOSTS = {"forge.coreweave.com": "api.wandb.ai", "qa.forge.coreweave.com": "api.qa.wandb.ai"}
 FORGE_PAGES = "/wandb"
 FIRST_FORGE_SDK = (0, 31)
@@ -19,7 +19,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def normalise(url: str) -> str:
-    """Return the API address for an address that a user names; pages of W&B's cloud count, too."""
+    """Return the API address for a user's address, which may be a page of W&B's cloud."""
     url = url.rstrip("/")
     host = find_forge(url)
     if not host:
@@ -38,7 +38,7 @@ def find_forge(url: str) -> Optional[str]:
 
 
 def _split(url: str) -> SplitResult:
-    """Split an address; one that is none has no parts."""
+    """Split an address; an invalid one has only empty parts."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -52,7 +52,7 @@ def _old_names(api_host: str) -> Tuple[str, str, str]:
 
 
 def canonical(url: str) -> str:
-    """Return one text for all addresses of a server, to compare them; never to be asked."""
+    """Return one text for all addresses of a server, only for comparison, not for requests."""
     host = find_forge(url)
     if host:
         return f"https://api.{host}"
@@ -72,10 +72,10 @@ def is_same(one: str, other: str) -> bool:
 
 
 def list_key_hosts(url: str) -> List[str]:
-    """Return the names under which netrc may have a server's key, the first to be tried first.
+    """Return the host names for a server's key in netrc, in order of lookup.
 
-    The SDK asks for the address's own name, then for the one that Forge proxies. We ask for Forge's
-    last, too: a key of the cloud is one under all its names.
+    The SDK tries the address's own name, then the one that Forge proxies. We also try Forge's: a
+    key of the cloud is valid for all its names.
     """
     host = find_forge(url)
     own = [_split(url).netloc]
@@ -83,7 +83,7 @@ def list_key_hosts(url: str) -> List[str]:
 
 
 def build_pages_url(url: str) -> str:
-    """Return where a server's pages are, without a slash at the end (the SDK: `api_to_app_url`)."""
+    """Return the address of a server's pages, no trailing slash (SDK: `api_to_app_url`)."""
     host = find_forge(url)
     if host:
         return f"https://{host}{FORGE_PAGES}"
@@ -93,10 +93,9 @@ def build_pages_url(url: str) -> str:
 
 
 def split_page(page: str, known: Iterable[Tuple[str, str]]) -> Optional[Tuple[str, List[str]]]:
-    """Return the API address behind a sweep's page, and [ENTITY, PROJECT, SWEEP_ID], or None.
+    """Return the API address for a sweep's page, and [ENTITY, PROJECT, SWEEP_ID], or None.
 
-    `known` are API addresses and where their pages are: an address of a page alone may be that of
-    several servers.
+    `known` are pairs of API and page addresses, since a page's address alone may be ambiguous.
     """
     parts = _split(page)
     words = [word for word in parts.path.split("/") if word]

@@ -1,4 +1,4 @@
-"""How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
+"""The command of a supervisor's `wandb agent`, and its environment, which runs inherit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BREAKERS_OFF = {
     "WANDB_AGENT_DISABLE_FLAPPING": "true",
     "WANDB_AGENT_MAX_INITIAL_FAILURES": "1000000000",
 }
-# After an outage the SDK would come back up to 60 s late; the counts grow as the waits shrink.
+# After an outage the SDK would resume up to 60 s late. Shorter waits need more retries.
 SDK_DEFAULTS = {
     "WANDB_X_GRAPHQL_RETRY_WAIT_MAX_SECONDS": "5",
     "WANDB_X_GRAPHQL_RETRY_MAX": "200",
@@ -46,17 +46,17 @@ SDK_DEFAULTS = {
     "WANDB_X_FILE_STREAM_RETRY_MAX": "100000",
     "WANDB_X_FILE_TRANSFER_RETRY_WAIT_MAX_SECONDS": "5",
     "WANDB_X_FILE_TRANSFER_RETRY_MAX": "200",
-    # History goes out every 5 s instead of 15, and to the local file nearly at once instead of
-    # every 15 s: a trainer that is killed must leave what it logged. SDKs that do not know one of
-    # these ignore it (0.24 knows the first alone, so that a kill costs up to 5 s of history).
-    # 1 ms costs 1.8 % of a core. At 10 ms, 3 of 14 kills of wandb-core or of all lost the last row
-    # of a trainer with steps and checkpoints every 50 ms; at 1 ms none of 17 did.
+    # Send history every 5 s instead of 15, and write it to the local file almost at once instead of
+    # every 15 s, so that a killed trainer leaves what it logged. SDKs ignore unknown settings (0.24
+    # has only the first, so a kill loses up to 5 s of history). 1 ms costs 1.8 % of a core. At
+    # 10 ms, 3 of 14 kills of wandb-core or of all processes lost the last row of a trainer with
+    # steps and checkpoints every 50 ms; at 1 ms none of 17 did.
     "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "5",
     "WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "0.001",
     "WANDB_ERROR_REPORTING": "false",
     "PYTHONUNBUFFERED": "1",
 }
-# Left over when `deployer` itself is run inside a run.
+# Set if `deployer` itself runs inside a run.
 NOT_INHERITED = (
     "WANDB_RUN_ID",
     "WANDB_SWEEP_ID",
@@ -76,18 +76,18 @@ NOT_INHERITED = (
     "DEPLOYER_CHECKPOINT_DIR",
     "DEPLOYER_OUTPUT_DIR",
 )
-# A metric is on the server within 5 s of its line, the SDK's own way included.
+# So a metric is on the server within 5 s of its line, including the SDK's own delay.
 METRICS_DEFAULTS = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "3"}
-# Of W&B's cloud, for runs whose SDK is older than the agent's: prologue/deployer_sdk.py.
+# The address of W&B's cloud for runs with an older SDK than the agent's: prologue/deployer_sdk.py.
 OLD_URL_VARIABLE, BEFORE_FORGE = "DEPLOYER_OLD_BASE_URL", "0.30"
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
 CPU_LIMIT = "/sys/fs/cgroup/cpu.max"  # of a pod's own control group, version 2
-GPU_SHARE = 0.9  # the rest is what each process takes outside of any pool
+GPU_SHARE = 0.9  # the rest is memory outside of the frameworks' pools
 
 
 def find_missing(settings: AgentSettings, key: str) -> str:
-    """Name what makes every start of an agent useless; empty if nothing does."""
+    """Return a configuration error that makes every start fail; empty if there is none."""
     if settings.sweep_path.count("/") != 2:
         return f"{settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
     if not settings.base_url.startswith(("http://", "https://")):
@@ -102,36 +102,36 @@ def find_missing(settings: AgentSettings, key: str) -> str:
 
 
 def agent_command(settings: AgentSettings) -> List[str]:
-    """Return the command of the agent: `wandb agent`, started by our launcher."""
+    """Return the agent's command: our launcher, which runs `wandb agent`."""
     return [*_call("launcher", f"main({settings.quick})"), *agent_words(settings)]
 
 
 def wrapper_command(command: List[str]) -> List[str]:
-    """Return a run's command in the wrapper that reads its metrics, with the agent's Python."""
+    """Wrap a run's command in the metric wrapper, with the agent's Python."""
     return [*_call("metric_wrapper", "main(sys.argv[1:])"), *command]
 
 
 def isolated_command(command: List[str]) -> List[str]:
-    """Return a run's command behind what makes its own folder, without the run's prologue."""
+    """Wrap a run's command in the program that creates its folder, without the run's prologue."""
     call = "from deployer_folder import main; main(sys.argv[1:])"
     code = f"import sys; sys.path.insert(0, {PROLOGUE!r}); {call}"
     return [sys.executable, "-I", "-S", "-c", code, *command]
 
 
 def _call(module: str, call: str) -> List[str]:
-    """Return a Python with a function of this package, whose arguments follow."""
-    folder, name = os.path.split(PACKAGE)  # of a zip file, maybe
+    """Return a Python command that calls a function of this package; its arguments follow."""
+    folder, name = os.path.split(PACKAGE)  # possibly in a zip file
     steps = (
         f"import sys; sys.path.insert(0, {folder!r})",
         f"from {name}.{module} import main; del sys.path[0]; {call}",
     )
-    # As with the command `wandb`, files of the project must not stand in for modules.
+    # Like the command `wandb`, do not import modules from the project's folder.
     safely = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safely, "-c", "\n".join(steps)]
 
 
 def agent_words(settings: AgentSettings) -> List[str]:
-    """Return the command line that wandb gets."""
+    """Return wandb's command line."""
     count = ["--count", str(settings.count)] if settings.count else []
     return ["wandb", "agent", *count, settings.sweep_path]
 
@@ -170,10 +170,10 @@ def agent_environment(
 
 
 def divide(cpus: int, agents: int, on_gpu: int) -> Dict[str, str]:
-    """Return the variables that keep one of `agents` to its share, where nobody set them.
+    """Return default variables that limit one of `agents` to its share.
 
-    `on_gpu` of them have its GPU. Threads, since each library would start one for each CPU; and
-    memory of the GPU, of which JAX and TensorFlow would take nearly all at once.
+    `on_gpu` of them share its GPU. Limits threads, since each library would start one per CPU, and
+    GPU memory, since JAX and TensorFlow would allocate almost all of it at once.
     """
     threads = str(max(1, cpus // agents))
     return {
@@ -185,7 +185,7 @@ def divide(cpus: int, agents: int, on_gpu: int) -> Dict[str, str]:
 
 
 def count_cpus(limit_path: str = CPU_LIMIT) -> int:
-    """Return how many CPUs this process may use: of the machine, and of its control group."""
+    """Return how many CPUs this process may use, by its affinity and control group."""
     count = len(os.sched_getaffinity(0))
     with contextlib.suppress(OSError, ValueError), open(limit_path, encoding="utf-8") as file:
         quota, period = file.read().split()

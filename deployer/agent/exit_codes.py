@@ -1,8 +1,8 @@
-"""Decides the exit code of a supervisor; pure.
+"""Decides the exit code of a supervisor; pure functions.
 
-The agent's own exit code says almost nothing: 0 for a finished sweep as for one it gave up.
-An agent that the server sends home ends with 0, also when the server stopped the sweep because its
-runs fail: that is the sweep's failure, which `up` tells by its own exit code, not the agent's.
+The agent's own exit code is almost meaningless: 0 both for a finished sweep and for one that it
+gave up. An agent that the server tells to exit ends with 0, even if the server stopped the sweep
+because its runs fail. That is the sweep's failure, which `up` reports by its own exit code.
 """
 
 import re
@@ -12,13 +12,13 @@ from typing import Optional
 FINISHED = 0
 FAILED = 1
 GAVE_UP = 3
-UNSETTLED = 75  # EX_TEMPFAIL: the run it was made for is handed out again
-MISCONFIGURED = 78  # EX_CONFIG: a bad key or no such sweep, so that trying again is useless
-STOPPED = 143  # what a shell says of a process that SIGTERM ended
+UNSETTLED = 75  # EX_TEMPFAIL: its only run is reassigned
+MISCONFIGURED = 78  # EX_CONFIG: a bad key or an unknown sweep; a retry is useless
+STOPPED = 143  # a shell's code for a process that SIGTERM ended
 
 SWEEP_ENDED = ("FINISHED", "CANCELED")
 
-# Lines of wandb/wandb_agent.py, the same from 0.22 to 0.31.
+# Log lines of wandb/wandb_agent.py, the same from 0.22 to 0.31.
 _GAVE_UP = re.compile(r"Detected \d+ (consecutive )?failed runs.*, shutting down\.")
 _EXIT_COMMAND = re.compile(r"- INFO - Agent received command: exit\b")
 _STOP_COMMAND = "- INFO - Agent received command: stop"
@@ -29,14 +29,14 @@ _RUN_ENDED = re.compile(r"- INFO - Cleaning up finished run: (\S+)")
 
 @dataclass(frozen=True)
 class AgentExit:
-    """An exit code and one line that says why."""
+    """An exit code and its reason in one line."""
 
     exit_code: int
     reason: str
 
 
 class AgentLog:
-    """What the agent's lines have said so far; trainers write into the same log."""
+    """State parsed from the agent's log lines; trainers write to the same log."""
 
     def __init__(self) -> None:
         self.told_to_exit = False
@@ -48,7 +48,7 @@ class AgentLog:
         self.last_run_id = ""
 
     def read_line(self, line: str) -> bool:
-        """Take note of one line; return whether a run begins or has ended with it."""
+        """Parse one line; return True if a run begins or has ended with it."""
         if _RUN_BEGINS in line:
             self.busy = True
             self.told_to_stop_run = False
@@ -70,8 +70,8 @@ class AgentLog:
 def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> AgentExit:
     """Judge an agent that ended on its own.
 
-    `exit_status` is negative for a signal; `sweep_state` is the server's, empty if it knows no such
-    sweep, None if it was not asked or did not answer.
+    `exit_status` is negative for a signal; `sweep_state` is the server's, empty if the sweep is
+    unknown, None if the server was not asked or did not answer.
     """
     if (exit_status == 0 or log.sweep_deleted) and sweep_state in SWEEP_ENDED:
         return AgentExit(FINISHED, f"the sweep is {sweep_state}")
@@ -83,7 +83,7 @@ def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) ->
         return AgentExit(MISCONFIGURED, "the sweep was deleted")
     if log.sweep_deleted:
         return AgentExit(FAILED, "the server denied the sweep or the agent, and then did not")
-    if exit_status == 0:  # interrupted by hand, perhaps: another one is tried
+    if exit_status == 0:  # perhaps interrupted by hand: retry
         return AgentExit(FAILED, "the agent left although the sweep goes on")
     if exit_status < 0:
         return AgentExit(128 - exit_status, f"the agent died of signal {-exit_status}")

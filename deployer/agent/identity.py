@@ -1,4 +1,4 @@
-"""Logs in with an identity token, as the SDK does: a JWT in a file, exchanged for an access token.
+"""Logs in with an identity token like the SDK: exchanges a JWT in a file for an access token.
 
 Access tokens are kept in the SDK's own file, so that all of a user's processes share one (SDK 0.31,
 `wandb/sdk/wandb_settings.py` credentials_file; 0.26, `wandb/sdk/lib/credentials.py`).
@@ -62,7 +62,7 @@ def _expires_at(found: Any) -> float:
 
 
 def _write(path: str, credentials: Dict[str, Any]) -> None:
-    """Keep the tokens if the file can be written; another process exchanges its own otherwise."""
+    """Store the tokens if possible; otherwise each process exchanges its own token."""
     draft = f"{path}.{os.getpid()}.tmp"
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

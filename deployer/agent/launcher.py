@@ -1,9 +1,9 @@
-"""Starts `wandb agent` so that it sees the end of its run when it comes.
+"""Starts `wandb agent` so that it notices the end of its run at once.
 
-W&B's agent sleeps `Agent.POLL_INTERVAL`, 5 s, between two looks at its run. Here that attribute
-waits for the run's end instead; everything else is W&B's own. Inside the agent's process, it also
-knows how a run ended or that it could not start, which the agent keeps to itself: the supervisor
-gets it in a file.
+W&B's agent sleeps `Agent.POLL_INTERVAL`, 5 s, between two polls of its run. Here that attribute
+waits for the run's end instead; everything else is unchanged. Inside the agent's process, the
+launcher also sees how a run ended or why it could not start, which the agent does not report. It
+writes that to a file for the supervisor.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ from .settings import (
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
 STOCK_SECONDS = 5.0
-# An agent without work asks again after a quarter of the time that it has waited: a run that is
-# handed out again begins soon, and an idle hour costs hardly more requests than with W&B's 5 s.
+# An agent without work asks again after a quarter of its idle time. So a reassigned run begins
+# soon, and an idle hour costs hardly more requests than with W&B's 5 s.
 SHORTEST_SECONDS = 0.2
 IDLE_SHARE = 0.25
 # The agent must not report the end of a run before the supervisor has told the server its cause.
@@ -40,34 +40,34 @@ HOLD_SECONDS = 5.0
 LOOK_SECONDS = 0.002
 FOLDER_SECONDS = 0.5
 EXIT_NAME = "run-exit.json"
-# The prologue names the same folders in the run's Python.
+# The prologue sets the same folders in the run's Python.
 OUTPUT_FOLDER, BEGAN_END = "DEPLOYER_OUTPUT_DIR", ".began"
 RUN_FOLDERS = {OUTPUT_FOLDER: OUTPUTS_VARIABLE, "DEPLOYER_CHECKPOINT_DIR": CHECKPOINTS_VARIABLE}
 WRAPS = {METRICS_VARIABLE: wrapper_command, ISOLATE_VARIABLE: isolated_command}
-# What a shell makes of a program that cannot be started, by the exception that the agent meets.
+# A shell's exit codes for a program that cannot be started, by the agent's exception.
 START_FAILURES = {
     "FileNotFoundError: ": 127,
     "PermissionError: ": 126,
     "OSError: [Errno 7] ": 126,  # a command line that is too long
-    "OSError: [Errno 8] ": 126,  # no program of this machine
+    "OSError: [Errno 8] ": 126,  # not an executable for this machine
 }
 OTHER_START_FAILURE = 1
 MACHINE_FAILURES = ("OSError: ", "BlockingIOError: ", "MemoryError")  # no room for a process
 
 
 def main(quick: bool) -> None:
-    """Run the command line of wandb in this process; never returns.
+    """Run wandb's command line in this process; never returns.
 
     An agent that is not `quick` waits as long as the stock one.
     """
     name_process(AGENT_NAME)
-    sys.argv = sys.argv[1:]  # after `-c`: `wandb agent ...`
+    sys.argv = sys.argv[1:]  # the arguments after `-c`: `wandb agent ...`
     from wandb import wandb_agent
 
     with contextlib.suppress(ImportError):
-        __import__(PORT_FILE_MODULE)  # as the agent does when it first asks its server
+        __import__(PORT_FILE_MODULE)  # the agent imports it at its first request
         look_sooner()
-        sdk = __import__("deployer_sdk")  # the prologue's: the agent's own end is the same
+        sdk = __import__("deployer_sdk")  # the prologue's; the agent ends like a run
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
     wandb_agent.logger.addFilter(shorten)
     if any(map(os.environ.get, WRAPS)):
@@ -87,7 +87,7 @@ def main(quick: bool) -> None:
 
 
 def wrap_runs(module: Any) -> None:
-    """Have the agent start runs behind what makes their folders, and what reads their metrics."""
+    """Make the agent start runs through the wrappers for own folders and for metrics."""
     start = module.AgentProcess
 
     def start_wrapped(*arguments: Any, command: List[str], **named: Any) -> Any:
@@ -99,7 +99,7 @@ def wrap_runs(module: Any) -> None:
 
 
 def shorten(record: logging.LogRecord) -> bool:
-    """Show the first and the last line of a run's command, which may have a program in it."""
+    """Log only the first and last line of a run's command, which may contain a program."""
     lines = str(record.msg).splitlines()
     if len(lines) > 2 and lines[0].startswith("About to run command: "):
         record.msg = f"{lines[0]} ... {lines[-1]}"
@@ -107,13 +107,13 @@ def shorten(record: logging.LogRecord) -> bool:
 
 
 def name_folders(agent_class: Any) -> None:
-    """Have each run's command know the run's folders, in a shell and by macros, too."""
+    """Set the run's folders in the environment of its command, for shells and macros."""
     start = agent_class._command_run
 
     def start_named(agent: Any, command: Mapping[str, Any]) -> Any:
         try:
             make_folders(command["run_id"])
-        except OSError as error:  # the run's Python may still go without
+        except OSError as error:  # the run's Python may not need them
             sys.stderr.write(f"deployer: the run's folders are not ready: {error}\n")
         return start(agent, command)
 
@@ -121,10 +121,10 @@ def name_folders(agent_class: Any) -> None:
 
 
 def make_folders(run_id: str) -> None:
-    """Make a run's folders and name them in the environment; raises OSError."""
+    """Create a run's folders and set their environment variables; raises OSError."""
     own = os.path.join(os.environ["WANDB_SWEEP_ID"], run_id)
     for name in RUN_FOLDERS:
-        os.environ.pop(name, None)  # the run's before
+        os.environ.pop(name, None)  # of the previous run
     for name, root in RUN_FOLDERS.items():
         if os.environ.get(root):
             folder = os.path.join(os.environ[root], own)
@@ -132,12 +132,12 @@ def make_folders(run_id: str) -> None:
             os.environ[name] = folder
     if OUTPUT_FOLDER in os.environ:
         began = f"{os.environ[OUTPUT_FOLDER]}{BEGAN_END}"
-        with open(began, "w", encoding="utf-8"):  # what is older is of an earlier attempt
+        with open(began, "w", encoding="utf-8"):  # older files are from an earlier attempt
             os.utime(began)
 
 
 class EndOfRun:
-    """What an agent waits for: the end of its run, or the time to ask for work again."""
+    """Waits for the end of the agent's run, or until the next request for work."""
 
     def __init__(self, folder: str, quick: bool) -> None:
         self._folder = folder
@@ -147,7 +147,7 @@ class EndOfRun:
         self.idle_since = time.monotonic()
 
     def __call__(self, agent: Any) -> float:
-        """Wait; return how many seconds the agent shall sleep after that."""
+        """Wait; return how many seconds the agent must sleep afterwards."""
         begun = time.monotonic()
         runs = list_runs(agent)
         self._report_ends(self._list_failed_starts(agent))
@@ -165,9 +165,9 @@ class EndOfRun:
         return 0.0 if self._quick else max(0.0, STOCK_SECONDS - waited)
 
     def _list_failed_starts(self, agent: Any) -> Dict[str, Optional[int]]:
-        """Return the exit statuses of runs that the agent has failed to start since the last call.
+        """Return the exit statuses of runs that the agent failed to start since the last call.
 
-        It says nothing of them when it asks again, as if it had never received them.
+        The agent does not report them to the server, as if it had never received them.
         """
         answered = getattr(agent, "_log", [])[self._answered :]
         self._answered += len(answered)
@@ -178,19 +178,19 @@ class EndOfRun:
         }
 
     def _report_ends(self, ends: Mapping[str, Optional[int]]) -> None:
-        """Tell the supervisor how runs have ended, and wait until it has taken note."""
+        """Report to the supervisor how runs have ended, and wait for its acknowledgment."""
         for run_id, status in ends.items():
             if status is not None:
                 await_folder(self._folder)
                 if status == 0 and os.environ.get(ISOLATE_VARIABLE):
                     end_isolation(run_id)
                 write_exit(self._path, run_id, status)
-                os.kill(os.getppid(), signal.SIGCHLD)  # ends the supervisor's own waiting
+                os.kill(os.getppid(), signal.SIGCHLD)  # wakes the supervisor
                 wait_until_gone(self._path, HOLD_SECONDS)
 
 
 def end_isolation(run_id: str) -> None:
-    """Remove the folder of a run that has finished, and keep what it wrote."""
+    """Remove the isolated folder of a finished run, and keep its output files."""
     own = {"WANDB_RUN_ID": run_id, "WANDB_SWEEP_ID": sys.argv[-1].rpartition("/")[2]}
     try:
         __import__("deployer_folder").end_folder({**os.environ, **own})
@@ -199,7 +199,7 @@ def end_isolation(run_id: str) -> None:
 
 
 def await_folder(folder: str) -> None:
-    """Wait until the agent's folder can be written, without which no run starts."""
+    """Wait until the agent's folder is writable, which every run needs."""
     said = ""
     while True:
         obstacle = find_obstacle(folder)
@@ -213,7 +213,7 @@ def await_folder(folder: str) -> None:
 
 
 def choose_idle_wait(seconds: float) -> float:
-    """Return how long a quick agent waits that has been without work for so many seconds."""
+    """Return the wait in seconds for a quick agent that has been idle for `seconds`."""
     return min(max(SHORTEST_SECONDS, IDLE_SHARE * seconds), STOCK_SECONDS)
 
 
@@ -224,9 +224,9 @@ def list_runs(agent: Any) -> Dict[str, int]:
 
 
 def wait_for_end(runs: Mapping[str, int], seconds: float) -> None:
-    """Wait until one of the runs has ended, at most so long.
+    """Wait until one of the runs has ended, at most `seconds`.
 
-    Python 3.8 and kernels before 5.3 cannot; there it sleeps as the stock agent does.
+    Falls back to sleeping like the stock agent on Python 3.8 and kernels before 5.3.
     """
     handles = []
     try:
@@ -242,9 +242,9 @@ def wait_for_end(runs: Mapping[str, int], seconds: float) -> None:
 
 
 def read_start_failure(exception: str, folder: str) -> Optional[int]:
-    """Return the exit status for an exception that kept a run from starting.
+    """Return the exit status for an exception that prevented a run from starting.
 
-    None if the machine or the agent's own `folder` is to blame: the run may be handed out again.
+    None if the machine or the agent's own `folder` caused it, so that the run can be reassigned.
     """
     if folder in exception:
         return None
@@ -254,7 +254,7 @@ def read_start_failure(exception: str, folder: str) -> Optional[int]:
 
 
 def read_exit_status(process: int) -> Optional[int]:
-    """Return how a child has ended, negative for a signal, and leave it to be reaped; else None."""
+    """Return a child's exit status, negative for a signal, unreaped; None if running."""
     try:
         ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -273,7 +273,7 @@ def write_exit(path: str, run_id: str, status: int) -> None:
 
 
 def wait_until_gone(path: str, seconds: float) -> None:
-    """Wait until somebody has removed a file, at most so long."""
+    """Wait until a file is removed, at most `seconds`."""
     deadline = time.monotonic() + seconds
     while os.path.exists(path) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)

@@ -1,6 +1,6 @@
-"""Metrics in what a script prints: which are meant, and how they are read from a line; pure.
+"""Parses metrics from a script's output: which metrics to log, and their values; pure functions.
 
-A line is `name=value` pairs, a JSON object, or what a named regular expression finds.
+A line contains `name=value` pairs, a JSON object, or matches of a regular expression.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from types import FrameType
 from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Pattern, Sequence, Tuple
 
 MetricRow = Dict[str, float]
-LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at
-# Katib's pattern, with W&B's names such as `val/loss`, and values that are no number.
+LONGEST_BYTES = 8192  # of a line; the rest is ignored
+# Katib's pattern, extended with W&B's names such as `val/loss`, and with nan and inf.
 PAIRS = re.compile(
     r"(?<![\w|./-])([\w|./-]+)\s*=\s*"
     r"([+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))(?!\w|[.,]\d)",
@@ -23,17 +23,17 @@ PAIRS = re.compile(
 )
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LINE_ENDS = re.compile(rb"\r\n|\n|\r")
-# A pattern such as `(a|a)+$` can take longer than the universe is old.
+# A pattern such as `(a|a)+$` can take exponential time.
 MATCH_SECONDS = 0.5
 MOST_SLOW_LINES = 3
 
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """`names` is None for all.
+    """The metrics to log; `names` is None for all.
 
-    `step` is the name whose value orders rows, empty for their own order. `pattern` is a regular
-    expression with named groups, empty for `name=value`.
+    `step` is the name of the step, empty if rows have none. `pattern` is a regular expression with
+    named groups, empty for `name=value`.
     """
 
     names: Optional[FrozenSet[str]] = None
@@ -45,7 +45,7 @@ class MetricSpec:
 
 
 def parse_spec(text: str) -> MetricSpec:
-    """Read what `deployer` has written into METRICS_VARIABLE."""
+    """Parse the value of METRICS_VARIABLE, which `deployer` sets."""
     told = json.loads(text)
     names = told.get("names")
     return MetricSpec(
@@ -56,9 +56,9 @@ def parse_spec(text: str) -> MetricSpec:
 
 
 def add_metric(text: str, metric: str) -> str:
-    """Return a spec for a sweep with this metric: the only name that counts if none is given.
+    """Add a sweep's metric to a spec without names, as its only name.
 
-    Without a metric all names count.
+    Without a metric, all names count.
     """
     if not text or not metric:
         return text
@@ -70,7 +70,7 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._ends_open = False  # with a `\r`, behind which a `\n` may follow
+        self._ends_open = False  # ends with `\r`, which a `\n` may follow
 
     def feed(self, chunk: bytes) -> Iterator[str]:
         if self._ends_open and chunk.startswith(b"\n"):
@@ -97,7 +97,7 @@ class GaveUp(Exception):
 
 
 class TextLines:
-    """Finds the values in lines of text. Not in threads other than the main one: see `_match`."""
+    """Finds the values in lines of text. Only for the main thread: see `_match`."""
 
     def __init__(self, pattern: str = "") -> None:
         self._pattern: Optional[Pattern[str]] = re.compile(pattern) if pattern else None
@@ -107,15 +107,15 @@ class TextLines:
         """Return the values of a line; raises GaveUp."""
         if self._pattern:
             return self._match(self._pattern, line)
-        # A progress bar on the other stream may stand before an object, without a line's end.
+        # A progress bar on the other stream, without line end, may precede an object.
         if line.rstrip().endswith("}") and (found := read_object(line[line.find("{") :])):
             return found
         return dict(_list_numbers(PAIRS.findall(line))) if "=" in line else {}
 
     def _match(self, pattern: Pattern[str], line: str) -> MetricRow:
-        """Match within a limit: the engine looks for signals, and the handler's exception ends it.
+        """Match with a timeout: the engine checks signals, and the handler's exception ends it.
 
-        A thread would not do, since the engine holds Python's lock.
+        A thread cannot do that, since the engine holds the GIL.
         """
         old = signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, MATCH_SECONDS)
@@ -152,7 +152,7 @@ def _list_numbers(pairs: Sequence[Tuple[str, Any]]) -> Iterator[Tuple[str, float
 
 
 def read_number(value: Any) -> Optional[float]:
-    """Return a number, or the one that a text is; None for anything else, true and false too."""
+    """Convert a number or text to a number; None for anything else, including booleans."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -164,7 +164,7 @@ def read_number(value: Any) -> Optional[float]:
 def read_object(line: str) -> MetricRow:
     """Return the numbers of a JSON object, or of a dict as Python prints it; {} for others.
 
-    Names of nested ones are joined by a dot, as W&B does it.
+    Joins names of nested values with a dot, like W&B.
     """
     try:
         found = json.loads(line)
@@ -187,10 +187,10 @@ def _flatten(found: Mapping[Any, Any], above: str = "") -> Iterator[Tuple[str, f
 
 
 class Rows:
-    """Makes rows to log of the values of lines: the wanted names, and the step.
+    """Converts values of lines to rows to log, with the wanted names and the step.
 
-    A step counts until the next one is named. Of a run that resumes, `last_step` is the last one
-    that an earlier attempt has logged: rows up to it are left out.
+    A step applies until the next one. For a resumed run, `last_step` is the last step that an
+    earlier attempt logged; rows up to it are skipped.
     """
 
     def __init__(self, spec: MetricSpec, last_step: Optional[float] = None) -> None:

@@ -1,8 +1,8 @@
-"""A run's first process where `metrics:` is set: starts the script, reads and logs its metrics.
+"""A run's first process if `metrics:` is set: starts the script, reads and logs its metrics.
 
-It opens the run with W&B's own SDK once there is a metric, or the script has worked for a while:
-one that refuses its command line or is not there ends as ever, without a run. A script that calls
-`wandb.init` itself gets the run. The exit code, or the signal, is the script's.
+It opens the run with W&B's SDK at the first metric, or after the script has run for a while. So a
+script that rejects its command line or does not exist ends without a run, as usual. If the script
+calls `wandb.init`, it gets the run instead. The wrapper ends with the script's exit code or signal.
 """
 
 import codecs
@@ -24,18 +24,18 @@ from .host.processes import WRAPPER_NAME, is_core, list_descendants, name_proces
 from .metric_lines import GaveUp, LineSplitter, MetricRow, MetricSpec, Rows, TextLines, parse_spec
 from .settings import FOLDER_VARIABLE, METRICS_VARIABLE
 
-OPEN_SECONDS = 10.0  # what a script may need to refuse its command line
+OPEN_SECONDS = 10.0  # time for a script to reject its command line
 POLL_SECONDS = 0.25
 CHUNK_BYTES = 1 << 16
-MOST_CHUNKS = 1000  # that wait to be looked at; then the script waits
+MOST_CHUNKS = 1000  # limit of queued chunks; then the script blocks
 HELD_CHARACTERS = 1 << 20  # of output for W&B's console, before the run is opened
-DRAIN_SECONDS = 2.0  # for what a script's background processes still write
+DRAIN_SECONDS = 2.0  # for output of a script's background processes
 DRAIN_TICK_SECONDS = 0.02
 TERMINATE_SECONDS = 5.0
 LAST_LINES = 5
 SHOWN_CHARACTERS = 200
 SIGNALLED = 128  # a shell adds it to the signal that ended a program
-INTERRUPTED_EXIT_CODE = 255  # what the SDK says of a script that an interrupt ended
+INTERRUPTED_EXIT_CODE = 255  # the SDK's code for a script that an interrupt ended
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
 SUPERSEDED_SUFFIX = ".superseded"  # runs/local_runs.py
 CLAIM, RELEASED = "DEPLOYER_METRICS_CLAIM", ".released"  # prologue/deployer_metrics.py
@@ -57,12 +57,12 @@ def main(command: List[str]) -> None:
         script.terminate()
         os._exit(1)
     if wrapper.is_scripts and status >= 0:
-        os._exit(status)  # the SDK's own end would miss the wandb-core that was killed
+        os._exit(status)  # the SDK's exit handler would fail without the killed wandb-core
     end(status)
 
 
 class Script:
-    """The user's command as a child with a process group of its own; both outputs are one pipe."""
+    """The user's command in its own process group; one pipe for stdout and stderr."""
 
     def __init__(self, command: List[str], environment: Dict[str, str]) -> None:
         reader, writer = os.pipe()
@@ -76,7 +76,7 @@ class Script:
                 stdout=writer,
                 stderr=writer,
                 env=environment,
-                preexec_fn=os.setpgrp,  # no thread has been started yet
+                preexec_fn=os.setpgrp,  # safe, since no thread has started yet
             )
         except OSError as error:
             sys.stderr.write(f"{command[0]}: {error.strerror}\n")
@@ -95,13 +95,13 @@ class Script:
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _forward(self, number: int, _frame: Optional[FrameType]) -> None:
-        # An interrupt is meant for the whole group, as that of a terminal. The SDK sends one, too,
+        # An interrupt goes to the whole group, like Ctrl-C in a terminal. The SDK also sends one
         # when the server has stopped the run.
         if self.status is None:
             send_signal(-self.id if number == signal.SIGINT else self.id, number)
 
     def _read(self, reader: int) -> None:
-        """Copy the output into the agent's log as it comes, whatever the run waits for."""
+        """Copy the output to the agent's log at once, even while the SDK blocks."""
         while True:
             chunk = os.read(reader, CHUNK_BYTES)
             if not chunk:
@@ -121,7 +121,7 @@ class Script:
 
 
 class Wrapper:
-    """Reads a script's output until its end, and logs what it finds there."""
+    """Reads a script's output until its end, and logs the metrics in it."""
 
     def __init__(self, spec: MetricSpec, script: Script, claim: str) -> None:
         self._spec, self._script, self._claim = spec, script, claim
@@ -134,17 +134,17 @@ class Wrapper:
         self._last_lines: Deque[str] = deque(maxlen=LAST_LINES)
         self._found = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._held = ""  # what W&B's console has not got yet
+        self._held = ""  # output not yet sent to W&B's console
         self._text: Optional[TextLines] = TextLines(spec.pattern)
 
     def run(self) -> int:
-        """Return how the script has ended, negative for a signal."""
+        """Run until the script ends; return its exit status, negative for a signal."""
         sys.stdout = open(os.devnull, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
         __import__("wandb")
         while not self._script.ended.is_set():
             self._read_chunk(POLL_SECONDS)
             self._look()
-        # Read what is left of the output, which a background process may keep open.
+        # Read the remaining output; a background process may keep the pipe open.
         deadline = time.monotonic() + DRAIN_SECONDS
         while self._script.reading.is_alive() and time.monotonic() < deadline:
             self._read_chunk(DRAIN_TICK_SECONDS)
@@ -158,7 +158,7 @@ class Wrapper:
         return status
 
     def _read_chunk(self, seconds: float) -> None:
-        """Take what the script has written, if it does so within that time."""
+        """Read a chunk of the script's output; wait at most `seconds` for it."""
         try:
             chunk = self._script.chunks.get(timeout=seconds)
         except queue.Empty:
@@ -178,7 +178,7 @@ class Wrapper:
                     self._text = None
 
     def _look(self) -> None:
-        """Log what was found; open the run first, or leave it to the script."""
+        """Log the metrics found; open the run first, or leave it to the script."""
         if self.is_scripts:
             return
         if os.path.exists(self._claim):
@@ -209,7 +209,7 @@ class Wrapper:
 
     def _log(self) -> None:
         if self._held:
-            # What the SDK has wrapped writes to nowhere and to W&B: the log has it already.
+            # The SDK's stdout writes to /dev/null and to W&B; the log already has this text.
             sys.stdout.write(self._held)
             self._held = ""
         pending, self._pending = self._pending, []
@@ -220,7 +220,7 @@ class Wrapper:
                 self._run.log(row)
 
     def _yield_run(self) -> None:
-        """Leave the run to the script: what was opened ends without a word to the server."""
+        """Leave the run to the script: kill our wandb-core, so that it reports no end."""
         if self._run is not None:
             for process in list_descendants(os.getpid()):
                 if process.parent == os.getpid() and is_core(process):
@@ -233,7 +233,7 @@ class Wrapper:
             pass
 
     def _finish(self, status: int) -> None:
-        """End the run with the script's exit code; one that was killed ends as killed ones do."""
+        """End the run with the script's exit code; after a signal, as the SDK would end it."""
         if self.is_scripts:
             return
         if self._run is None and status == 0:
@@ -251,21 +251,21 @@ class Wrapper:
         if status >= 0 or status == -signal.SIGINT:
             self._run.finish(exit_code=status if status >= 0 else INTERRUPTED_EXIT_CODE)
         else:
-            time.sleep(POLL_SECONDS)  # for wandb-core to write down the last rows
+            time.sleep(POLL_SECONDS)  # for wandb-core to store the last rows
 
     def _warn(self, text: str) -> None:
         sys.stderr.write(f"deployer: warning: metrics: {text}\n")
 
 
 def write_all(chunk: bytes) -> None:
-    """Write to the agent's log, which may be on a full disk."""
+    """Write to the agent's log; ignore errors such as a full disk."""
     with contextlib.suppress(OSError):
         while chunk:
             chunk = chunk[os.write(1, chunk) :]
 
 
 def end(status: int) -> None:
-    """End as the script has ended, by its exit code or by the signal; without a core of our own."""
+    """Exit with the script's exit code, or by its signal without a core dump."""
     sys.stderr.flush()
     if status >= 0:
         sys.exit(status)

@@ -1,7 +1,7 @@
-"""How a server is reached, as the environment says: authorities, a gateway's headers, proxies.
+"""Network settings from the environment: certificate authorities, headers for a gateway, proxies.
 
-As wandb-core and requests have it, so that whoever reaches the server with one of them reaches it
-with `deployer`, its supervisors and their runs. `server/transport.py` connects.
+The rules are those of wandb-core and requests: if one of them reaches the server, `deployer`, its
+supervisors and their runs do, too. `transport.py` connects.
 """
 
 import ipaddress
@@ -12,14 +12,14 @@ from urllib.parse import urlsplit
 
 from .addresses import DEFAULT_PORTS
 
-# Which files hold the certificates of a company's own authority: OpenSSL and Go, requests, curl.
+# Files with the certificates of a company's authority, as in OpenSSL and Go, requests, curl.
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 HEADERS_VARIABLE = "WANDB_X_EXTRA_HTTP_HEADERS"  # the SDK's setting x_extra_http_headers
 LOOPBACK = "localhost"
 
 
 def read_headers(environment: Mapping[str, str] = os.environ) -> Dict[str, str]:
-    """Return the headers that a gateway before the server wants; raises ValueError without them."""
+    """Return the headers for a gateway before the server; raises ValueError if invalid."""
     text = environment.get(HEADERS_VARIABLE)
     try:
         headers = json.loads(text) if text else {}
@@ -27,14 +27,14 @@ def read_headers(environment: Mapping[str, str] = os.environ) -> Dict[str, str]:
         headers = None
     if isinstance(headers, dict) and all(isinstance(one, str) for one in headers.values()):
         return headers
-    # Its text may be a secret.
+    # Do not show the text, which may be a secret.
     raise ValueError(f'{HEADERS_VARIABLE} is not a JSON object such as {{"X-Name": "value"}}')
 
 
 def build_reach(environment: Mapping[str, str]) -> Dict[str, str]:
-    """Return the variables by which wandb-core reaches what Python's libraries reach.
+    """Return variables that give wandb-core the same settings as Python's libraries.
 
-    It reads neither REQUESTS_CA_BUNDLE nor ALL_PROXY.
+    wandb-core reads neither REQUESTS_CA_BUNDLE nor ALL_PROXY.
     """
     added = {}
     if not (environment.get("SSL_CERT_FILE") or environment.get("SSL_CERT_DIR")):
@@ -59,7 +59,7 @@ def find_proxy(url: str, environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for a host name or an address of this machine alone, which no proxy reaches."""
+    """Return True for a loopback host name or address, which no proxy reaches."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -67,7 +67,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_listed(host: str, port: Optional[int], listed: str) -> bool:
-    """Return True if NO_PROXY has a host: by its name or domain, with a port, or by its network."""
+    """Return True if NO_PROXY matches a host by name, domain or network, maybe with a port."""
     for entry in filter(None, (one.strip() for one in listed.split(","))):
         name, _, number = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
         if number and number != str(port):

@@ -1,6 +1,7 @@
-"""What a pod runs: one supervisor, or several side by side.
+"""The main program of a pod: one supervisor, or several in parallel.
 
-A process in a pod cannot be sent a signal, but annotations of the pod appear in a file.
+Nothing outside can send a signal to a process in a pod, but annotations of the pod appear in a
+file.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from .settings import (
     NAME_VARIABLE,
 )
 
-NAMES_VARIABLE = "DEPLOYER_AGENTS"  # of all agents of the pod, with blanks between them
+NAMES_VARIABLE = "DEPLOYER_AGENTS"  # of all agents of the pod, separated by spaces
 RESTARTS = 6  # as many as a Job's backoffLimit
-BACKOFF_SECONDS = 10.0  # after the first restart, which is at once; doubled with each
+BACKOFF_SECONDS = 10.0  # before the second restart; the first is immediate, later delays double
 FINAL_CODES = (FINISHED, GAVE_UP, MISCONFIGURED, STOPPED)
-# What a Job does with them: start the pod again, give it up, count it.
+# The Job's reactions, in this order: restart the pod, give it up, count a failure.
 GRAVEST_FIRST = (STOPPED, MISCONFIGURED, GAVE_UP)
 MESSAGE_BYTES = 4096  # what a kubelet reads of a termination log
 CHUNK_BYTES = 1 << 16
@@ -41,17 +42,17 @@ TICK_SECONDS = 0.2
 ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
 CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"
 ANNOTATIONS_VARIABLE = "DEPLOYER_POD_ANNOTATIONS"
-DRAIN_KEY = "deployer.dev/drain"  # with a number behind it, of one of several agents
+DRAIN_KEY = "deployer.dev/drain"  # followed by a number for one of several agents
 POLL_SECONDS = 1.0
 
 
-# Several agents in one pod: a supervisor for each, in a child process of its own. One that fails is
-# started again and leaves the others alone, as Jobs of their own would do it. The pod ends when all
-# have ended.
+# Several agents in one pod: each has a supervisor in its own child process. A failed one is
+# restarted without affecting the others, as if each had its own Job. The pod ends when all have
+# ended.
 
 
 class Member:
-    """One agent of a pack, its supervisor's process and what that prints; `number` is from 1."""
+    """One agent of a pack, its supervisor's process and output; `number` starts at 1."""
 
     def __init__(self, number: int, name: str, folder: str) -> None:
         self.number = number
@@ -66,7 +67,7 @@ class Member:
 
     @property
     def last_words_path(self) -> str:
-        """Where its supervisor writes why it has ended."""
+        """Path of the file where its supervisor writes why it ended."""
         return os.path.join(self.folder, "last-words")
 
     @property
@@ -74,9 +75,9 @@ class Member:
         return self.exit_code is not None
 
     def pass_on(self) -> bool:
-        """Print what the supervisor has printed, each line with the agent's name before it.
+        """Forward the supervisor's output, each line prefixed with the agent's name.
 
-        Returns whether there was anything.
+        Return True if there was any.
         """
         try:
             chunk = os.read(self.pipe, CHUNK_BYTES)
@@ -86,19 +87,19 @@ class Member:
         if not chunk or len(self._rest) > CHUNK_BYTES:
             lines, self._rest = [*lines, *filter(None, [self._rest])], b""
         text = b"".join(b"[%s] %s\n" % (self.name.encode(), line) for line in lines)
-        with contextlib.suppress(OSError):  # nobody may be reading any more
+        with contextlib.suppress(OSError):  # the reader may be gone
             os.write(1, text)
         return bool(chunk)
 
     def close(self) -> None:
-        """Print the rest; what a supervisor that was killed has left may keep the pipe open."""
+        """Print the remaining output and close the pipe; orphans may still hold its other end."""
         while self.pass_on():
             pass
         os.close(self.pipe)
         self.process, self.pipe = 0, -1
 
     def say_end(self) -> str:
-        """Return its supervisor's last words, or what is known without any."""
+        """Return its supervisor's last words, else its exit code."""
         with contextlib.suppress(OSError), open(self.last_words_path, encoding="utf-8") as file:
             words = file.read().strip()
             if words:
@@ -109,7 +110,7 @@ class Member:
 class Pack:
     """The agents of one pod, each with its folder in `folder`.
 
-    `supervise` runs one of them in a process of its own.
+    `supervise` runs in a child process of each agent.
     """
 
     def __init__(self, names: List[str], folder: str, supervise: Callable[[Member], int]) -> None:
@@ -120,7 +121,7 @@ class Pack:
         self._stopping = False
 
     def run(self) -> int:
-        """Run all agents until the last has ended; return the gravest of their exit codes."""
+        """Run all agents until the last has ended; return the most severe exit code."""
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
         while not all(member.ended for member in self.members):
             self._start_missing()
@@ -183,7 +184,7 @@ class Pack:
                 self._judge(member, status if status >= 0 else 128 - status)
 
     def _judge(self, member: Member, code: int) -> None:
-        """Note an agent's end, or have it started again as a Job would."""
+        """Record an agent's end, or schedule its restart like a Job would."""
         if self._stopping or code in FINAL_CODES or member.restarts >= RESTARTS:
             member.exit_code = code
             return
@@ -206,24 +207,23 @@ def run_pack(names: List[str], folder: str, supervise: Callable[[Member], int]) 
 
 
 def join_ends(ends: List[str]) -> bytes:
-    """Return a line for each agent's end, all of them as long as a kubelet reads."""
+    """Return one line for each agent's end, truncated to what a kubelet reads in total."""
     longest = MESSAGE_BYTES // len(ends) - 1
     lines = (" ".join(end.split()).encode()[:longest] for end in ends)
     return b"".join(line + b"\n" for line in lines)
 
 
 def choose_gravest(codes: List[int]) -> int:
-    """Return the exit code by which a Job does what its agents need.
+    """Return the exit code that makes the Job react as its agents need; 0 if all have finished.
 
-    0 if all have finished. One that was told to stop has work left, which no failure of another
-    may end.
+    A stopped agent has remaining work, so its code takes precedence over failures of others.
     """
     grave = [code for code in GRAVEST_FIRST if code in codes]
     return grave[0] if grave else next((code for code in codes if code), FINISHED)
 
 
 def build_environment(member: Member, environment: Mapping[str, str]) -> Dict[str, str]:
-    """Return the variables in which an agent differs from its pod: name, key, last words."""
+    """Return an agent's own environment variables: name, key, file for last words."""
     key_file = f"{environment.get(KEY_FILE_VARIABLE, '')}-{member.number}"
     key = ""
     with contextlib.suppress(OSError), open(key_file, encoding="utf-8") as file:
@@ -252,10 +252,10 @@ def run_member(member: Member) -> int:
 
 
 def run_agent(drain_key: str) -> int:
-    """Run one supervisor, which leaves when its pod is annotated with the key."""
+    """Run one supervisor, which drains when its pod has an annotation with the key."""
     annotations = os.environ.get(ANNOTATIONS_VARIABLE)
     if annotations:
-        # Before the thread starts, so that it never takes a signal from the supervisor.
+        # Block before the thread starts, so that it never receives the supervisor's signals.
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
         given = (annotations, drain_key)
         threading.Thread(target=await_drain, args=given, daemon=True).start()
@@ -263,9 +263,9 @@ def run_agent(drain_key: str) -> int:
 
 
 def prepend_python(environment: MutableMapping[str, str]) -> None:
-    """Make `python`, which sweeps start their trainer with, the Python that runs us.
+    """Put our Python on PATH as `python`, the command with which sweeps start their trainer.
 
-    An image may have `python3` alone, or one of a virtual environment that PATH does not know.
+    An image may have only `python3`, or a virtual environment that is not on PATH.
     """
     path = environment.get("PATH", os.defpath)
     folder = os.path.dirname(sys.executable)
@@ -273,16 +273,16 @@ def prepend_python(environment: MutableMapping[str, str]) -> None:
     if found and os.path.realpath(os.path.dirname(found)) == os.path.realpath(folder):
         return
     if not os.path.exists(os.path.join(folder, "python")):
-        # Never so in a virtual environment, which would not know itself behind a link.
+        # A virtual environment always has `python`; a link to it would not be recognized as one.
         folder = os.path.join(environment["HOME"], "bin")
         os.makedirs(folder, exist_ok=True)
-        with contextlib.suppress(FileExistsError):  # the container was started again
+        with contextlib.suppress(FileExistsError):  # the container was restarted
             os.symlink(sys.executable, os.path.join(folder, "python"))
     environment["PATH"] = os.pathsep.join([folder, path])
 
 
 def enter_code(environment: Mapping[str, str]) -> None:
-    """Unpack the project's code and make it the working folder, where there is an archive."""
+    """Unpack the project's code, if there is an archive, and make it the working folder."""
     archive = environment.get(ARCHIVE_VARIABLE)
     packed = read_archive(archive) if archive else b""
     if not packed:
@@ -292,7 +292,7 @@ def enter_code(environment: Mapping[str, str]) -> None:
     folder = environment[CODE_VARIABLE]
     os.makedirs(folder, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(packed)) as code:
-        # Older Pythons have no filters; the archive is the project's own either way.
+        # Older Pythons have no filters; the archive is trusted anyway.
         if hasattr(tarfile, "tar_filter"):
             code.extractall(folder, filter="tar")
         else:
@@ -303,7 +303,7 @@ def enter_code(environment: Mapping[str, str]) -> None:
 def read_archive(path: str) -> bytes:
     """Return the archive at `path`; empty if there is none.
 
-    A ConfigMap holds only so much: the parts of a larger one lie at `path`.00, `path`.01 and so on.
+    A ConfigMap has a size limit: a larger archive is split into `path`.00, `path`.01 and so on.
     """
     whole = os.path.exists(path)
     files = [path] if whole else sorted(glob.glob(glob.escape(path) + ".[0-9][0-9]"))
@@ -315,7 +315,7 @@ def read_archive(path: str) -> bytes:
 
 
 def await_drain(annotations: str, key: str = DRAIN_KEY) -> None:
-    """Wait until the pod's annotations ask this agent to leave after its run, and pass it on."""
+    """Wait until an annotation of the pod asks this agent to drain, then send the signal."""
     while not is_draining(annotations, key):
         time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), DRAIN_SIGNAL)

@@ -1,6 +1,6 @@
-"""What a supervisor asks of the W&B server: its keys, its questions, and a look before the start.
+"""A supervisor's requests to the W&B server: its own key, the preflight check, the sweep's state.
 
-What sends a request is called in short-lived processes only: urllib and ssl must not stay in a
+Call functions that send requests only in short-lived processes: urllib and ssl must not stay in a
 supervisor's memory.
 """
 
@@ -19,11 +19,11 @@ from .host.processes import Signals
 from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, AgentSettings
 
 TIMEOUT_SECONDS = 20.0
-MAX_REPLY_BYTES = 1 << 26  # a summary comes whole
+MAX_REPLY_BYTES = 1 << 26  # fits a whole summary
 MAX_MESSAGE_CHARACTERS = 500
-HOPELESS = -1  # the status if no request was sent and waiting changes nothing: a certificate
+HOPELESS = -1  # the status of permanent errors without a reply, such as an untrusted certificate
 KEY_BYTES = 20  # 40 hexadecimal characters, the shortest key that every SDK accepts
-CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
+CHILD_SECONDS = 60  # a server that sends byte by byte bypasses the socket timeout
 VIEWER = "query Viewer { viewer { id entity username } }"
 SWEEP_STATE = """
 query GetSweepState($entity: String, $project: String, $sweep: String!) {
@@ -44,25 +44,25 @@ mutation DeployerCreateAgentKey(
   ) { key }
 }
 """
-# In the sweep's YAML, for which the standard library has no reader.
+# Read from the sweep's YAML by regex, since the standard library has no YAML parser.
 PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
 METRIC = re.compile(
     r"""^metric:(?:[ ]*\{[^}\n]*?|(?:[ ]*\n[ ]+.*)*?\n[ ]+)\bname:[ ]*["']?([^"'#,}\n]+)""",
     re.MULTILINE,
 )
 _REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
-LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
-ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
+LONGEST_WAIT_SECONDS = 5.0  # so that work resumes within seconds once a server is back
+ASKS_AT_THE_END = 8  # about half a minute; then the state is unknown
 BROKEN_OFF = "the question broke off"
-GOODBYE_SECONDS = 3.0  # tried once: who waits for this supervisor's end should not wait for that
+GOODBYE_SECONDS = 3.0  # no retry, so that it does not delay the supervisor's end
 GOODBYE = "mutation DeployerLeave { deployerLeave(input: {}) { success } }"
 
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """A server's address without a slash at its end, and the key to use there.
+    """A server's address without a trailing slash, and its key.
 
-    Without a key, the identity token of the environment is used.
+    With an empty key, requests use the identity token of the environment.
     """
 
     base_url: str
@@ -71,7 +71,7 @@ class ServerAddress:
 
 @dataclass(frozen=True)
 class ServerReply:
-    """A server's reply; `status` is 0 or HOPELESS when there was none, `error` then says why."""
+    """A server's reply; without one, `status` is 0 or HOPELESS, and `error` says why."""
 
     status: int
     body: Optional[Dict[str, Any]] = None
@@ -85,7 +85,7 @@ class ServerReply:
 
     @property
     def passing(self) -> bool:
-        """Return whether the failure may pass: no reply, too many requests, a server error."""
+        """Return True if the error is transient: no reply, too many requests, a server error."""
         return self.status in (0, 408, 429) or (
             self.status >= 500 and self.status not in (501, 505)
         )
@@ -94,7 +94,7 @@ class ServerReply:
 def ask(
     server: ServerAddress, query: str, variables: Dict[str, Any], timeout: float = 0.0
 ) -> ServerReply:
-    """Send one GraphQL operation; an error that the server names is in `error` even with 200."""
+    """Send one GraphQL operation; `error` has the server's message even with status 200."""
     reply = post(server, "/graphql", {"query": query, "variables": variables}, timeout)
     if reply.status != 200 or reply.body is None:
         return reply
@@ -102,7 +102,7 @@ def ask(
 
 
 def post(server: ServerAddress, path: str, content: object, timeout: float = 0.0) -> ServerReply:
-    """Send JSON and return the reply; raises nothing."""
+    """Send JSON and return the reply; never raises."""
     import http.client
     import ssl
     import urllib.error
@@ -135,7 +135,7 @@ def post(server: ServerAddress, path: str, content: object, timeout: float = 0.0
 
 
 def authorize(server: ServerAddress, opener: Any) -> str:
-    """Return the header by which the server knows us; raises what `opener` does."""
+    """Return the value of the Authorization header; raises the errors of `opener`."""
     if server.key:
         return f"Basic {base64.b64encode(f'api:{server.key}'.encode()).decode()}"
     from urllib.parse import urlencode
@@ -164,7 +164,7 @@ def _refusal(server: ServerAddress, error: Any) -> ServerReply:
 
 
 def read_reason(error: Any) -> str:
-    """Return the server's own sentence if an error of urllib has one, else the error's reason."""
+    """Return the server's message if a urllib error has one, else the error's reason."""
     try:
         text = server_message(json.loads(error.read(MAX_REPLY_BYTES)))
     except (AttributeError, OSError, ValueError):  # no answer, or not one of a W&B server
@@ -173,7 +173,7 @@ def read_reason(error: Any) -> str:
 
 
 def server_message(body: Any) -> str:
-    """Return the first error's own sentence from a GraphQL reply, or nothing."""
+    """Return the first error message of a GraphQL reply; empty if none."""
     try:
         return str(body["errors"][0]["message"])[:MAX_MESSAGE_CHARACTERS]
     except (LookupError, TypeError):
@@ -181,7 +181,7 @@ def server_message(body: Any) -> str:
 
 
 class Keys:
-    """An agent's keys; `environment`, which its runs get, always has the one to be used."""
+    """An agent's keys; `environment`, which its runs inherit, always has the current one."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         self._environment = environment
@@ -195,7 +195,7 @@ class Keys:
 
     @property
     def own(self) -> bool:
-        """Return whether the agent has a key of its own, which W&B's own servers never make."""
+        """Return True if the agent has its own key, which W&B's own servers never create."""
         return self.current != self.given
 
     def use(self, key: str) -> None:
@@ -216,7 +216,7 @@ def _read(path: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """A server's answer; `status` is 0 or HOPELESS without one, and `error` then says why."""
+    """The preflight answer; without one, `status` is 0 or HOPELESS, and `error` says why."""
 
     status: int
     viewer: bool = False
@@ -229,16 +229,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class TryAgain:
-    """There is no clear answer yet: wait, at least `seconds` if the server asked for it."""
+    """A transient failure: retry, after at least `seconds` if the server asked for it."""
 
     reason: str
     seconds: float
 
 
 def judge_preflight(answer: Answer) -> Union[AgentExit, TryAgain, None]:
-    """Return whether an agent can start now (None), later, or never.
+    """Decide whether an agent can start now (None), later (TryAgain), or never (AgentExit).
 
-    Only a clear no of the server ends a supervisor; whatever may pass is waited for.
+    Only a permanent error ends a supervisor; it waits for transient errors to pass.
     """
     if answer.status == HOPELESS:
         return AgentExit(MISCONFIGURED, answer.error)
@@ -272,7 +272,7 @@ def get_sweep_state(server: ServerAddress, sweep_path: str) -> Answer:
 
 
 def find_word(pattern: Pattern[str], config: str) -> str:
-    """Return what a sweep's YAML has at PROGRAM or METRIC, empty for nothing."""
+    """Return the match of PROGRAM or METRIC in a sweep's YAML; empty if none."""
     found = pattern.search(config)
     return found.group(1).strip() if found else ""
 
@@ -280,11 +280,11 @@ def find_word(pattern: Pattern[str], config: str) -> str:
 def bring_own_key(
     server: ServerAddress, sweep_path: str, agent: str, key: str, node: str = ""
 ) -> ServerReply:
-    """Bring a key that we have chosen, newer than the one we were given; twice is as good as once.
+    """Register our own key, newer than the given one; idempotent.
 
-    From then on the server refuses whoever works for this agent with an older one, such as our
-    predecessor on a node that is cut off. W&B's own server does not know this question, nor does an
-    older backend know of the node.
+    From then on the server refuses older keys of this agent, such as that of our predecessor on an
+    unreachable node. W&B's own server does not have this mutation, and an older backend does not
+    accept `node`.
     """
     variables = {"sweepPath": sweep_path, "agentName": agent, "key": key}
     if node:
@@ -294,12 +294,12 @@ def bring_own_key(
     return ask(server, OWN_KEY, variables)
 
 
-# The supervisor's questions to the server, repeated until they are answered. A server that is away
-# is waited for, unless the supervisor is asked to leave.
+# The supervisor's requests to the server. They retry while the server is unreachable, unless the
+# supervisor is asked to stop.
 
 
 class Questions:
-    """Asks with the key that counts at that time; `tell` hears why we wait."""
+    """Sends requests with the current key; calls `tell` with the reason before it waits."""
 
     def __init__(
         self,
@@ -312,11 +312,11 @@ class Questions:
         self._keys = keys
         self._signals = signals
         self._tell = tell
-        self.program = ""  # of the sweep, once it was asked for
+        self.program = ""  # of the sweep, set after the first request
         self.metric = ""  # the same
 
     def preflight(self) -> Optional[AgentExit]:
-        """Wait until the server has said clearly whether an agent can start; None if it can."""
+        """Retry until it is clear whether an agent can start; return None if it can."""
         tries = 0
         while True:
             verdict = judge_preflight(self._ask())
@@ -328,7 +328,7 @@ class Questions:
             tries += 1
 
     def get_final_state(self) -> Optional[str]:
-        """Return the sweep's state, empty if there is none; None if the server stays away."""
+        """Return the sweep's state, empty if unknown to the server; None if unreachable."""
         for tries in range(ASKS_AT_THE_END):
             answer = self._ask()
             verdict = judge_preflight(answer)
@@ -340,7 +340,7 @@ class Questions:
         return None
 
     def take_own_key(self) -> Optional[AgentExit]:
-        """Have a newer key than whoever worked for this agent before, if the server makes them."""
+        """Register a newer key than that of any earlier supervisor, if the server supports it."""
         server = ServerAddress(self._settings.base_url, self._keys.given)
         path, name, node = self._settings.sweep_path, self._settings.name, self._settings.node
         key = choose_key()

@@ -1,4 +1,4 @@
-"""What a supervisor is told: its flags, and the environment variables behind them."""
+"""A supervisor's settings: its flags, and the environment variables for their defaults."""
 
 import argparse
 import math
@@ -8,50 +8,50 @@ from typing import List, Mapping, Tuple
 
 from .addresses import CLOUD_URL
 
-# Every process of an agent carries these two, so that its leftovers can be found by anybody.
+# In the environment of every process of an agent, so that its orphans can be found.
 NAME_VARIABLE = "DEPLOYER_AGENT"
 FOLDER_VARIABLE = "DEPLOYER_AGENT_FOLDER"
-# Above the folders of a sweep's agents. A container has this one, since whatever is started in it
-# inherits it: with the agent's own folder, a hook or another agent would be taken for a leftover.
+# The parent folder of a sweep's agents. A container sets this one, since all of its processes
+# inherit its environment: with an agent's folder, a hook or another agent would count as an orphan.
 AGENTS_FOLDER_VARIABLE = "DEPLOYER_AGENTS_FOLDER"
 SWEEP_PATH_VARIABLE = "DEPLOYER_SWEEP_PATH"
 GRACE_VARIABLE = "DEPLOYER_AGENT_GRACE_SECONDS"
 GRACE_SECONDS = 30.0
-# How long a run that has ended may hold its GPU while the server is away. SDKs that do not know
-# this setting, 0.24 for one, wait without end.
+# How long an ended run may hold its GPU while the server is unreachable. SDKs without this setting,
+# such as 0.24, wait forever.
 FINISH_TIMEOUT_VARIABLE = "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS"
 FINISH_TIMEOUT_SECONDS = 600.0
-# What the run's prologue goes by: where all runs keep their checkpoints, and which start of a
-# supervisor an attempt belongs to.
+# For the run's prologue: the folders of all runs' checkpoints and outputs. START_VARIABLE is the
+# supervisor's start to which an attempt belongs.
 CHECKPOINTS_VARIABLE = "DEPLOYER_CHECKPOINT_ROOT"
 OUTPUTS_VARIABLE = "DEPLOYER_OUTPUT_ROOT"
-# Where outputs go when a run ends: empty for nowhere, since their folder is kept; `wandb` for an
-# artifact of the run.
+# Where to store outputs when a run ends: empty for nowhere, since their folder is kept; `wandb` for
+# an artifact of the run.
 KEEP_VARIABLE = "DEPLOYER_OUTPUT_KEEP"
 KEPT_BY_WANDB = "wandb"
 START_VARIABLE = "DEPLOYER_AGENT_START"
 KEY_VARIABLE = "WANDB_API_KEY"
-# The SDK's other login: a file with a JWT. It refuses both at once.
+# The SDK's other login: a file with a JWT. The SDK refuses both at once.
 TOKEN_FILE_VARIABLE = "WANDB_IDENTITY_TOKEN_FILE"
-# A file with the key; agents of one pod have one each.
+# A file with the key; each agent of a pod has its own.
 KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
-# With 1, an agent leaves after one run and its GPU is free: a Job for each run.
+# With 1, an agent exits after one run and frees its GPU: one Job for each run.
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
-# When an agent leaves and interrupts its run, in seconds since the epoch, watched or not.
+# When an agent interrupts its run and exits, in seconds since the epoch, even without a watcher.
 DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
-# How the agent waits for its run: until it ends, or W&B's own 5 s, which its servers' limits bear.
+# How the agent waits for its run: until it ends, or W&B's 5 s, which respect its rate limits.
 POLLS_VARIABLE = "DEPLOYER_AGENT_POLLS"
 QUICK = "quick"
 STOCK = "stock"
-# With 1, runs are forked from a parent that has imported what they import; words beside the 1 are
-# packages to preload that are not of its own list.
+# With 1, runs are forked from a parent that has preloaded their imports; more words are additional
+# packages to preload.
 WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
-# Which numbers of a script are metrics, as JSON (metrics/spec.py); empty for one that logs them. If
-# it is set, exit code 0 is success, whatever was found.
+# Which numbers of a script's output are metrics, as JSON (metrics/spec.py); empty if the script
+# logs them itself. If set, exit code 0 is success, even without metrics.
 METRICS_VARIABLE = "DEPLOYER_METRICS"
-# With 1, each run works in a folder of its own (prologue/deployer_folder.py).
+# With 1, each run works in its own folder (prologue/deployer_folder.py).
 ISOLATE_VARIABLE = "DEPLOYER_ISOLATE"
-# A file for the last sentence: a container's termination log, which the kubelet passes on.
+# A file for the reason of the end: a container's termination log, which the kubelet reports.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 # The node of the agent's pod, which the server's page shows.
 NODE_VARIABLE = "DEPLOYER_NODE"
@@ -59,14 +59,14 @@ NODE_VARIABLE = "DEPLOYER_NODE"
 
 @dataclass(frozen=True)
 class AgentSettings:
-    """One supervisor's task. The key is not in here: it stays in the environment.
+    """One supervisor's settings, without the key, which stays in the environment.
 
-    `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
-    epoch, it leaves as if it were asked to; infinite for never. A `quick` agent sees the end of its
-    run at once, others as W&B's own within 5 s; runs of a `warm` one are forked, with
-    `warm_packages` preloaded besides its own list. With `metrics`, a wrapper reads those of its
-    runs. `last_words_path` is where it writes why it has ended, if anywhere. `node` is its pod's,
-    if it has one.
+    `count` is the maximum number of runs, 0 for no limit. At `deadline`, in seconds since the
+    epoch, the agent stops as if asked to; infinite for never. A `quick` agent notices the end of
+    its run at once, others within 5 s like W&B's. A `warm` one forks its runs; `warm_packages` are
+    preloaded in addition to its own list. With `metrics`, a wrapper reads metrics from its runs'
+    output. `last_words_path` is the file for the reason of its end, empty for none. `node` is its
+    pod's node, empty without a pod.
     """
 
     sweep_path: str
@@ -102,7 +102,7 @@ class AgentSettings:
 
     @property
     def death_record_path(self) -> str:
-        """The record by which a successor finds out why this supervisor died."""
+        """The record that tells a successor why this supervisor died."""
         return os.path.join(self.folder, "witness.json")
 
     @property
@@ -112,13 +112,13 @@ class AgentSettings:
 
 
 def parse_warm(text: str) -> Tuple[bool, Tuple[str, ...]]:
-    """Return what WARM_VARIABLE says: whether runs are forked, and what to preload besides."""
+    """Parse WARM_VARIABLE: whether to fork runs, and additional packages to preload."""
     first, *packages = text.split() or [""]
     return (True, tuple(packages)) if first == "1" else (False, ())
 
 
 def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> AgentSettings:
-    """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
+    """Parse flags, with defaults from the environment; exit 2 with usage if invalid."""
     given = _build_parser(environment).parse_args(arguments)
     warm, warm_packages = parse_warm(environment.get(WARM_VARIABLE, ""))
     above = environment.get(AGENTS_FOLDER_VARIABLE)

@@ -1,4 +1,4 @@
-"""One supervisor: ask the server, run a `wandb agent`, end with a meaningful exit code."""
+"""The supervisor: check the server, run a `wandb agent`, end with a meaningful exit code."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ from .warm.parent import FIRST_START, WarmParent
 
 RUN_SETTLED = AgentExit(FINISHED, "it has taken its last run")
 RUN_RETURNED = AgentExit(UNSETTLED, "its run is handed out again")
-LINGER_SECONDS = 15.0  # long after any agent has seen its run end
+LINGER_SECONDS = 15.0  # long enough for any agent to notice its run's end
 
 
 class Supervisor:
@@ -82,7 +82,7 @@ class Supervisor:
             or self.questions.take_own_key()
             or self._work()
         )
-        # Tell the server that this agent is gone, which it would believe only after a while.
+        # Tell the server that this agent is gone; otherwise it would notice only after a timeout.
         if self.keys.own:
             server = ServerAddress(self.settings.base_url, self.keys.current)
             run_task(lambda: say_goodbye(server), GOODBYE_SECONDS)
@@ -99,12 +99,12 @@ class Supervisor:
         return ending.exit_code
 
     def _find_missing(self) -> Optional[AgentExit]:
-        """Name what makes every start useless, before any server is asked."""
+        """Return an ending if the settings make every start fail; asks no server."""
         missing = find_missing(self.settings, self.keys.current)
         return AgentExit(MISCONFIGURED, missing) if missing else None
 
     def _clear(self) -> Optional[AgentExit]:
-        """End what a predecessor that was killed has left, so that its run is free again."""
+        """End orphans of a killed predecessor, so that its run can be reassigned."""
         self.predecessors_end = judge_predecessor(self.settings.death_record_path)
         if not clear_leftovers(self.settings, self.keys.given):
             return AgentExit(FAILED, "what an earlier supervisor left here does not end")
@@ -116,12 +116,12 @@ class Supervisor:
         return self._await_folder() or self._run_agent()
 
     def _deliver_leftovers(self) -> None:
-        """Say with our own key what the given one, older than our predecessor's own, may not."""
+        """Deliver with our own key; the given one is older than our predecessor's, so refused."""
         if self.keys.current != self.keys.given:
             deliver_leftovers(self.settings, self.keys.current, self.predecessors_end)
 
     def _await_folder(self) -> Optional[AgentExit]:
-        """Wait until the agent can be started in its folder, or until we are asked to leave."""
+        """Wait until the agent's folder is writable, or until we are asked to stop."""
         while not self.signals.asked_to:
             obstacle = find_obstacle(self.settings.folder)
             if not obstacle:
@@ -136,7 +136,7 @@ class Supervisor:
         self.signals.exit_statuses.clear()
         self.status.change(state="running", reason="", agent_process_id=agent)
         mute = self._follow(agent, reader)
-        # Killed, not asked: an agent that sees its run end would fetch the next one.
+        # Kill the agent: if it saw its run end, it would fetch the next one.
         if agent not in self.signals.exit_statuses:
             send_signal(agent, signal.SIGKILL)
         self._read_log(reader)
@@ -155,9 +155,9 @@ class Supervisor:
             os.close(log)
 
     def _follow(self, agent: int, reader: LogReader) -> Optional[AgentExit]:
-        """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
+        """Wait for the agent's end or a stop request; return an ending if its core died."""
         core = CoreWatch(agent)
-        self.run_ends.exit.acknowledge()  # what was left of an agent before
+        self.run_ends.exit.acknowledge()  # left by an earlier agent
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
             self.signals.pause(TICK_SECONDS)
             self.warm_parent.keep_running(self.signals.exit_statuses)
@@ -171,7 +171,7 @@ class Supervisor:
                 mute = core.judge(time.monotonic())
                 if mute:
                     return mute
-            # Say what the agent waits for as it starts; once it goes on, nothing is in its way.
+            # Report what the starting agent waits for; clear it once the agent continues.
             if core.obstacle:
                 self._say_waiting(core.obstacle)
             else:
@@ -179,30 +179,30 @@ class Supervisor:
             self._pass_drain_on(agent)
             if self._lingers(agent):
                 return None
-        # A run that the interrupt caught between its start and the agent's list is not waited for.
+        # The agent does not wait for a run that it had started but not listed when interrupted.
         while self._may_run_end() and any(process.is_run for process in list_own()):
             self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
         return None
 
     def _note_start(self, start: str) -> None:
-        """Keep how the last run was started; a pod's agent can tell it in its log alone."""
+        """Record how the last run was started, also in the log, the only output of a pod."""
         if start.startswith("cold: ") and start not in (self.status.status.run_start, FIRST_START):
             self._say(f"runs start {start}")
         self.status.change(run_start=start)
 
     def _report_end(self, reader: LogReader) -> None:
-        """See that the server hears how a run's process ended, if it can before the agent says so.
+        """Report how a run's process ended, if possible before the agent reports it as gone.
 
-        Then it is gone, and the next attempt may begin.
+        After the agent's report the next attempt may begin.
         """
         if self.run_ends.exit.exit_code is not None:
-            self._read_log(reader)  # all that it has printed, perhaps the next run's start
+            self._read_log(reader)  # read all of its output, which may include the next run's start
         if self.run_ends.exit.exit_code is not None:
             self.run_ends.report_exit(self.status.status.run_id)
 
     def _pass_drain_on(self, agent: int) -> None:
-        """Let the agent leave after its run if we are asked to drain.
+        """Interrupt the agent once if we are asked to drain.
 
         The first interrupt makes it wait for its run and take no other; a second would end the run.
         """
@@ -213,9 +213,9 @@ class Supervisor:
                 send_signal(agent, signal.SIGINT)
 
     def _lingers(self, agent: int) -> bool:
-        """Return whether an agent that was let go stays although it has no run any more.
+        """Return True if a draining agent has not exited although it has no run any more.
 
-        W&B's hangs if the interrupt comes while it starts its wandb-core.
+        W&B's agent hangs if the interrupt comes while it starts its wandb-core.
         """
         now = time.monotonic()
         if not self.drain_passed_on or any(process.is_run for process in list_descendants(agent)):
@@ -241,7 +241,7 @@ class Supervisor:
             self._say(f"these processes do not end: {names}")
 
     def _judge(self, exit_status: int) -> AgentExit:
-        """Judge an agent that ended unasked, with the sweep's state if that can tell more."""
+        """Judge an agent that ended on its own; ask for the sweep's state if needed."""
         if exit_status == 0 and self._has_taken_all():
             settled = self._about_last_run(is_settled)
             return self.signals.asked_to or (RUN_SETTLED if settled else RUN_RETURNED)
@@ -252,7 +252,7 @@ class Supervisor:
         return self.signals.asked_to or judge_ending(self.log, exit_status, state)
 
     def _has_taken_all(self) -> bool:
-        """Return whether the agent has taken as many runs as it may, so that it leaves."""
+        """Return True if the agent has taken its maximum number of runs, so it exits."""
         return 0 < self.settings.count <= self.log.runs_ended
 
     def _about_last_run(self, tell: Callable[[Delivery, str, float], object]) -> object:
@@ -264,7 +264,7 @@ class Supervisor:
         for line in reader.read_lines():
             self.run_ends.output.add(line)
             if self.log.read_line(line):
-                # Say which run goes on; see that the server hears of one that has ended.
+                # Record the running run; deliver one that has ended.
                 if self.log.busy:
                     self.run_ends.begin()
                 elif not self.leaving:

@@ -1,6 +1,6 @@
-"""Connects to a server: certificates, proxies of both kinds, how long it asks to wait.
+"""Connections to a server: certificates, HTTP and SOCKS proxies, requested waits.
 
-Loaded in short-lived processes only: ssl and urllib must not stay in a supervisor's memory.
+Import it only in short-lived processes: ssl and urllib must not stay in a supervisor's memory.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from .network import CA_VARIABLES, find_proxy
 SOCKS_PORT = 1080
 # RFC 1928, RFC 1929
 SOCKS_VERSION, LOGIN_VERSION, NO_LOGIN, BY_PASSWORD, CONNECT, DOMAIN_NAME = 5, 1, 0, 2, 1, 3
-ADDRESS_BYTES = {1: 4, 4: 16}  # of an answer, by its kind
+ADDRESS_BYTES = {1: 4, 4: 16}  # of an address in a reply, by its type
 SOCKS_ERRORS = (
     *("", "general failure", "not allowed by its rules", "network unreachable"),
     *("host unreachable", "connection refused", "TTL expired", "command not supported"),
@@ -25,12 +25,12 @@ SOCKS_ERRORS = (
 
 
 def build_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext:
-    """Return what trusts the system's authorities and those that the environment names.
+    """Return a context that trusts the authorities of the system and of the environment.
 
-    Raises ValueError for a file that cannot be read.
+    Raises ValueError if a file cannot be read.
     """
     context = ssl.create_default_context()
-    # Python 3.13 refuses authorities without key identifiers, as companies have; Go does not.
+    # Python 3.13 refuses authorities without key identifiers, which companies use; Go accepts them.
     context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
     for variable in CA_VARIABLES:
         path = environment.get(variable)
@@ -41,16 +41,16 @@ def build_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext
                 context.load_verify_locations(capath=path)
             else:
                 context.load_verify_locations(cafile=path)
-        except OSError as error:  # ssl.SSLError is one: no certificate in it
+        except OSError as error:  # includes ssl.SSLError: no certificate in the file
             said = error.strerror or str(error)
             raise ValueError(f"{variable} names {path}: {said}") from None
     return context
 
 
 def read_wait(headers: Any) -> float:
-    """Return how many seconds an answer asks to wait; 0 if it does not.
+    """Return how many seconds a reply asks to wait; 0 if it does not.
 
-    W&B's servers limit requests by `RateLimit-Reset`, which counts seconds as `Retry-After` does.
+    W&B's servers send `RateLimit-Reset`, in seconds like `Retry-After`.
     """
     for name in ("Retry-After", "RateLimit-Reset"):
         text = str(headers.get(name) or "").strip()
@@ -64,9 +64,9 @@ def read_wait(headers: Any) -> float:
 
 
 def build_opener(url: str) -> Any:
-    """Return urllib's opener for a URL, which follows no redirect: that would carry the key along.
+    """Return urllib's opener for a URL; it follows no redirects, which would leak the key.
 
-    Raises ValueError for a certificate or a proxy that cannot be used.
+    Raises ValueError for an unusable certificate or proxy.
     """
     import urllib.request
 
@@ -114,7 +114,7 @@ def build_socks_handler(
 
 
 def connect_by_socks(proxy: str) -> Callable[..., socket.socket]:
-    """Return what connects through a SOCKS5 proxy, which looks up the host's name (RFC 1928)."""
+    """Return a function that connects through a SOCKS5 proxy, which resolves names (RFC 1928)."""
     parts = urlsplit(proxy)
     login = (unquote(parts.username or ""), unquote(parts.password or ""))
 
@@ -131,7 +131,7 @@ def connect_by_socks(proxy: str) -> Callable[..., socket.socket]:
                 said = SOCKS_ERRORS[code] if code < len(SOCKS_ERRORS) else f"error {code}"
                 raise OSError(f"the SOCKS proxy refused: {said}")
             size = ADDRESS_BYTES.get(kind) or _read(connection, 1)[0]
-            _read(connection, size + 2)  # where it connects from
+            _read(connection, size + 2)  # the proxy's own address
         except BaseException:
             connection.close()
             raise

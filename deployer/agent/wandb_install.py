@@ -1,7 +1,7 @@
-"""Installs wandb and what it requires where the image's Python has none: `install_wandb` asks.
+"""Installs wandb and its requirements if the image's Python lacks it (option `install_wandb`).
 
-Its version is pinned, pip chooses the others. They go into a folder that ends with the pod. A
-package of the image stays if wandb can use its version, so that runs keep what they have.
+Its version is pinned, pip chooses the others. The folder is deleted with the pod. A package of the
+image is kept if wandb accepts its version, so that runs keep their packages.
 """
 
 import fcntl
@@ -19,18 +19,18 @@ from .exit_codes import MISCONFIGURED, AgentExit
 from .host.processes import WATCHED_SIGNALS, Signals
 
 PIN = "wandb==0.31.0"  # as in uv.lock
-INSTALL_VARIABLE = "DEPLOYER_INSTALL_WANDB"  # `1` if it shall be installed
+INSTALL_VARIABLE = "DEPLOYER_INSTALL_WANDB"  # `1` to install it
 FOLDER = "wandb-packages"  # in the pod's home
-OLDEST_PYTHON = (3, 10)  # that this wandb takes
+OLDEST_PYTHON = (3, 10)  # supported by this wandb
 SECONDS = 900.0
 DEFAULT_INDEX = "https://pypi.org/simple"
 PATIENCE = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "20"}
-# An image may set them for its own packages; they would change what these get, or where.
+# An image may set these for its own packages; they would affect our installation.
 NOT_PASSED = (
     *("PIP_CONSTRAINT", "PIP_NO_BINARY", "PIP_NO_DEPS", "PIP_PRE", "PIP_PREFIX"),
     *("PIP_REQUIRE_HASHES", "PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_USER"),
 )
-# The most telling first: a refused connection, an index without TLS, what pip says at its end.
+# The most specific first: a refused connection, an index without TLS, pip's last message.
 _REASONS = (
     re.compile(r"connection broken by '(?:\w+\('?<[^>]*>: )?(.*?)'?\)?': \S+$", re.MULTILINE),
     re.compile(r"^WARNING: (The repository located at .*? is not a trusted .*?host)", re.MULTILINE),
@@ -52,9 +52,9 @@ def get_wandb_version() -> str:
 def ensure_wandb(
     environment: MutableMapping[str, str], signals: Signals, say: Callable[[str], None]
 ) -> Optional[AgentExit]:
-    """Install wandb if the pod shall have it and lacks it, and put it on PYTHONPATH.
+    """Install wandb if INSTALL_VARIABLE is set and it is missing, and put it on PYTHONPATH.
 
-    Agents of one pod share the folder; the first installs. Returns an ending if it failed.
+    Agents of one pod share the folder; the first one installs. Returns an ending if it failed.
     """
     if not environment.get(INSTALL_VARIABLE) or has_wandb():
         return None
@@ -77,7 +77,7 @@ def ensure_wandb(
 
 
 def _install(folder: str) -> str:
-    """Fill the folder unless it is there; return what failed. Runs in a child task."""
+    """Create the folder unless it exists; return an error or "". Runs in a child task."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
     found = f"{sys.executable} is Python {sys.version.split()[0]}"
     if sys.version_info < OLDEST_PYTHON:
@@ -96,7 +96,7 @@ def _install(folder: str) -> str:
             os.environ.pop(name, None)
         for name, value in PATIENCE.items():
             os.environ.setdefault(name, value)
-        os.environ["TMPDIR"] = wheels  # the only volume that is surely writable, and large enough
+        os.environ["TMPDIR"] = wheels  # certainly writable and large enough
         failed = _download(wheels) or _unpack(wheels, new)
         shutil.rmtree(wheels, ignore_errors=True)
         if not failed:
@@ -105,7 +105,7 @@ def _install(folder: str) -> str:
 
 
 def _find_pip() -> bool:
-    """Return True if there is a pip; ensurepip's is run from where it lies."""
+    """Return True if pip is available; falls back to the wheel in ensurepip."""
     if importlib.util.find_spec("pip"):
         return True
     ensurepip = importlib.util.find_spec("ensurepip")
@@ -118,7 +118,7 @@ def _find_pip() -> bool:
 
 
 def _download(wheels: str) -> str:
-    """Bring the wheels of wandb and of all that it requires; return what failed."""
+    """Download the wheels of wandb and its requirements; return an error or ""."""
     failed = _run_pip("download", "--only-binary=:all:", "--dest", wheels, PIN)
     if not failed:
         return ""
@@ -127,13 +127,13 @@ def _download(wheels: str) -> str:
 
 
 def _unpack(wheels: str, new: str) -> str:
-    """Install the wheels that the image needs into the folder `new`; return what failed."""
+    """Install the wheels that the image needs to the folder `new`; return an error or ""."""
     chosen = choose_wheels(wheels, _get_version)
     return _run_pip("install", "--no-index", "--no-deps", "--no-compile", "--target", new, *chosen)
 
 
 def _run_pip(*words: str) -> str:
-    """Run pip; return its reason if it failed, in its own words."""
+    """Run pip; return its error message, empty on success."""
     quiet = ("--disable-pip-version-check", "--no-input", "--no-cache-dir", "--quiet")
     command = [sys.executable, "-m", "pip", *words, *quiet]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -145,15 +145,17 @@ def _run_pip(*words: str) -> str:
 
 
 def _ask_pip(*words: str) -> str:
-    """Return what pip prints; empty if it fails."""
+    """Return the output of pip; empty if it fails."""
     command = [sys.executable, "-m", "pip", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode else done.stdout.strip()
 
 
 def choose_wheels(folder: str, get_version: Callable[[str], Optional[str]]) -> List[str]:
-    """Return the paths of wandb's wheel and of those that it needs and the image lacks, or has too
-    old or too new; `get_version` returns the image's version of a package.
+    """Return the paths of wandb's wheel and of required wheels that the image does not have.
+
+    The image's version of a package may also be too old or too new. `get_version` returns it, None
+    if the image lacks the package.
     """
     module = importlib.import_module("pip._vendor.packaging.requirements")
     names = [name for name in os.listdir(folder) if name.endswith(".whl")]
@@ -183,7 +185,7 @@ def _read_requirements(wheel: str) -> Iterator[str]:
 
 
 def _get_version(name: str) -> Optional[str]:
-    # 3 MB of modules, which a supervisor would keep for its life.
+    # Imported here, since a supervisor would keep its 3 MB of modules.
     from importlib.metadata import PackageNotFoundError, version
 
     try:

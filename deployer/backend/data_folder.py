@@ -1,4 +1,4 @@
-"""The files by which a data folder's server and its clients find each other."""
+"""The files of a data folder for its server and its clients: lock, address, key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ADDRESS_FILE = "address.json"
 KEY_FILE = "key"
 LOCK_FILE = "lock"
 LOG_FILE = "backend.log"
-DISMISSED_FILE = "stopped"  # there from `backend down` until the next start
+DISMISSED_FILE = "stopped"  # exists from `backend down` until the next start
 
 PROBE_SECONDS = 1.0  # `is_served` holds the lock for an instant, which a starting server waits out
 
@@ -88,7 +88,7 @@ def _try_lock(stream: TextIO, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 def read_url(data: Path) -> str | None:
-    """Return where the folder is, or was last, served; None if it never was."""
+    """Return the folder's current or last address; None if it was never served."""
     try:
         return str(json.loads((data / ADDRESS_FILE).read_text())["url"])
     except (OSError, ValueError):
@@ -103,7 +103,7 @@ def read_key(data: Path) -> str:
 
 
 def dismiss(data: Path) -> None:
-    """Note that a user stopped the server, so that no watcher starts it again."""
+    """Record that a user stopped the server, so that no watcher restarts it."""
     with contextlib.suppress(OSError):  # a server can be stopped even if the disk is full
         (data / DISMISSED_FILE).touch(0o600)
 
@@ -123,12 +123,12 @@ def write_key(data: Path, key: str) -> None:
 
 
 def open_private(path: Path) -> TextIO:
-    """Open a file to append to it; a new one is readable by the owner alone."""
+    """Open a file for appending; a new one has mode 0600."""
     return open(path, "a", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with mode 0600 from its first byte."""
+    """Write a file atomically, with mode 0600 from its first byte."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as stream:

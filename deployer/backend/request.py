@@ -1,4 +1,4 @@
-"""A request as it comes: JSON within limits, a share of threads for each key, one refusal."""
+"""Basics of requests: JSON with limits, a share of threads for each key, refusals."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-MOST_LEVELS = 100  # more than any client nests, and few enough for what walks through a value
+MOST_LEVELS = 100  # more than any client nests, and safe for recursive functions
 LARGEST_INT = 2**31 - 1  # GraphQL's
 SURROGATES = ("\\ud", "\\uD")
 P = ParamSpec("P")
 Result = TypeVar("Result")
 READING, ANSWERING = "reading", "answering"
-# Of one key: reading is Python alone, and answers wait for the disk as well. asyncio has five
-# threads on one core, starlette forty.
+# Threads per key: reading is pure Python, answers also wait for the disk. asyncio has five threads
+# on one core, starlette forty.
 SHARES = {READING: 1, ANSWERING: 4}
-# By what the threads do and the key; only those in use.
+# By the threads' purpose and the key; only those in use.
 _shares: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
 
 
 class Refusal(Exception):
-    """Refuse a request for good with a 4xx status.
+    """A permanent refusal of a request, with a 4xx status.
 
-    Never 409: the SDK retries it. Passing troubles are 503 or 507 and never raised as this, but for
-    a `wandb.init` that has to wait until it is known what becomes of it.
+    Never 409, which the SDK retries. Transient errors are 503 or 507 and never raised as this,
+    except for a `wandb.init` that must retry until its run is decided.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -42,7 +42,7 @@ class Refusal(Exception):
 
 
 class NoSpace(OSError):
-    """The disk has no room for what is announced; the client tries again later."""
+    """The disk has too little space for an upload; the client retries later."""
 
 
 def is_full(error: BaseException) -> bool:
@@ -52,7 +52,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def describe_passing(error: BaseException) -> str:
-    """Say what is in the way now and may be gone when it is tried again."""
+    """Return the message for a transient error of the backend's storage."""
     if isinstance(error, NoSpace):
         return f"the disk of the backend has too little room, more may help: {error}"
     if is_full(error):
@@ -65,9 +65,9 @@ def not_found(what: str) -> Refusal:
 
 
 def parse_json(text: str, what: str) -> Any:
-    """Parse JSON, in which NaN and Infinity are allowed; refuse anything else with 400.
+    """Parse JSON, including NaN and Infinity; refuse invalid JSON with 400.
 
-    Lone surrogates are replaced, since UTF-8 cannot encode them.
+    Replaces lone surrogates, since UTF-8 cannot encode them.
     """
     try:
         value = json.loads(text)
@@ -75,7 +75,7 @@ def parse_json(text: str, what: str) -> Any:
         raise _too_deep(what) from error
     except ValueError as error:
         raise Refusal(400, f"{what} is not JSON: {error}") from error
-    # Most texts have fewer brackets than levels are allowed.
+    # A fast check first: most texts have fewer brackets than the limit.
     if text.count("[") + text.count("{") > MOST_LEVELS and _is_deep(value):
         raise _too_deep(what)
     return repair(value) if any(half in text for half in SURROGATES) else value
@@ -127,7 +127,7 @@ def repair(value: Any) -> Any:
 async def answer_in_thread(
     http: Request, work: Callable[P, Result], *arguments: P.args, **named: P.kwargs
 ) -> Result:
-    """Do `work` in a thread, as soon as the request's key uses less than its share of them."""
+    """Run `work` in a thread, once the request's key uses less than its share of threads."""
     async with _find_share(ANSWERING, http):
         return await run_in_threadpool(work, *arguments, **named)
 
@@ -135,14 +135,14 @@ async def answer_in_thread(
 async def read_in_thread(
     http: Request, work: Callable[P, Result], *arguments: P.args, **named: P.kwargs
 ) -> Result:
-    """Do the same in other threads, so that slow answers delay no agent's heartbeat."""
+    """Like `answer_in_thread`, but in other threads: slow answers delay no agent's heartbeat."""
     async with _find_share(READING, http):
         return await asyncio.to_thread(work, *arguments, **named)
 
 
-# Threads for slow work, of which each key has a share: a flood delays its own key alone. Python
-# runs one thread at a time, so a key with more of them would not be answered sooner, and the
-# server's own thread, which takes in everybody's requests, would wait for each of them in turn.
+# Threads for slow work; each key has a share, so that a flood of requests delays only its own key.
+# Python runs one thread at a time, so more threads would not answer a key sooner, but would delay
+# the server's main thread, which receives all requests.
 
 
 def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
@@ -152,12 +152,12 @@ def _find_share(threads: str, http: Request) -> asyncio.Semaphore:
 
 
 def find_asker(headers: Headers) -> str:
-    """Return the key, or the session, for which a request is counted."""
+    """Return the key or session whose share of threads a request uses."""
     return find_key(headers) or headers.get("cookie", "")
 
 
 def find_key(headers: Headers) -> str:
-    """Return the key of `Authorization: Basic base64("api:" + key)`, or of a bearer token."""
+    """Return the key from `Authorization: Basic base64("api:" + key)` or a bearer token."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return value

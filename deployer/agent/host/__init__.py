@@ -1,1 +1,1 @@
-"""This machine as a supervisor sees it: processes, signals, memory, its own status file."""
+"""The supervisor's view of its host: processes, signals, memory, its own status file."""

@@ -1,8 +1,8 @@
-"""Notices that an agent's wandb-core has died, and what a starting agent waits for.
+"""Detects the death of an agent's wandb-core, and programs that block a starting agent.
 
-In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
-dies the agent stays silent, starts no other, and its requests for work go nowhere. While a
-run is going this does no harm, since a run has a wandb-core of its own and the agent dies after it.
+In newer versions of wandb, an agent sends heartbeats through its own wandb-core. If that dies, the
+agent stays silent, starts no other, and its requests for work are lost. This is harmless during a
+run, since a run has its own wandb-core and the agent dies after it.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from .processes import Process, describe_process, is_core, list_processes
 
 LOOK_SECONDS = 5.0
 MISSING_LOOKS = 3
-# So often a program was seen for which an agent waits as it starts: wandb asks git.
+# Number of polls that saw a program for which the starting agent waits: wandb calls git.
 SLOW_LOOKS = 3
 SLOW_SECONDS = (SLOW_LOOKS - 1) * LOOK_SECONDS
 
@@ -22,9 +22,9 @@ LOST = AgentExit(FAILED, "the agent's wandb-core died, and with it the agent's h
 
 
 class CoreWatch:
-    """Checks now and then that the agent, a process id, has its wandb-core.
+    """Polls whether the agent, a process id, has its wandb-core.
 
-    `obstacle` names the program that a starting agent waits for, empty if there is none.
+    `obstacle` describes the program that a starting agent waits for; empty if there is none.
     """
 
     def __init__(self, agent: int) -> None:
@@ -35,9 +35,9 @@ class CoreWatch:
         self._begin()
 
     def reset(self) -> None:
-        """Begin to count anew: the agent has a run, after which it starts another wandb-core.
+        """Restart counting: the agent has a run, after which it starts another wandb-core.
 
-        How soon depends on the load. Until then the one that it ends is none that died.
+        How soon depends on the load. Until then, the end of the former core is not a failure.
         """
         if self._counts:
             self._former = self._list_cores()
@@ -53,14 +53,14 @@ class CoreWatch:
     def judge(self, now: float) -> Optional[AgentExit]:
         """Return the agent's ending if its wandb-core has died; `now` in seconds, monotonic."""
         self._counts = True
-        if self._needed and not self._seen and self._is_there():  # it may die before a look
+        if self._needed and not self._seen and self._is_there():  # it may die before the first poll
             self._seen, self._missing = True, 0
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             there = self._is_there()
             self._seen = self._seen or there
             self._missing = 0 if there else self._missing + 1
-            # Count in how many looks each program was there, and name the first slow one.
+            # Count the polls that saw each child, and report the first slow one.
             children = [] if self._seen else self._list_children()
             self._asked = {child.id: self._asked.get(child.id, 0) + 1 for child in children}
             slow = [child for child, looks in self._asked.items() if looks >= SLOW_LOOKS]
@@ -79,7 +79,7 @@ class CoreWatch:
 
 
 def heartbeats_need_core() -> bool:
-    """Tell by wandb's source; older versions send heartbeats themselves."""
+    """Check wandb's source; agents of older versions send heartbeats themselves."""
     wandb = importlib.util.find_spec("wandb")
     if wandb is None or wandb.origin is None:
         return False

@@ -1,7 +1,7 @@
-"""Why a supervisor died: its own record, and the kernel's kills for want of memory.
+"""Why a supervisor died: its death record, and the kernel's out-of-memory kills.
 
-A supervisor leaves a small file, by which its successor can tell what became of it: nothing else
-outlives SIGKILL. The causes are the server's words for how an attempt ended.
+A supervisor keeps a small file that tells its successor why it died: nothing else survives SIGKILL.
+The causes are the server's causes for the end of an attempt.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from collections import deque
 from typing import Deque, Iterator, NamedTuple, Optional, Tuple
 
 GROUPS = "sys/fs/cgroup"
-INTERRUPTED = "interrupted"  # somebody asked for it
+INTERRUPTED = "interrupted"  # on request
 SIGNAL = "signal"
 OUT_OF_MEMORY = "OOM"
-NODE = "node"  # the whole machine went, or was left
+NODE = "node"  # the machine rebooted, or the agent moved to another one
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
-# The agent looks at its run every 5 s, later while its server is away; in the same control group,
-# another agent's run may be killed for its memory at another time.
+# The agent polls its run every 5 s, later while its server is unreachable. A limit, since another
+# agent's run in the same control group may be killed for lack of memory at another time.
 RECENT_SECONDS = 30.0
 
 
-# Counts how often the kernel has killed a process because memory ran out. Sources: `memory.events`
+# Counts how often the kernel has killed a process for lack of memory. Sources: `memory.events`
 # in the kernel's cgroup-v2.rst, `memory.oom_control` in its cgroup-v1/memory.rst, `oom_kill` in
-# /proc/vmstat. A control group of version 1 counts its own processes alone, so ours is asked: agent
-# and runs are in it.
+# /proc/vmstat. A control group of version 1 counts only its own processes, so read ours, which
+# contains the agent and its runs.
 
 
 class MemoryKills(NamedTuple):
-    """The counts in our control group and of the whole machine, None where there is no counter."""
+    """The counts of our control group and of the whole machine; None without a counter."""
 
     group: Optional[int]
     machine: Optional[int]
 
     @property
     def nearest(self) -> Optional[int]:
-        """Return the count that says most of us: a group without a limit may have none."""
+        """Return the group's count, or the machine's if the group has none."""
         return self.machine if self.group is None else self.group
 
 
 def count_memory_kills(root: str = "/") -> MemoryKills:
-    """Read both counters; `root` is where /proc and /sys lie."""
+    """Read both counters; `root` is the folder of /proc and /sys."""
     counts = (_read_count(path) for path in _group_files(root))
     group = next((count for count in counts if count is not None), None)
     return MemoryKills(group, _read_count(f"{root}proc/vmstat"))
 
 
 def read_group(root: str = "/") -> str:
-    """Return the control groups of this process, which tell one container from another."""
+    """Return the control groups of this process, which differ between containers."""
     try:
         with open(f"{root}proc/self/cgroup", encoding="utf-8") as file:
             return file.read()
@@ -68,7 +68,7 @@ def _group_files(root: str) -> Iterator[str]:
         else:
             continue
         yield f"{mount}{path.rstrip('/')}/{name}"
-        # In a container, the path may be the host's while only the container's group is mounted.
+        # In a container, the path may be the host's although only the container's group is mounted.
         yield f"{mount}/{name}"
 
 
@@ -102,13 +102,13 @@ class DeathRecord:
         self._save({**self._where, "kills": kills, "said": self._said})
 
     def judge(self) -> str:
-        """Return whether what has just died of a signal was killed for its memory."""
+        """Return the cause of a process's recent death by signal: OUT_OF_MEMORY or SIGNAL."""
         self.look()
         grown = bool(self._counts) and self._counts[-1][1] > self._counts[0][1]
         return OUT_OF_MEMORY if grown else SIGNAL
 
     def say(self, cause: str) -> None:
-        """Write down why this supervisor ends its run, should it not come to tell the server."""
+        """Record why this supervisor ends its run, in case it cannot report to the server."""
         self._said = cause
         self.look()
 
@@ -124,9 +124,9 @@ class DeathRecord:
 
 
 def judge_predecessor(path: str) -> str:
-    """Tell from its file why a supervisor is gone, or why it ended its run.
+    """Return from its file why a supervisor died, or why it ended its run.
 
-    NODE also without a file: then its folder went, too.
+    NODE if there is no file, since then its folder is gone, too.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -135,7 +135,7 @@ def judge_predecessor(path: str) -> str:
             return str(left["said"])
         if left["boot"] != _read_boot():
             return NODE
-        # Another control group has a counter of its own, which says nothing of this one.
+        # Another control group has another counter, which cannot be compared.
         if left["group"] != read_group():
             return SIGNAL
         grown = (count_memory_kills().nearest or 0) > (left["kills"] or 0)

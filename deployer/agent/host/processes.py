@@ -1,4 +1,4 @@
-"""Processes of this host: started, followed by their session, signalled, ended."""
+"""Start, list, signal and end processes of this host."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..settings import FOLDER_VARIABLE
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 EXIT_CODE_FIELD = 49  # the 52nd of /proc/PID/stat, counted from the third; see proc(5)
-TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL, for whatever ignored the interrupt
+TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL, for processes that ignored the interrupt
 KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast SIGKILL
 POLL_SECONDS = 0.1
 RUN_VARIABLE = "WANDB_RUN_ID"
 AGENT_NAME = "wandb-agent"  # as launcher.py names its process
-WRAPPER_NAME = "metrics-wrapper"  # as metric_wrapper.py names its own
-# Python ignores these two, and a shell's `&` the third; a child would inherit that.
+WRAPPER_NAME = "metrics-wrapper"  # as metric_wrapper.py names its process
+# Python ignores the first two, and a shell's `&` the others; a child would inherit that.
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DRAIN_SIGNAL = signal.SIGUSR1
@@ -32,7 +32,7 @@ WATCHED_SIGNALS = {*STOP_SIGNALS, DRAIN_SIGNAL, signal.SIGCHLD}
 TICK_SECONDS = 0.5
 DRAINED = AgentExit(FINISHED, "drained: its last run has ended")
 INTERRUPTED = AgentExit(STOPPED, "asked to stop")
-# With 0, so that a Job is complete and starts no other agent.
+# Exit code 0, so that the Kubernetes Job completes and starts no other agent.
 OUT_OF_TIME = AgentExit(FINISHED, "its time is over (--max-time)")
 
 
@@ -48,26 +48,26 @@ class Process(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Tell a process that only waits to be reaped."""
+        """Return True if the process is a zombie, which only waits to be reaped."""
         return self.state in "ZX"
 
     @property
     def is_stand_in(self) -> bool:
-        """Tell what passes on every signal to a run: a warm run's stand-in, or its wrapper."""
+        """Return True if it forwards signals to a run: a warm run's stand-in, or a wrapper."""
         return self.name in ("warm-python", WRAPPER_NAME)
 
     @property
     def is_run(self) -> bool:
-        """Tell a run's first process: leader of a group in somebody else's session.
+        """Return True for a run's first process: it leads a group in another's session.
 
-        `wandb agent` starts each run so; wandb-core, which must not be interrupted since it
-        delivers the run's data, leads a session of its own.
+        `wandb agent` starts runs like this. wandb-core leads its own session; it must not be
+        interrupted, since it delivers the run's data.
         """
         return self.id == self.group != self.session
 
 
 def become_subreaper() -> None:
-    """Make orphans of our descendants our own children, so that none can slip away."""
+    """Adopt orphans of our descendants, so that none escapes."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -77,7 +77,7 @@ def name_process(name: str) -> None:
 
 
 def spawn(command: Sequence[str], environment: Dict[str, str], log: int) -> int:
-    """Start a command in its own process group, stdin empty, both outputs into `log`."""
+    """Start a command in its own process group, with empty stdin and both outputs in `log`."""
     return os.posix_spawn(
         command[0],
         list(command),
@@ -94,7 +94,7 @@ def spawn(command: Sequence[str], environment: Dict[str, str], log: int) -> int:
 
 
 def reap() -> Dict[int, int]:
-    """Collect every child that has ended: process id to exit status, negative for a signal."""
+    """Reap every ended child; return exit statuses by process id, negative for a signal."""
     ended = {}
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -120,7 +120,7 @@ def read_process(process_id: int) -> Optional[Process]:
             text = file.read().decode(errors="replace")
     except OSError:
         return None
-    # The second field is the program's name in brackets, which may hold blanks and brackets.
+    # The second field is the program's name in brackets; it may contain spaces and brackets.
     head, _, rest = text.rpartition(")")
     state, parent, group, session = rest.split()[:4]
     name = head.partition("(")[2]
@@ -128,7 +128,7 @@ def read_process(process_id: int) -> Optional[Process]:
 
 
 def read_exit_status(process_id: int) -> Optional[int]:
-    """Return how a process ended that waits to be reaped, negative for a signal; else None."""
+    """Return a zombie's exit status, negative for a signal; None if it is no zombie."""
     try:
         with open(f"/proc/{process_id}/stat", "rb") as file:
             fields = file.read().decode(errors="replace").rpartition(")")[2].split()
@@ -141,11 +141,11 @@ def read_exit_status(process_id: int) -> Optional[int]:
 
 
 def list_own() -> List[Process]:
-    """Return all living processes below this one, which must be their subreaper; reaps the others.
+    """Return all living descendants of this process, which must be a subreaper; reap the others.
 
-    The process table cannot be read in one go, so that a chain of parents may seem cut. Only the
-    kernel's word that there are no children at all is proof that nothing is left. One whose last
-    thread hangs in the kernel for longer than KILL_SECONDS cannot be helped and is passed over.
+    Reading the process table is not atomic, so a chain of parents may seem broken. Only ECHILD from
+    the kernel proves that no process remains. Skips a process whose last thread hangs in the kernel
+    for longer than KILL_SECONDS.
     """
     for _ in range(int(KILL_SECONDS / POLL_SECONDS)):
         reap()
@@ -161,14 +161,14 @@ def list_own() -> List[Process]:
 
 
 def list_descendants(ancestor: int) -> List[Process]:
-    """Return all living processes below one, itself left out."""
+    """Return all living descendants of a process, without itself."""
     children: Dict[int, List[Process]] = {}
     for process in list_processes():
         children.setdefault(process.parent, []).append(process)
     found: List[Process] = []
     waiting = [ancestor]
     while waiting:
-        # The children of one that has ended hang on it until the last of its threads is gone.
+        # An ended process keeps its children until its last thread is gone.
         below = children.get(waiting.pop(), [])
         found += below
         waiting += [process.id for process in below]
@@ -176,16 +176,17 @@ def list_descendants(ancestor: int) -> List[Process]:
 
 
 def list_marked(folder: str) -> List[Process]:
-    """Return all living processes, wherever they hang, that carry the folder of this agent."""
+    """Return all living processes, whatever their parent, whose environment has this folder."""
     mark = f"{FOLDER_VARIABLE}={folder}".encode()
     living = (process for process in list_processes() if not process.ended)
     return [process for process in living if mark in _read_environment(process.id)]
 
 
 def list_leftovers(folder: str) -> List[Process]:
-    """Return what an earlier supervisor of this folder has left; ourselves left out.
+    """Return orphans of an earlier supervisor of this folder, without ourselves.
 
-    Our ancestors may carry the folder too: the shell of a container, or who detached us.
+    Our ancestors may also have the folder in their environment, such as a container's shell or
+    the process that detached us. They are left out.
     """
     parents = {process.id: process.parent for process in list_processes()}
     ours = {os.getpid()}
@@ -198,9 +199,9 @@ def list_leftovers(folder: str) -> List[Process]:
 
 
 def list_remains(run_id: str) -> List[Process]:
-    """Return what a run's first process has left behind, below this one, which is its subreaper.
+    """Return a run's orphans and their descendants; this process must be their subreaper.
 
-    What delivers the run's data is not among it.
+    Leaves out wandb-core and its children, which deliver the run's data.
     """
     own = [process for process in list_processes() if process.parent == os.getpid()]
     orphans = [p for p in own if not p.ended and read_variable(p.id, RUN_VARIABLE) == run_id]
@@ -210,9 +211,9 @@ def list_remains(run_id: str) -> List[Process]:
 
 
 def list_cores(run_id: str) -> List[int]:
-    """Return the living processes that write down and deliver what a run logs.
+    """Return the living wandb-core processes, which record and deliver what a run logs.
 
-    The agent has one for itself, whose environment names its last run, too.
+    Leaves out the agent's own, whose environment also names the last run.
     """
     living = [process for process in list_processes() if not process.ended]
     agents = {process.id for process in living if is_agent(process)}
@@ -221,12 +222,12 @@ def list_cores(run_id: str) -> List[int]:
 
 
 def is_core(process: Process) -> bool:
-    """Tell wandb-core, which talks to the server for the process that started it."""
+    """Return True for wandb-core, which talks to the server for the process that started it."""
     return b"".join(_read_words(process.id, "cmdline")[:1]).endswith(b"/wandb-core")
 
 
 def describe_process(process_id: int, said: str) -> str:
-    """Say something of a process with its command line and folder; empty if it is gone."""
+    """Return a sentence on a process with its command line and folder; empty if it is gone."""
     words = [word.decode(errors="replace") for word in _read_words(process_id, "cmdline") if word]
     with contextlib.suppress(OSError):
         return f"`{' '.join(words)}` {said} in {os.readlink(f'/proc/{process_id}/cwd')}"
@@ -244,14 +245,14 @@ def holds_open(process_id: int, path: str) -> bool:
 
 
 def read_variable(process_id: int, name: str) -> str:
-    """Return a variable of another process's environment, empty if it has none."""
+    """Return a variable of another process's environment; empty if unset."""
     start = f"{name}=".encode()
     found = [line for line in _read_environment(process_id) if line.startswith(start)]
     return found[0][len(start) :].decode() if found else ""
 
 
 def is_agent(process: Process) -> bool:
-    """Tell the `wandb agent` itself from its runs and their helpers."""
+    """Return True for the `wandb agent` itself, not for its runs and their helpers."""
     return process.name == AGENT_NAME
 
 
@@ -268,11 +269,11 @@ def _read_words(process_id: int, name: str) -> List[bytes]:
 
 
 def end_processes(find: Callable[[], Sequence[Process]], grace_seconds: float) -> bool:
-    """End all that `find` returns: interrupt the runs, after the grace time TERM, at last KILL.
+    """End all processes of `find`: interrupt the runs, then send SIGTERM, then SIGKILL.
 
     An interrupt lets an unmodified trainer deliver all its data and its exit record; SIGTERM would
-    not. The grace time is theirs: what they leave behind has TERMINATE_SECONDS of it. Returns
-    whether nothing is left.
+    not. The runs have the grace time; other processes have TERMINATE_SECONDS of it. Returns
+    True if no process remains.
     """
     interrupted: Set[int] = set()
     deadline = time.monotonic() + grace_seconds
@@ -313,7 +314,7 @@ def _wait_until_gone(
 
 
 def _sender(number: int, again: bool = False) -> Callable[[Sequence[Process]], None]:
-    """Return a function that sends a signal to each process it meets, once or every time."""
+    """Return a function that signals each process once, or at every call if `again`."""
     reached: Set[int] = set()
 
     def send(processes: Sequence[Process]) -> None:
@@ -326,27 +327,27 @@ def _sender(number: int, again: bool = False) -> Callable[[Sequence[Process]], N
 
 
 def send_signal(process_id: int, number: int) -> None:
-    """Send a signal to a process, or to a group by its negative id; it may be gone already."""
+    """Send a signal to a process, or to a group by its negative id; ignore one that is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process_id, number)
 
 
-# A child task: network requests, made in a forked child of the supervisor. So urllib and ssl never
-# stay in the supervisor's memory, and a hanging server never delays a signal.
+# Child tasks: a forked child of the supervisor makes the network requests. So urllib and ssl never
+# stay in the supervisor's memory, and an unresponsive server never delays a signal.
 
 
 @dataclass(frozen=True)
 class ChildTask:
-    """A child at work, and the pipe into which it writes its result."""
+    """A running child and the pipe for its result."""
 
     process_id: int
     pipe: int
 
 
 def start_task(work: Callable[[], object], seconds: float) -> ChildTask:
-    """Start `work` in a child that ends after so many seconds at the latest.
+    """Start `work` in a child process, which is killed after `seconds`.
 
-    What it returns must be JSON; the child is reaped like every other one.
+    `work` must return JSON. The child is reaped like every other one.
     """
     receiver, sender = os.pipe()
     child = os.fork()
@@ -354,7 +355,7 @@ def start_task(work: Callable[[], object], seconds: float) -> ChildTask:
         os.close(sender)
         return ChildTask(child, receiver)
     try:
-        os.closerange(3, sender)  # the supervisor's lock must not live on in here
+        os.closerange(3, sender)  # the child must not hold the supervisor's lock
         signal.setitimer(signal.ITIMER_REAL, seconds)
         with os.fdopen(sender, "w", encoding="utf-8") as pipe:
             pipe.write(json.dumps(work()))
@@ -365,29 +366,29 @@ def start_task(work: Callable[[], object], seconds: float) -> ChildTask:
 
 
 def run_task(work: Callable[[], object], seconds: float) -> Any:
-    """Do `work` in a child and wait for its result; None if it took too long or failed."""
+    """Run `work` in a child and wait for its result; None on a timeout or failure."""
     task = start_task(work, seconds)
     os.waitpid(task.process_id, 0)
     return read_result(task)
 
 
 def read_result(task: ChildTask) -> Any:
-    """Return the result of a task whose child has ended; None if it failed."""
+    """Return the result of an ended task; None if it failed."""
     with os.fdopen(task.pipe, encoding="utf-8") as pipe:
         text = pipe.read()
     return json.loads(text) if text else None
 
 
-# Waits for signals and children, and notes what the supervisor is asked to do. Signals are blocked
-# and fetched one by one, so that nothing is ever interrupted: SIGTERM and SIGINT stop (the run is
-# interrupted), SIGUSR1 drains (the run may end first). A deadline stops, too.
+# Signals are blocked and fetched one by one, so that they never interrupt the supervisor's code.
+# SIGTERM, SIGINT and SIGHUP stop: they interrupt the run. SIGUSR1 drains: the run may end first.
+# The deadline stops, too.
 
 
 class Signals:
-    """What has happened so far.
+    """Waits for signals and children, and records them.
 
-    `asked_to` is the ending that somebody wants; `exit_statuses` are those of children by process
-    id, since they were cleared last. `deadline` is in seconds since the epoch.
+    `asked_to` is the requested ending. `exit_statuses` are those of children by process id, since
+    they were last cleared. `deadline` is in seconds since the epoch.
     """
 
     def __init__(self, deadline: float = math.inf) -> None:
@@ -402,11 +403,11 @@ class Signals:
 
     @property
     def draining(self) -> bool:
-        """Return whether we are asked to leave after the run."""
+        """Return True if asked to exit after the current run."""
         return self.asked_to is DRAINED
 
     def pause(self, seconds: float) -> None:
-        """Wait for a signal, at most so long, and note what it asks; reap what has ended."""
+        """Wait at most `seconds` for a signal and record its request; reap ended children."""
         signalled = signal.sigtimedwait(WATCHED_SIGNALS, seconds)
         if signalled and signalled.si_signo in STOP_SIGNALS:
             self.asked_to = INTERRUPTED
@@ -423,8 +424,8 @@ class Signals:
     def find_out(
         self, question: Callable[[], Dict[str, Any]], seconds: float
     ) -> Optional[Dict[str, Any]]:
-        """Ask in a child process and wait; broken off as soon as somebody asks us to leave."""
-        self.exit_statuses.clear()  # process ids come round again
+        """Ask in a child process and wait; a stop or drain request aborts it."""
+        self.exit_statuses.clear()  # process ids are reused
         task = start_task(question, seconds)
         while task.process_id not in self.exit_statuses:
             self.pause(TICK_SECONDS)
@@ -434,11 +435,11 @@ class Signals:
         return result
 
     def send(self, work: Callable[[], object], seconds: float) -> None:
-        """Have work done in a child process while we go on."""
+        """Start work in a child process without waiting for it."""
         task = start_task(work, seconds)
         self._unawaited[task.process_id] = task
 
     def call_off(self) -> None:
-        """Break off whatever was sent and goes on."""
+        """Kill the children of `send` that are still running."""
         for process_id in self._unawaited:
             send_signal(process_id, signal.SIGKILL)

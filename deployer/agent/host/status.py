@@ -1,6 +1,6 @@
-"""What an agent says of itself in its folder, and what it says where that cannot be written.
+"""An agent's status and lock files in its folder, and checks whether the folder is writable.
 
-The kernel lets go of the lock at death, whatever the death, so no process id has to be trusted.
+The kernel releases the lock at any death of the process, so no process id has to be trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..settings import AgentSettings
 
 LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.05
-# Each status is as long as the one before, so that it fits where that one is.
+# All status texts have the same length, so that one can overwrite another in place.
 BLOCK_BYTES = 4096
 FULL = (errno.ENOSPC, errno.EDQUOT)
 UNWRITABLE = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -30,7 +30,7 @@ PROBE_BYTES = 4096
 class SupervisorStatus:
     """A supervisor's state: starting, running, draining, stopping or ended; times since epoch.
 
-    `run_start` is how its last run was started: `warm`, or `cold` and why.
+    `run_start` is how its last run was started: `warm`, or `cold: REASON`.
     """
 
     state: str
@@ -47,7 +47,7 @@ class SupervisorStatus:
 
 
 class StatusFile:
-    """The status on disk, replaced as a whole at each change."""
+    """The status on disk, replaced atomically at each change."""
 
     def __init__(self, settings: AgentSettings) -> None:
         self._path = settings.status_path
@@ -68,7 +68,7 @@ class StatusFile:
                 file.write(text)
             os.replace(temporary, self._path)
         except OSError:
-            # A full disk must not end the supervisor, nor hide its end: it goes where the last is.
+            # A full disk must not end the supervisor, nor hide its end: overwrite in place.
             try:
                 with open(self._path, "r+", encoding="utf-8") as file:
                     file.write(text)
@@ -88,7 +88,7 @@ def load_status(path: str) -> Optional[SupervisorStatus]:
 
 
 def hold_lock(path: str) -> Optional[int]:
-    """Lock the file for as long as this process lives; None if another supervisor holds it."""
+    """Lock the file for this process's lifetime; None if another supervisor holds it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + LOCK_SECONDS
     while time.monotonic() < deadline:
@@ -96,7 +96,7 @@ def hold_lock(path: str) -> Optional[int]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return handle
         except BlockingIOError:
-            time.sleep(POLL_SECONDS)  # whoever looks whether we live holds it for a moment
+            time.sleep(POLL_SECONDS)  # a liveness check may hold it for a moment
     os.close(handle)
     return None
 
@@ -116,29 +116,29 @@ def is_locked(path: str) -> bool:
 
 
 def leave_last_words(path: str, ending: AgentExit) -> None:
-    """Write why a supervisor has ended to a file of its container, if there is one."""
+    """Write why a supervisor has ended to its container's termination log, if any."""
     if not path:
         return
     with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
         file.write(f"ended with exit code {ending.exit_code}: {ending.reason}\n")
 
 
-# A folder that cannot be written now: a full disk, a read-only mount, a right that is missing. All
-# of these may pass, so work waits for them and loses nothing.
+# An unwritable folder: a full disk, a read-only mount, a missing permission. All of these may be
+# transient, so work waits and loses nothing.
 
 
 def is_unwritable(error: BaseException) -> bool:
-    """Return True if an error says that a file cannot be written now."""
+    """Return True if an error means that a file is not writable now."""
     return isinstance(error, OSError) and error.errno in UNWRITABLE
 
 
 def describe(folder: object, error: OSError) -> str:
-    """Say that a folder cannot be written now, and why."""
+    """Return a message that a folder is not writable now, with the reason."""
     return f"{folder} cannot be written now: {(error.strerror or str(error)).lower()}"
 
 
 def find_obstacle(folder: str) -> str:
-    """Write a small file; say why that is not possible now, else return an empty string."""
+    """Write a small test file; return why the folder is not writable, empty if it is."""
     path = os.path.join(folder, f".probe-{os.getpid()}")
     try:
         with open(path, "wb") as file:

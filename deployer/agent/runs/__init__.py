@@ -1,1 +1,1 @@
-"""An agent's runs: what they print and leave, how they end, and what the server hears of it."""
+"""An agent's runs: their output and files, their ends, and delivery to the server."""

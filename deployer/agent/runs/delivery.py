@@ -1,7 +1,7 @@
-"""Brings what a run has left to the server: after its end, and where it was interrupted.
+"""Delivers a run's undelivered data to the server, after it ended or was interrupted.
 
-Everything here may be done twice: history is written at its line number, and a run that has ended
-takes no further end. Called in short-lived processes only.
+Everything here is idempotent: history is written at its line number, and the server ignores a
+second end of a run. Call it only in short-lived processes.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from .local_runs import (
     note_interrupt,
 )
 
-REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
+REQUEST_SECONDS = 3.0  # timeout of one try
 LONGEST_WAIT_SECONDS = 3.0
 LINES_PER_REQUEST = 500
 
 STARTED = ("running", "preempting")
 ACTIVE = ("pending", *STARTED)
-# What a server may call a run whose end it never heard of.
+# A server's states for a run whose end was never reported.
 GIVEN_UP = ("crashed", "preempted")
-KILLED_EXIT_CODE = 255  # what the SDK says of a run that was interrupted
-UNFINISHED_EXIT_CODE = 1  # of a script that left with 0, but before its run was finished
-# A run that died is reported before its agent can have it again, or not at all: the server finds
-# it out by itself, some seconds later.
+KILLED_EXIT_CODE = 255  # the SDK's code for an interrupted run
+UNFINISHED_EXIT_CODE = 1  # for a script that exited with 0 before its run was finished
+# Report a run's death only before its agent can get the run again. Otherwise the server detects
+# the death automatically, some seconds later.
 DEATH_SECONDS = 10.0
 CORE_POLL_SECONDS = 0.1
 
@@ -59,16 +59,16 @@ query DeployerAgentRuns($entity: String, $project: String!, $sweep: String!, $ag
   project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) {
     agent(agentName: $agent) { runs { edges { node { name state } } } } } } }
 """
-# A server that is away must not hold up a stop; what it misses, it is told by the next supervisor.
+# An unreachable server must not delay a stop; the next supervisor reports what it missed.
 SERVER_SECONDS = 5.0
-# Assigned, and its trainer never came to `wandb.init`.
+# Assigned, but its trainer never called `wandb.init`.
 UNSTARTED = "pending"
 RETURNED = "preempted"
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """Whose runs are meant: the server, the sweep's path, the agent, the folder of all agents."""
+    """Identifies an agent's runs: the server, the sweep's path, the agent, the agents' folder."""
 
     server: ServerAddress
     sweep_path: str
@@ -84,7 +84,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class ServerRun:
-    """A run as the server has it; `last_step` is -1 without history."""
+    """A run's state on the server; `last_step` is -1 without history."""
 
     state: str
     line_count: int
@@ -93,13 +93,13 @@ class ServerRun:
 
 
 def mark_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float) -> List[str]:
-    """Mark this agent's runs as being ended, and why; return those that were marked.
+    """Mark this agent's runs as interrupted, with the cause; return the ids of marked runs.
 
-    `known` are the ids that the agent's folder knows, `cause` is one of `death`. A run that has
-    ended by itself, and only has not delivered it yet, is left alone.
+    `known` are the ids in the agent's folder, `cause` is one of `death_record`'s. A run that
+    already ended normally, but has not delivered its end yet, is not marked.
     """
     deadline = time.monotonic() + seconds
-    # First on disk: the server may be away.
+    # Mark on disk first, since the server may be unreachable.
     marked = [run_id for run_id in known if note_interrupt(task.agents_folder, run_id)]
     for run_id in _active_runs(task, deadline):
         if run_id not in known and note_interrupt(task.agents_folder, run_id):
@@ -112,9 +112,9 @@ def mark_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float
 
 
 def deliver_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: float) -> None:
-    """End this agent's runs on the server; their processes are gone.
+    """End this agent's runs on the server, after their processes are gone.
 
-    One that came to its end is delivered with its own exit code; all others are handed out again.
+    A run with an exit record is delivered with its exit code; the server reassigns all others.
     """
     deadline = time.monotonic() + seconds
     active = _active_runs(task, deadline)
@@ -131,30 +131,30 @@ def deliver_runs(task: Delivery, known: Tuple[str, ...], cause: str, seconds: fl
 def deliver_ended(
     task: Delivery, run_id: str, seconds: float, cause: str, exit_code: Optional[int], killed: bool
 ) -> bool:
-    """See that the server knows the end of a run whose process has just ended.
+    """Ensure that the server knows the end of a run whose process has just ended.
 
-    `cause` is why, should it have died without coming to its end; empty if the server knows that.
-    `exit_code` is that of its process, if that was seen; `killed` tells that it certainly was
-    killed from outside, which counts before `wandb.init`, too. Return True if it left with 0 in the
-    middle, which W&B can only be told as another code.
+    `cause` is the cause to report if it died without an exit record; empty if the server already
+    knows it. `exit_code` is that of its process, None if unknown. `killed` means that it certainly
+    was killed from outside, even if before `wandb.init`. Return True if it exited with 0 before its
+    run was finished, which is reported to W&B as a nonzero code.
     """
     unfinished = False
     death_deadline = time.monotonic() + DEATH_SECONDS
     leftovers = load_leftovers(task.agents_folder, run_id)
     if leftovers is None or leftovers.exit_code is None:
-        # The SDK's own process may have the end still to write.
+        # wandb-core may still have to write the exit record.
         while list_cores(run_id) and time.monotonic() < death_deadline:
             time.sleep(CORE_POLL_SECONDS)
         leftovers = load_leftovers(task.agents_folder, run_id)
     if leftovers and leftovers.exit_code is not None:
         deliver_end(task, run_id, leftovers, time.monotonic() + seconds)
     elif (leftovers or killed) and cause and not list_cores(run_id):
-        # The server may have been asked for the next run already, and thinks that it failed.
+        # The agent may have already asked for the next run, so the server assumes a failure.
         dead = (*ACTIVE, "preempted") if killed else STARTED
         end = _end(cause)
         left = exit_code is not None and not killed and cause != OUT_OF_MEMORY
         if left and has_left_its_core(task.agents_folder, run_id):
-            # `os._exit`, or a fault of its own: the script's failure, though no record says so.
+            # `os._exit` or a crash: the script failed, although there is no exit record.
             end = {"complete": True, "exitcode": exit_code or UNFINISHED_EXIT_CODE}
             unfinished = exit_code == 0
         _deliver_death(task, run_id, leftovers, end, death_deadline, dead)
@@ -169,45 +169,46 @@ def _deliver_death(
     deadline: float,
     dead: Tuple[str, ...],
 ) -> None:
-    """Report the end of a run that left no exit record, so that it is free at once.
+    """Report the end of a run without an exit record, so that it can be reassigned at once.
 
-    `dead` are the states in which it is known to have died: one that has not called `wandb.init` in
-    this attempt may also have failed by itself, which is the server's to judge.
+    `dead` are the states that imply its death. A run that has not called `wandb.init` in this
+    attempt may also have failed on its own, which the server judges.
     """
     run = get_run(task, run_id, deadline)
     if run and run.state in dead and not is_interrupted(task.agents_folder, run_id):
         if leftovers:
             deliver_history(task, run_id, leftovers, run, deadline)
-        # Once only: repeated after a lost reply, it could hit the next attempt.
+        # No retry: after a lost reply, a retry could hit the next attempt.
         stream(task, run_id, end, time.monotonic())
 
 
 def deliver_end(
     task: Delivery, run_id: str, leftovers: Optional[Leftovers], deadline: float, seen: bool = True
 ) -> bool:
-    """Deliver all of a run that ended by itself and could not say so; True if that was done.
+    """Deliver the data and exit code of a run with an exit record; return True on success.
 
-    `seen` is False if nobody saw its process end, which may have been killed behind its record.
+    `seen` is False if the process's end was not observed; it may have been killed after writing
+    its record.
     """
     if leftovers is None or leftovers.exit_code is None:
         return False
     run = get_run(task, run_id, deadline)
     if run is None or run.state not in (*ACTIVE, *GIVEN_UP):
         return False
-    # Handed out again, or deleted and begun anew: then only a good end of this very run counts.
+    # The run was reassigned, or deleted and restarted: then only exit code 0 of this run counts.
     if run.state not in STARTED and (leftovers.exit_code or not run.line_count):
         return False
     if not deliver_history(task, run_id, leftovers, run, deadline):
         return False
     end = {"complete": True, "exitcode": leftovers.exit_code}
-    # W&B's server ignores what it does not know.
+    # W&B's server ignores unknown keys.
     return stream(task, run_id, end if seen else {**end, "deployerExitUnseen": True}, deadline)
 
 
 def deliver_history(
     task: Delivery, run_id: str, leftovers: Leftovers, run: ServerRun, deadline: float
 ) -> bool:
-    """Write the rows that the server has missed behind those it has, and the summary."""
+    """Append the rows that the server lacks, and write the summary."""
     missed = leftovers.read(run.last_step)
     steps = sorted(missed.rows)
     for start in range(0, len(steps), LINES_PER_REQUEST):
@@ -223,7 +224,7 @@ def deliver_history(
 
 
 def get_run(task: Delivery, run_id: str, deadline: float) -> Optional[ServerRun]:
-    """Ask for a run, until the deadline; None if there is none or the server stays away."""
+    """Get a run, with retries until the deadline; None if not found or unreachable."""
     variables = {**task.project, "run": run_id}
     reply = insist(lambda: ask(task.server, RUN, variables, REQUEST_SECONDS), deadline)
     found = (reply.data.get("project") or {}).get("run")
@@ -240,7 +241,7 @@ def get_run(task: Delivery, run_id: str, deadline: float) -> Optional[ServerRun]
 
 
 def _active_runs(task: Delivery, deadline: float) -> List[str]:
-    """Ask which runs the agent of our name holds; a server that knows no names has none."""
+    """List the active runs of the agent with our name; none if the server has no names."""
     sweep_id = task.sweep_path.rpartition("/")[2]
     variables = {**task.project, "sweep": sweep_id, "agent": task.agent}
     reply = insist(lambda: ask(task.server, AGENT_RUNS, variables, REQUEST_SECONDS), deadline)
@@ -250,7 +251,7 @@ def _active_runs(task: Delivery, deadline: float) -> List[str]:
 
 
 def _mark(cause: str) -> Dict[str, Any]:
-    """Return what ends an attempt whatever its exit code; W&B's server ignores the second key."""
+    """Return a chunk that marks an attempt as interrupted; W&B ignores the second key."""
     return {"preempting": True, "deployerInterrupted": cause}
 
 
@@ -259,14 +260,14 @@ def _end(cause: str) -> Dict[str, Any]:
 
 
 def stream(task: Delivery, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
-    """Write to a run's file stream; return whether the server took it."""
+    """Write to a run's file stream; return True if the server accepted it."""
     path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
     reply = insist(lambda: post(task.server, path, chunk, REQUEST_SECONDS), deadline)
     return reply.status == 200
 
 
 def insist(request: Callable[[], ServerReply], deadline: float) -> ServerReply:
-    """Repeat a request until the server has said something for good, or the deadline has come."""
+    """Retry a request on transient errors until the deadline; return the last reply."""
     wait = 0.2
     while True:
         reply = request()
@@ -283,35 +284,35 @@ def build_task(settings: AgentSettings, key: str) -> Delivery:
 
 
 def clear_leftovers(settings: AgentSettings, key: str) -> bool:
-    """End what a supervisor of this folder left when it was killed; returns whether it is gone.
+    """End orphans of a killed supervisor of this folder; return True if none remains.
 
-    The server is told what has become of its runs, unless there is no key or was no run: by the
-    key that they carry, since the one that was given to both supervisors is older.
+    Also delivers its runs to the server, unless there is no key or no run. Uses the key in the
+    orphans' environment, since the key given to both supervisors is older.
     """
 
     def find() -> Sequence[Process]:
         return list_leftovers(settings.folder)
 
     left = find()
-    # The supervisor's own children carry what it was given.
+    # Other children of the supervisor only have the given key.
     working = [process for process in left if process.is_run or is_agent(process)]
     carried = [read_variable(process.id, KEY_VARIABLE) for process in working]
     key = next(filter(None, carried), key)
     for process in left:
-        # Killed first: an agent that sees its run end would fetch the next one.
+        # Kill the agent first: if it saw its run end, it would fetch the next one.
         if is_agent(process):
             send_signal(process.id, signal.SIGKILL)
     run_id = newest_run(settings.folder, settings.sweep_path.rpartition("/")[2])
     if not key or not run_id:
         return end_processes(find, settings.grace_seconds)
     cause = judge_predecessor(settings.death_record_path)
-    # Without a process, another agent may have that run by now.
+    # Without a process, the run may already be assigned to another agent.
     known = (run_id,) if any(process.is_run for process in left) else ()
     return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
 
 
 def deliver_leftovers(settings: AgentSettings, key: str, cause: str) -> None:
-    """Tell the server with this key what became of runs of which no process was left here."""
+    """Deliver runs that have no process left here, with this key."""
     if newest_run(settings.folder, settings.sweep_path.rpartition("/")[2]):
         task = build_task(settings, key)
         run_task(lambda: deliver_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
@@ -324,11 +325,11 @@ def end_runs(
     grace_seconds: float,
     cause: str,
 ) -> bool:
-    """End all processes that `find` returns, and tell the server before and after.
+    """End all processes that `find` returns; mark their runs before, and deliver them after.
 
-    Before, since a trainer may exit with 0 when it is interrupted; after, since one that had to be
-    killed cannot speak for itself. `known` are the runs that the agent's folder or log names;
-    `cause` is one of `death_record`'s. Returns whether all processes are gone.
+    Mark before, since a trainer may exit with 0 when interrupted. Deliver after, since a killed
+    trainer cannot report its end. `known` are the run ids in the agent's folder or log; `cause` is
+    one of `death_record`'s. Return True if all processes are gone.
     """
     if any(process.is_run for process in find()):
         run_task(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
@@ -337,9 +338,9 @@ def end_runs(
     return gone
 
 
-# The last run of an agent with a limited number of runs: it asks the server for no more. From the
-# agent's next question the server would learn that a run is gone. Called in short-lived processes
-# alone.
+# The last run of an agent with a limited number of runs. The server normally learns of a run's end
+# from the agent's next request for work, which this agent never sends. Call these functions only in
+# short-lived processes.
 
 
 def end_unstarted(task: Delivery, run_id: str, seconds: float) -> None:
@@ -351,6 +352,6 @@ def end_unstarted(task: Delivery, run_id: str, seconds: float) -> None:
 
 
 def is_settled(task: Delivery, run_id: str, seconds: float) -> bool:
-    """Return whether the run will not be handed out again; False if the server does not say."""
+    """Return True if the run will not be reassigned; False if the server does not answer."""
     run = get_run(task, run_id, time.monotonic() + seconds)
     return run is not None and run.state not in (RETURNED, UNSTARTED)

@@ -1,6 +1,6 @@
-"""Before a run's trainer begins: bring the server up to date with what earlier attempts left.
+"""Delivers undelivered data of earlier attempts before a run's trainer begins.
 
-Started by the run's prologue in a process of its own, with the trainer's environment.
+The run's prologue starts it in a separate process, with the trainer's environment.
 """
 
 import os
@@ -16,9 +16,9 @@ FINISHED_ALREADY = 100
 
 
 def main(resumes: bool) -> int:
-    """Deliver what is missing; FINISHED_ALREADY if the run had come to a good end unheard.
+    """Deliver missing data; return FINISHED_ALREADY if an undelivered attempt ended with 0.
 
-    The earlier rows of a run that does not resume are put aside.
+    Supersedes the earlier rows of a run that does not resume.
     """
     environment = os.environ
     folder = os.path.dirname(environment["DEPLOYER_AGENT_FOLDER"])

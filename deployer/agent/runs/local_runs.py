@@ -1,7 +1,7 @@
 """The runs of an agent on this host: their folders, their files for W&B, the agent's own log.
 
-Every attempt has a folder `wandb/run-<time>-<run id>` in the folder of the agent that ran it; the
-folders of all agents lie side by side.
+Every attempt has a folder `wandb/run-<time>-<run id>` in the folder of its agent. The folders of
+all agents have the same parent.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ KEY, NESTED_KEY, VALUE_JSON = 1, 2, 16  # of HistoryItem and SummaryItem
 EXIT_CODE = 1  # of RunExitRecord
 
 ProtobufFields = Dict[int, List[Any]]
-# Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
+# Next to a `.wandb` file, marks its attempt as interrupted, so its exit code does not count.
 INTERRUPTED_NAME = "deployer-interrupted"
 SUPERSEDED_SUFFIX = ".superseded"
 CORE_LOG = os.path.join("logs", "debug-core.log")
-# What wandb-core logs as it starts, as its parent tells it to end, and as that has ended silently.
+# wandb-core's log at its start, when its parent tells it to end, and when the parent just exits.
 CORE_START = b"will exit if parent process dies"
 TORN_DOWN = b"server teardown initiated"
 LEFT_BEHIND = b"parent process exited"
@@ -42,15 +42,15 @@ CHUNK_BYTES = 1 << 16
 LONGEST_LINE_BYTES = 1 << 16  # a progress bar without line ends must not fill the memory
 
 
-# Reads the `.wandb` files that the SDK keeps of each run: a LevelDB log of protobuf records.
-# Sources: `core/pkg/leveldb` and `wandb_internal.proto` in the public repository wandb/wandb. The
-# wire format is read by hand, since neither wandb nor protobuf may be imported here; a field's
-# number never changes its meaning.
+# Reader of the SDK's `.wandb` files, one per run: a LevelDB log of protobuf records. Sources:
+# `core/pkg/leveldb` and `wandb_internal.proto` in the public repository wandb/wandb. It parses the
+# wire format by hand, since neither wandb nor protobuf may be imported here. A field's number never
+# changes its meaning.
 
 
 @dataclass
 class LocalRun:
-    """What one attempt wrote down; `exit_code` is None if it never came to its end.
+    """The records of one attempt; `exit_code` is None without an exit record.
 
     `rows` are history rows by `_step`. `summary` holds JSON values, nested as the SDK nests them.
     """
@@ -61,10 +61,9 @@ class LocalRun:
 
 
 def read_run(path: str, after: int = -1) -> LocalRun:
-    """Read a `.wandb` file as far as it is whole; a torn end is what a killed process leaves.
+    """Read a `.wandb` file up to its last whole record; a killed process leaves a torn end.
 
-    Reads backwards from the end, to the row of step `after` or an earlier one; the rest of the file
-    is left out.
+    Reads backwards from the end, to the row of step `after` or an earlier one, and skips the rest.
     """
     size = os.path.getsize(path)
     length = TAIL_BYTES
@@ -76,7 +75,7 @@ def read_run(path: str, after: int = -1) -> LocalRun:
 
 
 def read_exit_code(path: str) -> Optional[int]:
-    """Return the exit code, which is among a file's last records, however long the run was."""
+    """Return the exit code from the file's last records; None if there is none."""
     return _read_tail(path, os.path.getsize(path) - TAIL_BYTES).exit_code
 
 
@@ -91,7 +90,7 @@ def _read_tail(path: str, start: int) -> LocalRun:
         for record in _split_records(content, 0 if first else FILE_HEADER_BYTES):
             _take(found, parse_fields(record))
     except (IndexError, ValueError, struct.error):
-        pass  # what follows a torn record cannot be read
+        pass  # the data after a torn record is unreadable
     return found
 
 
@@ -133,9 +132,9 @@ def _path_of(item: ProtobufFields) -> List[str]:
 
 
 def _split_records(content: bytes, position: int) -> Iterator[bytes]:
-    """Yield whole records; one longer than the rest of a block lies in several chunks.
+    """Yield whole records; a record longer than the rest of a block has several chunks.
 
-    `content` begins with a block. Chunks of a record that began earlier are skipped.
+    `content` starts at a block boundary. Skips chunks of a record that began earlier.
     """
     parts: Optional[bytes] = None
     while position + CHUNK_HEADER.size <= len(content):
@@ -158,9 +157,9 @@ def _split_records(content: bytes, position: int) -> Iterator[bytes]:
 
 
 def parse_fields(message: bytes) -> ProtobufFields:
-    """Return a protobuf message's fields by number: whole numbers and bytes, unpacked no further.
+    """Return a protobuf message's fields by number, as integers and undecoded bytes.
 
-    Raises IndexError or ValueError for what is no message.
+    Raises IndexError or ValueError if `message` is invalid.
     """
     fields: ProtobufFields = {}
     position = 0
@@ -200,14 +199,14 @@ def _read_varint(message: bytes, position: int) -> Tuple[int, int]:
 class Leftovers:
     """The files of all attempts of one run here, oldest first.
 
-    `exit_code` is the newest attempt's, None if it never came to its end or was interrupted.
+    `exit_code` is the newest attempt's; None without an exit record or if interrupted.
     """
 
     paths: Sequence[str]
     exit_code: Optional[int]
 
     def read(self, after: int) -> LocalRun:
-        """Read the rows after a step, and the newest summary. Later attempts prevail.
+        """Read the rows after a step, and the newest summary; later attempts take precedence.
 
         10,000 rows take about a second.
         """
@@ -240,7 +239,7 @@ def _names(folder: str) -> List[str]:
 
 
 def load_leftovers(agents_folder: str, run_id: str) -> Optional[Leftovers]:
-    """Find what there is of a run, however long it was; None if there is nothing."""
+    """Return the files of a run's attempts; None if there are none."""
     paths = list_wandb_files(agents_folder, run_id)
     if not paths:
         return None
@@ -249,11 +248,11 @@ def load_leftovers(agents_folder: str, run_id: str) -> Optional[Leftovers]:
 
 
 def note_interrupt(agents_folder: str, run_id: str) -> bool:
-    """Note that a run's newest attempt is ended by us; False if it had ended by itself before."""
+    """Mark a run's newest attempt as interrupted; return False if it already ended normally."""
     paths = list_wandb_files(agents_folder, run_id)
     if not paths:
         return True
-    # Read before the mark: a run that sees it keeps no outputs, so it must not count as finished.
+    # Check first: a run that sees the mark keeps no outputs, so it must not count as finished.
     if read_exit_code(paths[-1]) is not None and not _is_interrupted(paths[-1]):
         return False
     with contextlib.suppress(OSError), open(_mark_of(paths[-1]), "w", encoding="utf-8"):
@@ -262,15 +261,15 @@ def note_interrupt(agents_folder: str, run_id: str) -> bool:
 
 
 def is_interrupted(agents_folder: str, run_id: str) -> bool:
-    """Return whether a run's newest attempt here was ended by us."""
+    """Return True if a run's newest attempt here was marked as interrupted."""
     return any(_is_interrupted(path) for path in list_wandb_files(agents_folder, run_id)[-1:])
 
 
 def has_left_its_core(agents_folder: str, run_id: str) -> bool:
-    """Return whether a run's newest attempt here, which left no exit record, left its wandb-core.
+    """Return True if the newest attempt, without exit record, exited before its wandb-core.
 
-    Else somebody has killed the core, and the trainer had to fail: nobody's exit code tells that.
-    Cores that one user starts in the same second write into the same log, an agent's among them.
+    Otherwise the core was killed, which made the trainer fail; no exit code shows that. All cores
+    that one user starts in the same second, including an agent's, write into the same log.
     """
     for path in list_wandb_files(agents_folder, run_id)[-1:]:
         log = os.path.realpath(os.path.join(os.path.dirname(path), CORE_LOG))
@@ -282,7 +281,7 @@ def has_left_its_core(agents_folder: str, run_id: str) -> bool:
 
 
 def _read_quiet(log: str) -> Tuple[bytes, int]:
-    """Return a log of cores and how many of them live, at a moment when none writes into it."""
+    """Return a log of cores and how many of them are alive, read while none writes to it."""
     text, living = b"", 0
     for _ in range(QUIET_READS):
         with open(log, "rb") as file:
@@ -295,7 +294,7 @@ def _read_quiet(log: str) -> Tuple[bytes, int]:
 
 
 def supersede(agents_folder: str, run_id: str) -> None:
-    """Put aside what was written before a run starts afresh: the server drops these rows too."""
+    """Rename a run's files before it restarts from scratch; the server drops these rows, too."""
     for path in list_wandb_files(agents_folder, run_id):
         with contextlib.suppress(OSError):
             os.rename(path, path + SUPERSEDED_SUFFIX)
@@ -310,7 +309,7 @@ def _mark_of(path: str) -> str:
 
 
 class LogReader:
-    """Reads a log from its present end on; copies it to the descriptor `copy_to` if given."""
+    """Reads what is appended to a log; copies it to the descriptor `copy_to` if given."""
 
     def __init__(self, path: str, copy_to: Optional[int] = None) -> None:
         self._handle = os.open(path, os.O_RDONLY | os.O_CREAT, 0o600)
@@ -324,7 +323,7 @@ class LogReader:
             chunk = os.read(self._handle, CHUNK_BYTES)
             if not chunk:
                 return
-            # Nobody may be reading any more; the log itself is complete in any case.
+            # The reader may be gone; the log itself is complete anyway.
             if self._copy_to is not None:
                 with contextlib.suppress(OSError):
                     os.write(self._copy_to, chunk)
@@ -335,10 +334,10 @@ class LogReader:
 
 
 def newest_run(folder: str, sweep_id: str) -> Optional[str]:
-    """Return the id of the run that the agent began last.
+    """Return the id of the run that the agent started last; None if there is none.
 
-    The agent writes `config-<run id>.yaml` just before it starts a run, and says so in the log
-    without the id.
+    The agent writes `config-<run id>.yaml` just before it starts a run. Its log does not contain
+    the id.
     """
     parameters = os.path.join(folder, "wandb", f"sweep-{sweep_id}")
     try:

@@ -1,4 +1,4 @@
-"""How runs end: what their process left, what they printed last, and what becomes of it."""
+"""Ends of runs: exit status of the process, last output, reports to the server."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .delivery import (
 )
 from .local_runs import list_wandb_files
 
-# argparse's, click's and Python's own: the command line is wrong, and will be.
+# The exit code of argparse, click and Python for a wrong command line, a permanent error.
 USAGE_ERROR = 2
-USAGE_SECONDS = 5.0  # the agent says soon that the run is gone, and then that is what counts
-REPORT_SECONDS = 600.0  # what comes late still finds the attempt that it is about
-# Signals that a broken script does not bring upon itself, as it does a segmentation fault.
+USAGE_SECONDS = 5.0  # the agent soon reports the run as gone, which then counts
+REPORT_SECONDS = 600.0  # the server assigns late reports to the right attempt
+# Signals from outside, unlike a segmentation fault, which a broken script causes itself.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 REPORT_EXIT = """
 mutation DeployerReportExit($run: String!, $ago: Float!, $code: Int, $output: String) {
@@ -45,26 +45,26 @@ mutation DeployerReportExit($run: String!, $ago: Float!, $code: Int, $output: St
 UNSTARTED = tuple(state for state in ACTIVE if state not in STARTED)
 LINES = 50
 BYTES = 8192
-LINE_CHARACTERS = 1000  # a progress bar without line ends must not push out all the rest
+LINE_CHARACTERS = 1000  # a progress bar without line ends must not displace all other output
 AGENT_LOGGER = " - wandb.wandb_agent - "
 OWN_LOGGER = " - deployer - "  # of the supervisor
-# Names of variables whose values nobody should read, and how long one is at least that is no word.
+# Names of secret variables, and the minimum length of a secret value, to skip plain words.
 SECRET_NAMES = re.compile("(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 SECRET_CHARACTERS = 8
 # `scheme://user:password@host`
 LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 HIDDEN = "[secret]"
-DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
+DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK would retry
 
 
-# The exit status of a run, as the launcher in its agent's process tells it. A run that calls
-# `wandb.init` tells its end to the server. Of one that dies before, the server only learns that it
-# is gone: a wrong command line, a kill and a broken script then look alike. And one may be killed
-# between its exit record and its own end.
+# The exit status of a run, as reported by the launcher in its agent's process. A run that calls
+# `wandb.init` reports its end to the server. For a run that dies earlier, the server only learns
+# that it is gone: a wrong command line, a kill and a broken script then look the same. A run may
+# also be killed between its exit record and the end of its process.
 
 
 class RunExit:
-    """How the run that an agent began last has ended; its launcher waits to be acknowledged."""
+    """The end of the agent's last run; its launcher waits for an acknowledgment."""
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, EXIT_NAME)
@@ -85,34 +85,34 @@ class RunExit:
             self._status = record["status"]
 
     def acknowledge(self) -> None:
-        """Let the agent tell the server that the run is gone."""
+        """Let the agent report the run as gone to the server."""
         with contextlib.suppress(OSError):
             os.remove(self._path)
 
     @property
     def exit_code(self) -> Optional[int]:
-        """Return the exit code as a shell gives it; None while the run goes on, or if unknown."""
+        """Return the exit code like a shell's; None while the run is active, or if unknown."""
         if self._status is None:
             return None
         return self._status if self._status >= 0 else 128 - self._status
 
     def claim(self) -> bool:
-        """Return whether nobody has been told of this end yet; from now on, somebody has."""
+        """Return True only at the first call for this end, so that it is reported once."""
         claimed, self._claimed = self._claimed, True
         return not claimed
 
     @property
     def killed(self) -> bool:
-        """Return whether the run has ended by a signal from outside, or its shell says so of it."""
+        """Return True if a signal from outside ended the run, also by its shell's exit code."""
         code = self.exit_code
         return code is not None and code - 128 in FROM_OUTSIDE
 
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a run's process ended, if that was seen, what it printed last, and when (monotonic).
+    """The end of a run's process: exit code if known, last output, time (monotonic).
 
-    `began_at` is in the time of files.
+    `began_at` is in the clock of file times.
     """
 
     run_id: str
@@ -125,12 +125,12 @@ class ProcessEnd:
 def report_end(
     task: Delivery, end: ProcessEnd, extended: bool, acknowledge: Callable[[], None]
 ) -> None:
-    """Tell the server what it cannot know of an end; `extended` if it keeps more than W&B's own.
+    """Report an end to the server; `extended` if the server has our extensions.
 
-    `acknowledge` is called once the agent may say that the run is gone: a server that has not heard
-    of its process by then takes it for one that the agent never received.
+    Calls `acknowledge` once the agent may report the run as gone. A server that does not know the
+    end of the process by then assumes that the agent never received the run.
     """
-    # The SDK has told all of a run that came to `wandb.init` and to a good end.
+    # The SDK has already reported a run that called `wandb.init` and ended with 0.
     good = not end.exit_code and has_begun(task, end)
     missing = extended and not good
     try:
@@ -144,22 +144,22 @@ def report_end(
 
 
 def report_exit(task: Delivery, end: ProcessEnd) -> ServerReply:
-    """Send how a process ended to a server that keeps more than W&B's own."""
+    """Report how a process ended to a server with our extensions."""
     seen = {"run": end.run_id, "code": end.exit_code, "output": end.output}
     ago = time.monotonic() - end.ended_at
     return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
 
 
 def has_begun(task: Delivery, end: ProcessEnd) -> bool:
-    """Return True if this attempt has called `wandb.init`; earlier ones have left files, too."""
+    """Return True if this attempt has called `wandb.init`; ignores files of earlier ones."""
     files = list_wandb_files(task.agents_folder, end.run_id)
     return any(os.path.getmtime(path) >= end.began_at for path in files)
 
 
 def report_usage_error(task: Delivery, run_id: str, seconds: float) -> None:
-    """Tell the server that a run died of its command line; one that was started tells it itself.
+    """Report a usage error, unless the run was started, in which case the SDK reported it.
 
-    Before the agent says that the run is gone: then it is the server's to judge.
+    Call this before the agent reports the run as gone, after which the server judges it.
     """
     deadline = time.monotonic() + seconds
     run = get_run(task, run_id, deadline)
@@ -168,7 +168,7 @@ def report_usage_error(task: Delivery, run_id: str, seconds: float) -> None:
 
 
 class RunOutput:
-    """The last lines of the present run; its agent's own are left out."""
+    """The last output lines of the current run, without those of its agent."""
 
     def __init__(self) -> None:
         self._lines: Deque[str] = deque(maxlen=LINES)
@@ -178,7 +178,7 @@ class RunOutput:
 
     def add(self, line: str) -> None:
         if AGENT_LOGGER not in line and OWN_LOGGER not in line:
-            # Of a progress bar, what stood there last.
+            # Keep only the last state of a progress bar.
             self._lines.append(line.rstrip("\r").rpartition("\r")[2][:LINE_CHARACTERS])
 
     def read(self, environment: Mapping[str, str]) -> str:
@@ -188,7 +188,7 @@ class RunOutput:
 
 
 def hide_secrets(text: str, environment: Mapping[str, str]) -> str:
-    """Return a text in which the values of secret variables and log-ins in addresses are hidden."""
+    """Replace values of secret variables, and credentials in URLs, in a text."""
     secrets = [
         value
         for name, value in environment.items()
@@ -202,7 +202,7 @@ def hide_secrets(text: str, environment: Mapping[str, str]) -> str:
 
 
 class RunEnds:
-    """The exit and the output of the present run; told with the key that counts at that time."""
+    """The exit and the output of the current run; reports them with the current key."""
 
     def __init__(
         self, settings: AgentSettings, environment: Mapping[str, str], keys: Keys, signals: Signals
@@ -219,11 +219,11 @@ class RunEnds:
         self.output.begin()
 
     def report_exit(self, run_id: Optional[str]) -> None:
-        """Tell once how a run's process ended, and what it printed; then the agent may go on."""
+        """Report once how a run's process ended and its output; then the agent continues."""
         if not run_id or not self.exit.claim():
             return
         if self.exit.exit_code == 128 + signal.SIGKILL:
-            # It could not end its own processes, such as `torchrun` its ranks, which hold the GPU.
+            # A killed run leaves its children, such as ranks of `torchrun`, which hold the GPU.
             for process in list_remains(run_id):
                 send_signal(process.id, signal.SIGKILL)
         task, extended = build_task(self._settings, self._keys.current), self._keys.own
@@ -233,7 +233,7 @@ class RunEnds:
         self._signals.send(lambda: report_end(task, end, extended, acknowledge), REPORT_SECONDS)
 
     def deliver(self, run_id: str, cause: str) -> None:
-        """Deliver the record of a run's end, which the run itself gives up after a time-out."""
+        """Deliver the record of a run's end, which the run itself may give up after a timeout."""
         task = build_task(self._settings, self._keys.current)
         code, killed, extended = self.exit.exit_code, self.exit.killed, self._keys.own
         end = ProcessEnd(run_id, code, "", time.monotonic(), self.exit.began_at)

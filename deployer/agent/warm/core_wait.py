@@ -1,6 +1,6 @@
-"""Shortens how long the SDK waits for its wandb-core, which it starts anew for every run.
+"""Shortens the SDK's wait for its wandb-core, which it starts for every run.
 
-It looks every 0.2 s whether that process listens yet, which is so after 20 ms.
+The SDK polls every 0.2 s whether that process listens, although it does after 20 ms.
 """
 
 import sys
@@ -12,12 +12,12 @@ LOOK_SECONDS = 0.005
 
 
 def look_sooner() -> None:
-    """Have the SDK of this process, and of its forks, look often; one without the wait stays."""
+    """Make the SDK in this process and its forks poll more often; skip SDKs without the wait."""
     module: Any = sys.modules.get(PORT_FILE_MODULE)
     if hasattr(module, "_SLEEP"):
         module._SLEEP = sleep_shortly
 
 
 def sleep_shortly(seconds: float) -> None:
-    """Sleep no longer than until the next look."""
+    """Sleep, but not longer than until the next poll."""
     time.sleep(min(seconds, LOOK_SECONDS))

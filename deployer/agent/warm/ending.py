@@ -1,8 +1,8 @@
-"""Ends a forked run after its own exit handlers, without taking apart what it shares.
+"""Ends a forked run after its own exit handlers, without Python's cleanup of modules.
 
-At its end Python clears every module. In a fork that writes to nearly all pages of its parent, for
-half a second. What is not a plain end is left to Python. This module is imported before all others,
-so it needs only built-in ones.
+At exit Python clears every module, which in a fork writes to almost all shared pages, for half a
+second. Abnormal exits are left to Python. This module is imported before all others, so it imports
+only built-in ones.
 """
 
 import _io
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class ForkedExit:
     """The last exit handler of a run, since it is registered before any other.
 
-    `code` is the run's exit code once it has come to a plain end.
+    `code` is the run's exit code after a normal exit.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class ForkedExit:
         atexit.register(self)
 
     def begin(self) -> None:
-        """Load what the end needs, while the run has changed nothing."""
+        """Load libc before the run can change anything."""
         import ctypes
 
         self._libc = ctypes.CDLL(None)
@@ -42,7 +42,7 @@ class ForkedExit:
             gc.unfreeze()
             return
         close_files()
-        self._libc.fflush(None)  # what C libraries have printed
+        self._libc.fflush(None)  # flush buffers of C libraries
         posix._exit(self.code)
 
 
@@ -57,7 +57,7 @@ def is_flushed() -> bool:
 
 
 def close_files() -> None:
-    """Close what is still open: text before its buffer, and this before what is below it."""
+    """Close open files: text layers first, then buffers, then raw files."""
     kinds: "Any" = (_io._TextIOBase, _io._BufferedIOBase, _io._IOBase)
     everything: "Any" = gc.get_objects()
     close_archives(everything)
@@ -72,7 +72,7 @@ def close_files() -> None:
 
 
 def close_archives(everything: "Any") -> None:
-    """Close zip files, whose directory is written last; they are no files themselves."""
+    """Close zip archives, which write their directory at the end; they are not file objects."""
     kind: "Any" = getattr(sys.modules.get("zipfile"), "ZipFile", None)
     for one in everything if kind else ():
         try:

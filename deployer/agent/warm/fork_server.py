@@ -1,6 +1,6 @@
 """The warm parent: preloads packages, then forks each run.
 
-It has one thread and no open GPU, or it does not fork. None of its own modules is in `sys.modules`
+It forks only if it has a single thread and no open GPU. None of its own modules is in `sys.modules`
 when a run begins.
 """
 
@@ -24,7 +24,7 @@ from .program import COLD, ForkTask, StartOver, become, build_program, name_proc
 SOCKET = "warm.sock"
 STARTING = "warm.starting"  # stand-ins wait while it is there
 PARENT_NAME = "warm-parent"
-# What `wandb.init` and `run.finish` import late, as far as a version has it.
+# Late imports of `wandb.init` and `run.finish`; some versions lack some of them.
 LATE = {
     "wandb": (
         *(PORT_FILE_MODULE, "wandb.sdk.lib.service.service_client", "wandb.sdk.lib.gitlib"),
@@ -33,11 +33,11 @@ LATE = {
 }
 PACKAGES = ("site-packages", "dist-packages")
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
-ASK_SECONDS = 5.0  # a stand-in that is stopped must not hold up the others
+ASK_SECONDS = 5.0  # a stopped stand-in must not block the others
 
 
 def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Callable[[], None]:
-    """Preload, listen and fork; returns in a run alone, with what executes its program.
+    """Preload, listen and fork; returns only in a forked run, with a function to execute it.
 
     `folder` is the agent's.
     """
@@ -56,7 +56,7 @@ def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Cal
     for name in [*sys.modules]:  # the project may have modules with our names
         if name.partition(".")[0] == ours:
             del sys.modules[name]
-    gc.freeze()  # hardly any of it is garbage, and a search would write to every page
+    gc.freeze()  # it contains hardly any garbage, and a collection would write to every page
     server = ForkServer(folder, before)
     name_process(PARENT_NAME)
     with contextlib.suppress(OSError):  # the supervisor has ended
@@ -64,7 +64,7 @@ def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Cal
     task = server.serve()
     gc.enable()
     start_over = StartOver(folder, inherited)
-    start_over.kept = server  # to free it would write to pages of the parent
+    start_over.kept = server  # freeing it would write to pages shared with the parent
     try:
         inherited.renew()
         become(task, parent, changes)
@@ -76,7 +76,7 @@ def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Cal
 
 
 def preload(packages: Sequence[str]) -> str:
-    """Import packages; return why one cannot be, empty if all are. Garbage is not collected."""
+    """Import packages; return why one failed, empty if none. Disables garbage collection."""
     gc.disable()
     sys.argv = [""]
     for package in packages:
@@ -91,16 +91,16 @@ def preload(packages: Sequence[str]) -> str:
 
 
 def end_parent() -> NoReturn:
-    """End the parent as Python ends, which deletes what its imports have made."""
+    """End the parent after its exit handlers, which delete what its imports created."""
     with contextlib.suppress(Exception):
         atexit._run_exitfuncs()
     os._exit(0)
 
 
 def find_obstacle() -> str:
-    """Return why this process must not be forked, empty if it may be.
+    """Return why this process must not fork; empty if it may.
 
-    A first fork lets libraries such as OpenBLAS end their threads, as they do before every fork.
+    Forks once first, since libraries such as OpenBLAS end their threads before a fork.
     """
     child = os.fork()
     if not child:
@@ -114,7 +114,7 @@ def find_obstacle() -> str:
 
 
 def find_device(paths: Collection[str], modules: Dict[str, Any]) -> str:
-    """Return which GPU's device is among open files, empty if none is, nor a CUDA context."""
+    """Return an error if a GPU device is open or a CUDA context exists; empty if not."""
     cuda: Any = getattr(modules.get("torch"), "cuda", None)
     found = [path for path in paths if path.startswith(DEVICES)]
     if cuda and cuda.is_initialized():
@@ -123,7 +123,7 @@ def find_device(paths: Collection[str], modules: Dict[str, Any]) -> str:
 
 
 class ForkServer:
-    """Forks runs, and keeps the connection of each one's stand-in by the run's process id."""
+    """Forks runs; keeps the connections to their stand-ins by the runs' process ids."""
 
     def __init__(self, folder: str, environment: Dict[str, str]) -> None:
         self.connections: Dict[int, socket.socket] = {}
@@ -136,7 +136,7 @@ class ForkServer:
             os.unlink(path)
         place = os.open(folder, os.O_RDONLY)
         self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.listening.bind(f"/proc/self/fd/{place}/{SOCKET}")  # an address holds 107 bytes at most
+        self.listening.bind(f"/proc/self/fd/{place}/{SOCKET}")  # an address has at most 107 bytes
         os.close(place)
         self.listening.listen(16)
         self.woken, waker = os.pipe()
@@ -145,7 +145,7 @@ class ForkServer:
         self.on_child = signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def serve(self) -> ForkTask:
-        """Fork runs until stdin ends and no run is left; returns the task, in a run alone."""
+        """Fork runs until stdin closes and no run remains; return the task in a forked run."""
         open_files: List[Any] = [0, self.woken, self.listening]
         while 0 in open_files or self.connections:
             ready = select.select([*open_files, *self.connections.values()], [], [])[0]
@@ -159,7 +159,7 @@ class ForkServer:
             task = self.take() if self.listening in ready else None
             if task:
                 return task
-            # The supervisor has ended, or is to start another parent.
+            # The supervisor has ended, or packages changed, so that it must start another parent.
             if 0 in open_files and (0 in ready or list_installed() != self.installed):
                 open_files = [self.woken]
                 self.listening.close()
@@ -203,7 +203,7 @@ class ForkServer:
         return None
 
     def find_reason(self, task: ForkTask) -> str:
-        """Return why a run cannot be forked from here, empty if it can."""
+        """Return why a run cannot be forked from this parent; empty if it can."""
         inherited = list_inherited(task.stand_in, task.environment)
         different = [name for name, one in inherited.items() if one != self.inherited[name]]
         if different:
@@ -215,7 +215,7 @@ class ForkServer:
         return find_shadowed(task.words, task.working_folder, self.modules)
 
     def leave(self, connection: socket.socket, streams: Sequence[int]) -> None:
-        """Give up, in a forked run, what is the parent's, and take over the standard streams."""
+        """In a forked run, close the parent's files and take over the standard streams."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, self.on_child)
         for other in (connection, self.listening, *self.connections.values()):
@@ -226,7 +226,7 @@ class ForkServer:
 
 
 def list_inherited(process: int, environment: Dict[str, str]) -> Dict[str, object]:
-    """Return what must be the same in the parent and in its runs, by its name."""
+    """Return the properties by name that must be equal in the parent and its runs."""
     with open(f"/proc/{process}/limits", encoding="utf-8") as file:
         limits = file.read()
     return {
@@ -238,21 +238,21 @@ def list_inherited(process: int, environment: Dict[str, str]) -> Dict[str, objec
 
 
 def list_installed() -> List[int]:
-    """Return when packages were installed or removed last, in nanoseconds."""
+    """Return when packages were last installed or removed, in nanoseconds since the epoch."""
     folders = [path for path in sys.path if path.endswith(PACKAGES) and os.path.isdir(path)]
     return [os.stat(path).st_mtime_ns for path in folders]
 
 
 def find_shadowed(words: Sequence[str], folder: str, modules: Collection[str]) -> str:
-    """Return which preloaded module would be the project's own in a cold run, empty if none.
+    """Return a preloaded module that a cold run would load from the project; empty if none.
 
-    `words` are those of the program's command line, `folder` is its working folder.
+    `words` is the program's command line, `folder` its working folder.
     """
     if words[0] not in ("-m", "-c"):
         folder = os.path.dirname(os.path.realpath(os.path.join(folder, words[0])))
     for entry in os.listdir(folder):
         name, _, ending = entry.partition(".")
-        # A folder without __init__.py gives way to a package that is installed.
+        # An installed package takes precedence over a folder without __init__.py.
         is_package = os.path.exists(os.path.join(folder, entry, "__init__.py"))
         if name in modules and (ending.endswith(("py", "so")) or is_package):
             return f"the project's own {name}"
@@ -260,6 +260,6 @@ def find_shadowed(words: Sequence[str], folder: str, modules: Collection[str]) -
 
 
 def answer(connection: socket.socket, text: str) -> None:
-    """Send a message; the stand-in may be gone."""
+    """Send a message; ignore a stand-in that is gone."""
     with contextlib.suppress(OSError):
         connection.sendall(text.encode())

@@ -1,8 +1,8 @@
-"""Keeps what packages make while they are preloaded apart from the runs that are forked.
+"""Isolates forked runs from resources that packages created during preloading.
 
-A run calls no exit handler of its parent, deletes none of its temporary folders and draws none of
+A run calls no exit handlers of its parent, deletes none of its temporary folders and does not reuse
 its random numbers. `Inherited.renew` gives each run its own; if runs would share something that
-cannot be renewed, `Inherited.find_obstacle` names it and they start cold.
+cannot be renewed, `Inherited.find_obstacle` returns it and they start cold.
 """
 
 import atexit
@@ -17,14 +17,13 @@ import tempfile
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
-# Their exit handlers act on what the run itself has made by its end: it would hang or lose messages
-# without them.
+# Their exit handlers act on the run's own objects; without them it would hang or lose messages.
 OWN_HANDLERS = ("logging", "multiprocessing", "torch", "weakref")
-OWN_PREFIXES = ("WANDB_", "DEPLOYER_")  # of variables of one run alone
+OWN_PREFIXES = ("WANDB_", "DEPLOYER_")  # of variables specific to one run
 
 
 class Inherited:
-    """What preloading has made in this process."""
+    """Resources that preloading created in this process."""
 
     def __init__(self) -> None:
         self._files, self._memory = list_files(), list_shared_memory()
@@ -35,11 +34,11 @@ class Inherited:
         self._entropies: Set[int] = set()
         self._bits: List[Any] = []
         self._folders: List[Any] = []
-        self._chosen: Any = None  # the state of `random` that a package has chosen
+        self._chosen: Any = None  # the state of `random`, if a package has seeded it
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record what is made by the imports inside this context."""
+        """Record the resources that imports create inside this context."""
         watched: List[Tuple[Any, str, Callable[..., None]]] = [
             (atexit, "register", lambda _, handler, *__: self._handlers.append(handler)),
             (tempfile, "mkdtemp", lambda path, *_: self._paths.append(path)),
@@ -59,7 +58,7 @@ class Inherited:
             yield
         finally:
             for owner, name, original, recorder in recorders:
-                if getattr(owner, name) is recorder:  # else a package has put its own there
+                if getattr(owner, name) is recorder:  # else a package has replaced it
                     setattr(owner, name, original)
         self._bits = find_bit_generators(self._entropies)
         is_unseeded = self._randoms.pop(id(random), (random, True))[1]
@@ -69,7 +68,7 @@ class Inherited:
         self._randoms[id(one)] = (one, seed is None)
 
     def find_obstacle(self) -> str:
-        """Return what was made that runs would share, empty if there is nothing."""
+        """Return a created resource that runs would share; empty if there is none."""
         opened = [path for number, path in list_files().items() if number not in self._files]
         if opened:
             return f"preloading has left {opened[0]} open"
@@ -88,13 +87,13 @@ class Inherited:
         return f"preloading sets {changed[0]}, which is the run's own" if changed else ""
 
     def list_changes(self) -> Dict[str, Optional[str]]:
-        """Return the variables that imports have set, and None for those that they have removed."""
+        """Return the variables that imports have set; None for those that they have removed."""
         names = {*self._environment, *os.environ}
         now = {name: os.environ.get(name) for name in sorted(names)}
         return {name: one for name, one in now.items() if one != self._environment.get(name)}
 
     def renew(self) -> None:
-        """Give the run that this process has become its own; the parent's stays the parent's."""
+        """In a forked run, replace the parent's resources with new ones."""
         for handler in self._handlers:
             if (getattr(handler, "__module__", "") or "").partition(".")[0] not in OWN_HANDLERS:
                 atexit.unregister(handler)
@@ -107,7 +106,7 @@ class Inherited:
         for one, is_unseeded in self._randoms.values():
             if is_unseeded:
                 one.seed()
-        if self._chosen is not None:  # Python seeds it anew in each fork
+        if self._chosen is not None:  # Python reseeds it in each fork
             random.setstate(self._chosen)
         for bits in self._bits:
             type(bits).__init__(bits)
@@ -132,15 +131,15 @@ def build_recorder(original: Callable[..., Any], note: Callable[..., None]) -> C
 def list_files() -> Dict[int, str]:
     found = {}
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the listing itself
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
     return found
 
 
 def list_shared_memory() -> Set[str]:
-    """Return the addresses of memory that a fork would share with its parent, and may write to.
+    """Return the addresses of writable memory that a fork would share with its parent.
 
-    Locks between processes are in such memory, too.
+    Such memory also contains locks between processes.
     """
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
         rows = [line.split(maxsplit=2) for line in file]
@@ -155,7 +154,7 @@ def list_folders() -> List[Any]:
 
 
 def find_mention(path: str) -> str:
-    """Return the variable of a module, or of the environment, that holds a path; empty for none."""
+    """Return a variable of a module or of the environment with this path; empty if none."""
     for name, text in os.environ.items():
         if path in text:
             return name
@@ -168,7 +167,7 @@ def find_mention(path: str) -> str:
 
 
 def renew_folder(folder: Any) -> None:
-    """Have a temporary folder stand for a new one, with what the parent has put into its own."""
+    """Replace the parent's temporary folder with a copy for this run."""
     parents = folder.name
     options = {
         name: getattr(folder, f"_{name}")
@@ -183,7 +182,7 @@ def renew_folder(folder: Any) -> None:
 
 
 def find_bit_generators(entropies: Set[int]) -> List[Any]:
-    """Return numpy's generators that the system has seeded, not a package with a number.
+    """Return numpy's bit generators that were seeded by the system, not by a package.
 
     `entropies` are the numbers that the system gave.
     """

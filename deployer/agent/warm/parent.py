@@ -48,7 +48,7 @@ SHEBANG_BYTES = 127  # Linux before 5.1
 # For a path that does not fit after `#!`: a shell script whose first line is a string in Python.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 # The parent's program, given to `python -c`. A forked run returns from `prepare_run` with its own
-# script as `program`: this is the lowest frame of every warm run, so it must hold nothing else, and
+# script as `program`. It is the lowest frame of every warm run, so it must hold nothing else, and
 # the zip file of the supervisor leaves `sys.path` before the script sees it.
 PROGRAM = """\
 import sys
@@ -204,7 +204,7 @@ class WarmParent:
         above, package = os.path.split(AGENT)  # possibly in a zip file
         folder, packages = self._settings.folder, list(self._packages)
         code = PROGRAM.format(above=above, package=package, folder=folder, packages=packages)
-        # Not into the runs' log.
+        # A separate log, not the runs'.
         log = os.open(self._get_path("warm.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         reader, self._lifeline = os.pipe()
         try:

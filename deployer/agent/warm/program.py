@@ -1,4 +1,4 @@
-"""Turns a forked process into the run that its stand-in asks for, or starts it over without us."""
+"""Turns a forked process into its stand-in's run, or makes the stand-in start it over."""
 
 import builtins
 import contextlib
@@ -14,15 +14,15 @@ from .inherited import Inherited
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OOM_SCORE = 100
-STAND_IN_WORDS = 3  # of a stand-in's command line, before the run's arguments: python -IS FILE
+STAND_IN_WORDS = 3  # of a stand-in's command line before the run's arguments: python -IS FILE
 COLD = "warm.cold"  # why all further runs of the agent start cold
-OVER = "warm.over"  # there if the stand-in is to start the run over
+OVER = "warm.over"  # exists if the stand-in must start the run over
 
 
 class ForkTask:
-    """What a run inherits from its stand-in, as the process table has it; `folder` is the agent's.
+    """A run's inherited properties, read from its stand-in's /proc; `folder` is the agent's.
 
-    Raises OSError or LookupError if the process is gone or the table incomplete.
+    Raises OSError or LookupError if the process is gone or its /proc is incomplete.
     """
 
     def __init__(self, stand_in: int, folder: str) -> None:
@@ -46,9 +46,9 @@ class ForkTask:
 
 
 def become(task: ForkTask, parent: int, changes: Dict[str, Optional[str]]) -> None:
-    """Take over what a run inherits from its stand-in; `changes` are variables set by imports.
+    """Apply the stand-in's properties to this process.
 
-    None stands for one that they have removed.
+    `changes` are variables that imports set; None means that they removed the variable.
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
@@ -69,9 +69,9 @@ def become(task: ForkTask, parent: int, changes: Dict[str, Optional[str]]) -> No
 
 
 def refresh(modules: Dict[str, Any]) -> None:
-    """Renew what imports took from their process: seeds, keys, start time, process and thread id.
+    """Renew process state that imports cached: seeds, keys, start time, process and thread id.
 
-    Python seeds `random` itself in a fork, `inherited` what packages draw from.
+    Python itself reseeds `random` in a fork; `inherited` reseeds the packages' generators.
     """
     torch: Any = getattr(modules.get("torch"), "default_generator", None)
     if torch:
@@ -89,7 +89,7 @@ def refresh(modules: Dict[str, Any]) -> None:
         threading.main_thread()._set_native_id()
     settings: Any = modules.get("wandb.sdk.wandb_settings")
     field = getattr(getattr(settings, "Settings", None), "model_fields", {}).get("x_stats_pid")
-    if field is not None:  # of the process whose use of CPU and memory is logged
+    if field is not None:  # the process whose CPU and memory usage is logged
         field.default = os.getpid()
         settings.Settings.model_rebuild(force=True)
 
@@ -100,7 +100,7 @@ def name_process(name: str) -> None:
 
 
 def raise_score() -> None:
-    """Have the kernel rather kill this process when memory runs out than the parent."""
+    """Make the kernel kill this process before the parent when memory runs out."""
     path = "/proc/self/oom_score_adj"
     with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
         score = int(file.read())
@@ -109,7 +109,7 @@ def raise_score() -> None:
 
 
 class StartOver:
-    """Has a run started over with nothing preloaded, by its stand-in, if it fails in an import."""
+    """Lets the stand-in start a run over without preloading if an import fails."""
 
     kept: object = None
 
@@ -157,7 +157,7 @@ def is_from_import(error: BaseException) -> bool:
 
 
 def has_begun() -> bool:
-    """Return True if this process may have begun a W&B run, which must not be done twice."""
+    """Return True if this process may have started a W&B run, which must not start twice."""
     setup: Any = sys.modules.get("wandb.sdk.wandb_setup")
     if setup is None or not hasattr(setup, "_singleton"):
         return setup is not None
@@ -167,7 +167,7 @@ def has_begun() -> bool:
 def build_program(
     arguments: Sequence[str], words: Sequence[str], start_over: Callable[[BaseException], None]
 ) -> Callable[[], None]:
-    """Set `sys` and `__main__` up for a command line; return what executes it.
+    """Set up `sys` and `__main__` for a command line; return a function that executes it.
 
     `words` are the arguments without options.
     """
@@ -182,7 +182,7 @@ def build_program(
         sys.orig_argv = ["python", *arguments]
     sys.argv = list(words) if words[0] not in ("-m", "-c") else [words[0], *words[2:]]
     if words[0] == "-m":
-        run_module: Any = importlib.import_module("runpy")  # its function for Python itself
+        run_module: Any = importlib.import_module("runpy")  # a private function of it
         add_place(os.getcwd())
         execute: Callable[[], None] = lambda: run_module._run_module_as_main(words[1])  # noqa: E731
     elif words[0] == "-c":
@@ -203,7 +203,7 @@ def build_program(
 
 
 def add_place(folder: str) -> None:
-    """Have imports looked for in a program's folder first, unless PYTHONSAFEPATH is set."""
+    """Put a program's folder first on `sys.path`, unless PYTHONSAFEPATH is set."""
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, folder)
 
@@ -219,7 +219,7 @@ def build_script(name: str, main: Any) -> Callable[[], None]:
 
 
 def build_code(source: Union[str, bytes], path: str) -> Callable[[], None]:
-    """Return what executes a text as `__main__`, whose variables only `sys.modules` may hold."""
+    """Return a function that executes source as `__main__`; only `sys.modules` holds that."""
 
     def execute() -> None:
         code = compile(source, path, "exec", 0, True)

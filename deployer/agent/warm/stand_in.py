@@ -1,8 +1,8 @@
-"""Stands in for `python` on an agent's PATH: has a run forked from the warm parent.
+"""Stands in for `python` on an agent's PATH: asks the warm parent to fork the run.
 
-The parent reads its arguments, environment and the like in the process table; it passes on its
-streams, forwards signals, and ends as the run ends. What cannot be warm is started as ever. Every
-run waits for it, so it imports next to nothing: `-I -S`, and modules written in C.
+The parent reads the stand-in's arguments, environment and so on from /proc. The stand-in passes its
+streams, forwards signals, and ends like the run. Programs that cannot be warm start as usual. Every
+run waits for it, so it imports almost nothing: `-I -S`, and modules written in C.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-TYPE_CHECKING = False  # typing's own costs more than all of this
+TYPE_CHECKING = False  # importing typing costs more than all of this
 if TYPE_CHECKING:
     from typing import Dict, List, NoReturn, Set, Tuple
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the agent
 SOCKET = "warm.sock"
 COLD = "warm.cold"  # why all further runs start cold
-OVER = "warm.over"  # there once the run has ended to start over
-STARTING = "warm.starting"  # there while the parent preloads, which this run would do no sooner
+OVER = "warm.over"  # exists once the run has ended to start over
+STARTING = "warm.starting"  # exists while the parent preloads; a cold run would not import faster
 STARTING_SECONDS = 15.0
 TICK_SECONDS = 0.02
-# A parent that is stopped or hangs is killed: it must not fork the run later, beside a cold one.
+# A stopped or hanging parent is killed, so that it cannot fork the run later, next to a cold one.
 ANSWER_SECONDS = 5.0
 LOOK_SECONDS = 1.0
-COMMAND_NAME = "warm-python"  # what it is called in the process table
+COMMAND_NAME = "warm-python"  # its name in the process table
 AGENT_NAME = "wandb-agent"  # as launcher.py names its process
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
 STREAMS = (0, 1, 2)
@@ -49,7 +49,7 @@ def main() -> None:
         time.sleep(TICK_SECONDS)
     numbers = [getattr(_signal, name) for name in FORWARDED]
     blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
-    note("warm")  # before the run begins, which may start over
+    note("warm")  # before the run begins, since it may start over
     try:
         connection, process = ask()
     except (OSError, ValueError) as error:
@@ -76,7 +76,7 @@ def read(path: str) -> str:
 
 
 def find_reason(arguments: "List[str]", environment: "Environment") -> str:
-    """Return why this start cannot be warm, empty if it can."""
+    """Return why this start cannot be warm; empty if it can."""
     run_id = environment.get("WANDB_RUN_ID")
     by_agent = read(f"/proc/{os.getppid()}/comm").strip() == AGENT_NAME
     if not run_id or environment.get("DEPLOYER_RUN_PROLOGUE") == run_id or not by_agent:
@@ -120,7 +120,7 @@ def ask() -> "Tuple[_socket.socket, int]":
     place = os.open(FOLDER, os.O_RDONLY)
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     connection.settimeout(ANSWER_SECONDS)
-    # By way of /proc, since an address holds 107 bytes at most.
+    # Through /proc, since a socket address has at most 107 bytes.
     connection.connect(f"/proc/self/fd/{place}/{SOCKET}")
     os.close(place)
     streams = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _struct.pack("3i", *STREAMS))
@@ -136,7 +136,7 @@ def ask() -> "Tuple[_socket.socket, int]":
 
 
 def kill_parent(connection: "_socket.socket") -> None:
-    """Kill the process that listens, and so its runs; the supervisor starts another one."""
+    """Kill the listening parent, and so its runs; the supervisor starts another one."""
     peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     try:
         os.kill(_struct.unpack("3i", peer)[0], _signal.SIGKILL)
@@ -152,7 +152,7 @@ def follow(
         file.write(COMMAND_NAME)
 
     def forward(number: int, _frame: object) -> None:
-        # An interrupt is meant for the whole group, as that of a terminal.
+        # An interrupt goes to the whole group, like Ctrl-C in a terminal.
         target = -process if number == _signal.SIGINT else process
         try:
             os.kill(target, number)
@@ -171,7 +171,7 @@ def end(status: int) -> "NoReturn":
         os._exit(status >> 8)
     import resource
 
-    # By the run's signal, without a core dump of our own.
+    # End by the run's signal, without a core dump.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number not in (_signal.SIGKILL, _signal.SIGSTOP):
         _signal.signal(number, _signal.SIG_DFL)
@@ -181,12 +181,12 @@ def end(status: int) -> "NoReturn":
 
 
 def await_end(connection: "_socket.socket", process: int) -> int:
-    """Return the run's wait status; if its parent does not report it, that of the process table."""
+    """Return the run's wait status from its parent, or from /proc if it does not answer."""
     connection.settimeout(LOOK_SECONDS)
     patience = ANSWER_SECONDS
     while True:
         try:
-            # Without the parent, the kernel has killed the run.
+            # If the parent is gone, the kernel has killed the run.
             return int(connection.recv(4096).partition(b" ")[2] or _signal.SIGKILL)
         except _socket.timeout:
             fields = read(f"/proc/{process}/stat").rpartition(")")[2].split()

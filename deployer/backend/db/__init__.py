@@ -1,4 +1,4 @@
 """The SQLite file, with a module for each kind of row.
 
-Nothing here decides anything or knows HTTP. Times, `now` among them, are seconds since the epoch.
+Nothing here makes decisions or knows HTTP. Times, including `now`, are seconds since the epoch.
 """

@@ -1,8 +1,8 @@
-"""Users with their keys, and the projects that are theirs.
+"""Users with their keys, and their projects.
 
-Keys are long and random, so that a plain SHA-256 is all that is stored; people name a key by the
-beginning of its hash. A log-in stands for the key that it was made with, and ends with it; it
-outlives the server's process.
+Keys are long and random, so the database stores only a plain SHA-256. A key's id is the beginning
+of its hash. A session belongs to the key that it was created with, and ends with it; it survives a
+restart of the server.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from deployer.backend.request import Refusal, not_found
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
-# A user who was removed has no key but dead ones of agents, which their rows still point to.
+# A removed user has only revoked keys of agents, which rows of agents still reference.
 PRESENT = "EXISTS (SELECT 1 FROM keys WHERE keys.user_id = users.id AND keys.sweep_id IS NULL)"
-# A month: the page is a tool of every day on one's own machine.
+# A month, since users open the page daily on their own machine.
 SESSION_SECONDS = 30 * 24 * 3600
 NODE_LENGTH = 253  # of Kubernetes' names
 LABEL_LENGTH = 100
 ID_LENGTH = 8  # of a key's name
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody named
+DEFAULT_PROJECT = "uncategorized"  # W&B's name for a project without a name
 LONGEST_NAME = 128
 
 
 @dataclass(frozen=True)
 class User(TableRow):
-    """A person; the entity of the same name is theirs."""
+    """A person, who owns the entity of the same name."""
 
     table: ClassVar = "users"
     noun: ClassVar = "user"
@@ -53,9 +53,9 @@ class User(TableRow):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is asking. With a `sweep_id`, the key is an agent's and good for that sweep alone.
+    """The caller of a request. With a `sweep_id`, the key is an agent's, valid for that sweep.
 
-    It is `superseded` once a supervisor of the same name has started later with a key of its own.
+    It is `superseded` once a later supervisor of the same name has registered its own key.
     """
 
     user: User
@@ -67,7 +67,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class KeyRow(TableRow):
-    """What is known of a key that nobody can read any more; an agent's is of one sweep."""
+    """A key's hash and metadata; an agent's key belongs to one sweep."""
 
     table: ClassVar = "keys"
     noun: ClassVar = "key"
@@ -84,18 +84,18 @@ class KeyRow(TableRow):
 
 
 def new_key() -> str:
-    """Return a fresh key of 40 hexadecimal characters, valid for every SDK."""
+    """Return a new random key of 40 hexadecimal characters, valid for every SDK."""
     return secrets.token_hex(20)
 
 
 def check_key(key: str) -> None:
-    """Raise ValueError for what no SDK would take for a key."""
+    """Raise ValueError for a key that no SDK would accept."""
     if not KEY_PATTERN.fullmatch(key):
         raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
 
 
 def check_key_label(label: str) -> None:
-    """Raise ValueError for a label that lists could not show."""
+    """Raise ValueError for a label that is too long or not printable."""
     if len(label) > LABEL_LENGTH or not label.isprintable():
         raise ValueError(f"a label is a line of at most {LABEL_LENGTH} characters")
 
@@ -109,7 +109,7 @@ def key_id_of(key_hash: str) -> str:
 
 
 def create_user(db: Connection, name: str, key: str, now: float, label: str = "") -> User:
-    """Add a user with one key, or restore a removed one with everything they made.
+    """Add a user with one key, or restore a removed one with all of their data.
 
     Raise ValueError for a bad or taken name, a bad label, or a short or foreign key.
     """
@@ -127,7 +127,7 @@ def create_user(db: Connection, name: str, key: str, now: float, label: str = ""
 
 
 def get_user(db: Connection, name: str) -> User:
-    """Return a user who has a key; raise ValueError for anybody else."""
+    """Return a user with a key; raise ValueError if not found."""
     user = select_one(db, User, f"WHERE name = ? AND {PRESENT}", name)
     if user is None:
         raise ValueError(f"user {name!r} not found")
@@ -135,7 +135,7 @@ def get_user(db: Connection, name: str) -> User:
 
 
 def remove_user(db: Connection, name: str, owner: str) -> None:
-    """Take a user's name and keys away; what they made stays, invisible to everyone.
+    """Remove a user and revoke their keys; their data stays, hidden from everyone.
 
     Raise ValueError for an unknown user and for the backend's `owner`.
     """
@@ -159,7 +159,7 @@ def list_keys(db: Connection, user: User) -> list[KeyRow]:
 
 
 def add_key(db: Connection, name: str, key: str, now: float, label: str = "") -> None:
-    """Give a user one more key; one that they have stays as it is.
+    """Add a key to a user; do nothing if they already have it.
 
     Raise ValueError for an unknown user, a bad label, a short or a foreign key.
     """
@@ -174,7 +174,7 @@ def add_key(db: Connection, name: str, key: str, now: float, label: str = "") ->
 
 
 def replace_keys(db: Connection, name: str, key: str, now: float) -> None:
-    """Make a key the only one of a user, but for those of their agents; else as `add_key`."""
+    """Like `add_key`, but also revoke the user's other keys, except those of their agents."""
     add_key(db, name, key, now)
     for other in list_keys(db, get_user(db, name)):
         if other.hash != hash_key(key):
@@ -182,15 +182,15 @@ def replace_keys(db: Connection, name: str, key: str, now: float) -> None:
 
 
 def revoke_key(db: Connection, name: str, key_id: str, kept: str) -> None:
-    """Refuse one key of a user from now on, and end what was signed in to with it.
+    """Revoke one key of a user and end its sessions.
 
-    Raise ValueError for an unknown user or key id, the user's only key, and the key that is `kept`.
+    Raise ValueError for an unknown user or key id, the user's only key, and the key `kept`.
     """
     keys = list_keys(db, get_user(db, name))
     named = [key for key in keys if key.key_id == key_id]
     if not named:
         raise ValueError(f"{name} has no key {key_id!r}")
-    if len(named) > 1:  # of keys that somebody chose: two in four thousand million
+    if len(named) > 1:  # a collision of two ids: 1 in 4 billion
         raise ValueError(f"{name} has {len(named)} keys {key_id!r}")
     if named[0].hash == hash_key(kept):
         raise ValueError(f"key {key_id} is the one that deployer itself works with")
@@ -200,17 +200,17 @@ def revoke_key(db: Connection, name: str, key_id: str, kept: str) -> None:
 
 
 def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
-    """Return a new key that is good for one agent's work on one sweep and nothing else."""
+    """Return a new key, valid only for one agent's work on one sweep."""
     key = new_key()
     _insert_agent_key(db, caller, sweep_id, name, key, now)
     return key
 
 
 def adopt_own_key(db: Connection, caller: Caller, key: str, now: float, node: str = "") -> None:
-    """Take the key that a supervisor on a node has chosen for its agent; older keys write no more.
+    """Register the key that a supervisor on `node` chose for its agent; older keys cannot write.
 
-    The supervisor chooses it, so that asking again after a lost reply, or a request that arrives
-    late, changes nothing. Raise ValueError for a bad or foreign key.
+    The supervisor chooses the key, so that the request is idempotent: a retry after a lost reply,
+    or a late arrival, changes nothing. Raise ValueError for a bad or foreign key.
     """
     assert caller.sweep_id is not None
     assert caller.agent_name is not None
@@ -245,7 +245,7 @@ def _insert_agent_key(
 
 
 def check_newest(caller: Caller, status: int = 403) -> None:
-    """Refuse an agent whose supervisor was started again, here or elsewhere."""
+    """Refuse an agent if a later supervisor of the same name has registered its key."""
     if caller.superseded:
         raise Refusal(status, f"agent {caller.agent_name} was started again and has a newer key")
 
@@ -272,7 +272,7 @@ def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
 
 
 def begin_session(db: Connection, key_hash: str, now: float) -> str:
-    """Return a new token that stands for the key of a hash; forget those that have ended."""
+    """Create a session for a key and return its token; delete expired sessions."""
     token = secrets.token_urlsafe(32)
     db.execute("DELETE FROM sessions WHERE ends_at <= ?", (now,))
     db.execute(
@@ -283,7 +283,7 @@ def begin_session(db: Connection, key_hash: str, now: float) -> str:
 
 
 def caller_of_session(db: Connection, token: str, now: float) -> Caller | None:
-    """Return whose log-in a token is, None once it has ended or its key is gone."""
+    """Return the caller of a session's token; None if it expired or its key was revoked."""
     found = db.execute(
         "SELECT key_hash FROM sessions WHERE hash = ? AND ends_at > ?", (hash_key(token), now)
     ).fetchone()
@@ -308,7 +308,7 @@ class ProjectRow(TableRow):
 
 
 def check_label(what: str, name: str) -> str:
-    """Return a name; refuse with 400 one that would not fit into `entity/project/name:alias`."""
+    """Return a name; refuse one that is invalid in `entity/project/name:alias` with 400."""
     bad = set(name) & set("/:\\") or not name.isprintable() or name.strip() in ("", ".", "..")
     if bad or len(name) > LONGEST_NAME:
         said = f"at most {LONGEST_NAME} printable letters, without / : and \\"
@@ -325,9 +325,9 @@ def find_project(
 
 
 def _is_own(db: Connection, caller: Caller, entity: str | None) -> bool:
-    """Return True for the caller's entity, and for any where there is no other user.
+    """Return True for the caller's entity, and for any entity if there is no other user.
 
-    Files and scripts that were written for W&B name teams, which are not here.
+    Files and scripts that were written for W&B have team names, which do not exist here.
     """
     return entity in (None, "", caller.user.name) or len(list_present_users(db)) == 1
 
@@ -342,9 +342,9 @@ def get_project(db: Connection, caller: Caller, entity: str | None, name: str | 
 def ensure_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None, now: float
 ) -> ProjectRow:
-    """Return a project, made if there is none.
+    """Return a project; create it if needed.
 
-    Refuse with 403 an entity that may be another user's, and an agent that would make a project.
+    Refuse with 403 an entity that may be another user's, and a new project for an agent's key.
     """
     own = caller.user
     if not _is_own(db, caller, entity):

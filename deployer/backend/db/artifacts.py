@@ -1,7 +1,7 @@
 """Artifacts: collections in a project, their versions, the aliases that point to versions.
 
-A type is made with its first collection, and stays when its last one is deleted. A version is
-pending, without a number, until all of it is there. `latest` is the alias of the newest one.
+A type is created with its first collection, and stays when its last one is deleted. A version is
+pending and has no number until it is complete. `latest` is the alias of the newest version.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from deployer.backend.request import Refusal
 ArtifactRole = Literal["output", "input"]
 
 NAME, LATEST = "artifact name", "latest"
-PATCH = "PATCH"  # the type of a manifest that one of several runs adds
+PATCH = "PATCH"  # the manifest type of a patch, which one of several runs adds
 VERSION = re.compile(r"v(\d+)")
-# How long nothing may come for a version that was begun, until it is given up.
+# A pending version without changes for this long is abandoned.
 PENDING_SECONDS = 3 * 24 * 3600
 NEWEST_FIRST = "WHERE collection_id = ? AND version IS NOT NULL ORDER BY version DESC"
 
 
 @dataclass(frozen=True)
 class ArtifactType(TableRow):
-    """A type of a project, which stays when its last collection goes."""
+    """An artifact type of a project; stays when its last collection is deleted."""
 
     table: ClassVar = "artifact_types"
     noun: ClassVar = "artifact type"
@@ -77,7 +77,8 @@ class Collection(TableRow):
 class Artifact(TableRow):
     """One version; `metadata` is JSON text, `tags` and `wanted_aliases` are JSON lists.
 
-    `base_id` is the version that an incremental one, or a patch by one of several runs, adds to.
+    `base_id` is the version that an incremental version, or a patch by one of several runs,
+    extends.
     """
 
     table: ClassVar = "artifacts"
@@ -145,7 +146,7 @@ def ensure_collection(
     client_id: str | None,
     now: float,
 ) -> Collection:
-    """Return a collection, made if there is none; refuse another type with 400."""
+    """Return a collection, created if needed; refuse another type with 400."""
     found = find(db, Collection, project_id=project.id, name=check_label(NAME, name))
     if found is None:
         columns = {"type": check_label("artifact type", type_name), "client_id": client_id}
@@ -159,7 +160,7 @@ def ensure_collection(
 
 
 def rename_collection(db: Connection, row: Collection, name: str, now: float) -> Collection:
-    """Give a collection another name; refuse with 400 one that is taken."""
+    """Rename a collection; refuse a taken name with 400."""
     taken = find(db, Collection, project_id=row.project_id, name=check_label(NAME, name))
     if taken and taken.id != row.id:
         raise Refusal(400, f"artifact {name} already exists")
@@ -167,7 +168,7 @@ def rename_collection(db: Connection, row: Collection, name: str, now: float) ->
 
 
 def take_version(db: Connection, collection_id: int) -> int:
-    """Return the number of a collection's next version; no number is given twice."""
+    """Take the number of a collection's next version; numbers are never reused."""
     row = get(db, Collection, collection_id)
     update(db, row, next_version=row.next_version + 1)
     return row.next_version
@@ -181,13 +182,13 @@ def create_artifact(
 
 
 def find_same(db: Connection, collection: Collection, digest: str) -> Artifact | None:
-    """Return the newest committed version of the same content."""
+    """Return the newest committed version with the same content."""
     tail = "WHERE collection_id = ? AND digest = ? AND version IS NOT NULL ORDER BY version DESC"
     return select_one(db, Artifact, tail, collection.id, digest)
 
 
 def find_begun(db: Connection, collection: Collection, client_id: str | None) -> Artifact | None:
-    """Return the version that a client's object began or logged, as a repeated request asks for."""
+    """Return the version of a client's object, pending or committed, for repeated requests."""
     if not client_id:
         return None
     return find(db, Artifact, collection_id=collection.id, client_id=client_id)
@@ -218,7 +219,7 @@ def delete_abandoned(db: Connection, now: float) -> None:
 
 
 def remove_artifact(db: Connection, row: Artifact) -> None:
-    """Delete a version; if it was `latest`, the newest that is left becomes so."""
+    """Delete a version; if it was `latest`, the newest remaining version becomes `latest`."""
     delete(db, row)
     newest = latest_version(db, row.collection_id)
     if newest:
@@ -226,7 +227,7 @@ def remove_artifact(db: Connection, row: Artifact) -> None:
 
 
 def check_deletable(db: Connection, caller: Caller, row: Artifact) -> None:
-    """Refuse with 403 an agent's key on what others made, too: same content is one version."""
+    """Refuse an agent's key with 403 unless only its runs logged the version's content."""
     if caller.sweep_id is None:
         return
     makers = list_runs_of(db, row, "output")
@@ -235,14 +236,14 @@ def check_deletable(db: Connection, caller: Caller, row: Artifact) -> None:
 
 
 def check_alias(alias: str) -> str:
-    """Return an alias; refuse with 400 one that cannot stand after the colon of a name."""
+    """Return an alias; refuse an invalid one, or the name of a version, with 400."""
     if VERSION.fullmatch(check_label("artifact alias", alias)):
         raise Refusal(400, f"invalid artifact alias {alias!r}: it is the name of a version")
     return alias
 
 
 def set_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> None:
-    """Point aliases at a version; those of another version move to this one."""
+    """Point aliases to a version; move those of other versions."""
     db.executemany(
         "INSERT INTO artifact_aliases (collection_id, artifact_id, alias) VALUES (?, ?, ?)"
         " ON CONFLICT (collection_id, alias) DO UPDATE SET artifact_id = excluded.artifact_id",
@@ -258,7 +259,7 @@ def remove_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> Non
 
 
 def record_role(db: Connection, run: RunRow, row: Artifact, role: ArtifactRole) -> None:
-    """Note that a run made or used a version; noting it again changes nothing."""
+    """Record that a run logged or used a version; idempotent."""
     db.execute(
         "INSERT OR IGNORE INTO artifact_runs (run_id, artifact_id, role) VALUES (?, ?, ?)",
         (run.id, row.id, role),
@@ -266,7 +267,7 @@ def record_role(db: Connection, run: RunRow, row: Artifact, role: ArtifactRole) 
 
 
 def list_artifacts_of(db: Connection, run: RunRow, role: ArtifactRole) -> list[Artifact]:
-    """Return the committed versions that a run made or used, oldest first."""
+    """Return the committed versions that a run logged or used, oldest first."""
     tail = (
         "WHERE version IS NOT NULL AND id IN"
         " (SELECT artifact_id FROM artifact_runs WHERE run_id = ? AND role = ?) ORDER BY id"
@@ -275,7 +276,7 @@ def list_artifacts_of(db: Connection, run: RunRow, role: ArtifactRole) -> list[A
 
 
 def list_runs_of(db: Connection, row: Artifact, role: ArtifactRole) -> list[RunRow]:
-    """Return the runs that made a version's content or used it, oldest first."""
+    """Return the runs that logged or used a version's content, oldest first."""
     tail = (
         "WHERE id IN (SELECT run_id FROM artifact_runs"
         " WHERE artifact_id = ? AND role = ?) ORDER BY id"

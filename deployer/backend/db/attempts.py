@@ -1,4 +1,4 @@
-"""Attempts: each time that a run was handed out, how it ended, and what it may write over."""
+"""Attempts of runs: their assignments, their ends, and which history they may overwrite."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from deployer.backend.db.sweeps import SweepRow
 from deployer.backend.request import parse_object, read_object
 
 FINISHED = "finished"
-# Its rows and its exit record have come, but its process was then killed, or nobody saw it end.
+# The rows and exit record arrived, but the process was then killed, or its end was not observed.
 DELIVERED = "delivered"
 # As the SDK names them in a summary.
 AGGREGATES: dict[str, Callable[[list[float]], float]] = {"min": min, "max": max, "mean": fmean}
-# What a process says of itself, and what it is without its word.
+# The columns that a process sends about itself, and their defaults.
 SAID: dict[str, str | None] = {
     **dict.fromkeys(("display_name", "group_name", "job_type", "description", "notes")),
     **dict.fromkeys(("host", "program", "commit_hash")),
@@ -53,8 +53,8 @@ SAID: dict[str, str | None] = {
     "tags": "[]",
 }
 LARGEST = 1e200  # sums of smaller numbers are finite
-RunCursor = tuple[float, int]  # when a run was made, its row
-# A document that holds a bare NaN is not JSON to SQLite, and goes as the text that it is.
+RunCursor = tuple[float, int]  # creation time and row id of a run
+# SQLite does not accept a document with a bare NaN as JSON, so it is sent as text.
 _ROWS = f"""
 SELECT created_at, id, json_object(
     'id', 'Run:' || id, 'name', name, 'displayName', display_name, 'state', state,
@@ -75,10 +75,10 @@ FROM runs WHERE sweep_id = ? AND (created_at, id) > (?, ?) ORDER BY created_at, 
 
 @dataclass(frozen=True)
 class AttemptRow(Record):
-    """One time that a run was handed out; `cause` says why it ended, None while it lasts.
+    """One assignment of a run; `cause` is why it ended, None while active.
 
-    `exit_code` came with the run's exit record, `process_exit_code` is what its supervisor saw.
-    `output` is what it printed last, if its supervisor reported it.
+    `exit_code` is from the run's exit record, `process_exit_code` from its supervisor.
+    `output` is the end of its output, if its supervisor reported it.
     """
 
     table: ClassVar = "attempts"
@@ -95,7 +95,7 @@ class AttemptRow(Record):
 
     @property
     def known_exit_code(self) -> int | None:
-        """Return the process's exit code; None if unknown, as where only rows were delivered."""
+        """Return the process's exit code; None if unknown, e.g. if only rows were delivered."""
         if self.process_exit_code is not None or self.cause == DELIVERED:
             return self.process_exit_code
         return self.exit_code
@@ -125,7 +125,7 @@ def assign_run(
 def create_run(
     db: Connection, caller: Caller, project: ProjectRow, name: str, now: float
 ) -> RunRow:
-    """Create a run that no sweep asked for, at its first attempt."""
+    """Create a run without a sweep, at its first attempt."""
     owner = {"project_id": project.id, "user_id": caller.user.id}
     run = insert_run(db, now, **owner, name=name, display_name=name)
     begin_attempt(db, run.id, 1, None, now)
@@ -133,7 +133,7 @@ def create_run(
 
 
 def reassign_run(db: Connection, run: RunRow, agent: AgentRow, now: float) -> RunRow:
-    """Hand a queued run out again, as its next attempt, with its original arguments."""
+    """Assign a queued run again, as its next attempt, with its original arguments."""
     number = run.attempt + 1
     begin_attempt(db, run.id, number, agent.id, now)
     return change(
@@ -156,7 +156,7 @@ def reassign_run(db: Connection, run: RunRow, agent: AgentRow, now: float) -> Ru
 
 
 def repeat_attempt(db: Connection, run: RunRow, cause: str, now: float) -> RunRow:
-    """Count a run that was sent to the same agent again as another attempt."""
+    """Count a run that was sent again to the same agent as another attempt."""
     end_attempt(db, run, cause, None, now)
     number = run.attempt + 1
     begin_attempt(db, run.id, number, run.agent_id, now)
@@ -164,9 +164,9 @@ def repeat_attempt(db: Connection, run: RunRow, cause: str, now: float) -> RunRo
 
 
 def end_attempt(db: Connection, run: RunRow, cause: str, exit_code: int | None, now: float) -> None:
-    """Record how the run's current attempt ended, unless that is recorded already.
+    """Record how the run's current attempt ended, unless already recorded.
 
-    One without `wandb.init` has no last step, whatever those before it have logged.
+    An attempt without `wandb.init` has no last step, even if earlier attempts logged rows.
     """
     step = None if run.started_at is None else last_step(db, run.id)
     db.execute(
@@ -189,7 +189,7 @@ def find_attempt(db: Connection, run: RunRow, agent_name: str, moment: float) ->
 def note_process_end(
     db: Connection, attempt: AttemptRow, exit_code: int | None, output: str | None
 ) -> None:
-    """Record how an attempt's process ended, unless a supervisor has reported that already."""
+    """Record how an attempt's process ended, unless a supervisor already reported it."""
     db.execute(
         "UPDATE attempts SET process_exit_code = COALESCE(process_exit_code, ?),"
         " output = COALESCE(output, ?) WHERE run_id = ? AND number = ?",
@@ -199,13 +199,13 @@ def note_process_end(
 
 
 def has_process_ended(db: Connection, run: RunRow) -> bool:
-    """Return whether a supervisor has reported the end of the current attempt's process."""
+    """Return True if a supervisor has reported the end of the current attempt's process."""
     last = last_attempt(db, run)
     return last.process_exit_code is not None or last.output is not None
 
 
 def _doubt_end(db: Connection, run_id: int, number: int) -> None:
-    """Mark a finished attempt whose process ended badly as one that only delivered its rows."""
+    """Change `finished` to `delivered` for an attempt whose process exited with an error."""
     db.execute(
         "UPDATE attempts SET cause = ? WHERE run_id = ? AND number = ? AND cause = ?"
         " AND process_exit_code != 0",
@@ -214,10 +214,10 @@ def _doubt_end(db: Connection, run_id: int, number: int) -> None:
 
 
 def count_stalled_kills(db: Connection, run: RunRow) -> int:
-    """Count the kills of a run's own process since an attempt has got further than all before.
+    """Count the kills of a run's own process since an attempt last logged a new highest step.
 
-    Those are meant that a supervisor saw, or the server while the agent went on: what is told of a
-    run whose agent or machine died has W&B's exit code and no process's.
+    Counts only kills that a supervisor saw, or the server while the agent was alive. If the agent
+    or machine died, the run has W&B's exit code but no exit code of its process.
     """
     furthest, kills = -1.0, 0
     for step, killed in db.execute(
@@ -234,7 +234,7 @@ def count_stalled_kills(db: Connection, run: RunRow) -> int:
 
 
 def count_early_kills(db: Connection, run: RunRow) -> int:
-    """Count the attempts whose own process was seen killed before `wandb.init`."""
+    """Count the attempts whose process was killed before `wandb.init`, as a supervisor saw."""
     found = db.execute(
         "SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ('signal', 'OOM')"
         " AND process_exit_code IS NOT NULL AND last_step IS NULL",
@@ -265,26 +265,27 @@ def begin_attempt(
     )
 
 
-# A run's history when another process writes it: whether its rows follow or replace what is there.
-# A process that does not resume names the run by its short id alone. Its first row decides: at a
-# later step it continues a resumed run, else it is another run under the same id. Then the rows of
-# a sweep's run are kept apart, unless they are sent again. The next attempt at a run that was
-# interrupted may go on from a checkpoint of its own, older than the last row: rows before its first
-# one stay.
+# When another process writes a run's history, its rows either follow or replace the existing rows.
+# A process that does not resume sends only the run's short id. Its first row decides: at a later
+# step it continues a resumed run, else it is another run under the same id. In that case the old
+# rows of a sweep's run move to a separate run, unless the new process sends the same rows again.
+# The next attempt of an interrupted run may continue from its own checkpoint, older than the last
+# row. The rows before its first row stay.
 
 
 def write_history(db: Connection, run: RunRow, offset: int, texts: Sequence[str]) -> RunRow:
-    """Write rows at an offset of the stream, once older rows are kept or cleared."""
+    """Decide whether older rows stay, then write rows at an offset of the stream."""
     run = _decided(db, run, offset, texts)
-    early = max(0, run.first_offset - offset)  # of the process before, whose rows were replaced
+    early = max(0, run.first_offset - offset)  # rows of the previous process, which were replaced
     write_lines(db, run.id, "history", offset + early - run.first_offset, texts[early:])
     return run
 
 
 def keep_former(run: RunRow, said: Collection[str]) -> str | None:
-    """Return what the process before said of itself, for when the one that begins is another run.
+    """Return the previous process's columns as JSON, in case the new process is another run.
 
-    `said` are the columns that the new one sends. Of several that log nothing the first counts.
+    `said` are the columns that the new process sends. If several processes in a row log nothing,
+    the columns before the first of them are kept.
     """
     if run.args is None:
         return None
@@ -295,7 +296,7 @@ def keep_former(run: RunRow, said: Collection[str]) -> str | None:
 def decide_former(db: Connection, run: RunRow) -> RunRow:
     """Decide at the end of a process that wrote no row whether it was another run.
 
-    It was if it has values of its own; else the run is as the process before it left it.
+    It was another run if it has summary values; else restore the columns of the previous process.
     """
     if run.former is None or run.undecided_lines is None:
         return run
@@ -308,9 +309,9 @@ def decide_former(db: Connection, run: RunRow) -> RunRow:
 
 
 def complete_summary(db: Connection, run: RunRow) -> str:
-    """Return the summary with `define_metric(summary=…)` counted over the rows of all attempts.
+    """Return the summary with `define_metric(summary=…)` computed over the rows of all attempts.
 
-    A process that resumes a run counts its own alone. Reads the whole history.
+    A process that resumes a run uses only its own rows. Reads the whole history.
     """
     if run.attempt < 2 or not any(f'"{kind}":' in run.summary for kind in AGGREGATES):
         return run.summary
@@ -333,7 +334,7 @@ def _decided(db: Connection, run: RunRow, offset: int, texts: Sequence[str]) -> 
     lines = run.undecided_lines
     if lines is None or not texts or offset not in (0, lines):
         return run
-    # Some SDKs begin at the offset that they were told, and others at 0 unless they resume.
+    # Some SDKs begin at the offset that the server returned, others at 0 unless they resume.
     kept, step = lines, step_in(texts[0])
     if step <= last_step(db, run.id):
         kept = 0
@@ -352,7 +353,7 @@ def _is_sent_again(db: Connection, run: RunRow, text: str) -> bool:
 
 
 def set_apart(db: Connection, run: RunRow, now: float) -> RunRow:
-    """Make a run beside a sweep's run, whose agent may write to it; it is not one of the sweep."""
+    """Create a run next to a sweep's run: same agent, same group, but not part of the sweep."""
     number = free_number(db, run.project_id, run.name, len(run.apart_names) + 2)
     name = f"{run.name}-{number}"
     made = insert_run(
@@ -367,15 +368,15 @@ def set_apart(db: Connection, run: RunRow, now: float) -> RunRow:
         config=run.config,
     )
     begin_attempt(db, made.id, 1, run.agent_id, now)
-    # Its state stays: it is set so that what is derived of the run is derived anew.
+    # Set the unchanged state, so that values derived from the run are recomputed.
     update(db, run, apart=json.dumps([*run.apart_names, name]), state=run.state)
     return made
 
 
 def _set_history_apart(db: Connection, run: RunRow) -> RunRow:
-    """Keep a process that has ended as a run of its own, since another one begins anew.
+    """Move the history of an ended process to a separate run, since a new process starts over.
 
-    Each has what it said of itself; return the one that goes on.
+    Each run keeps the columns that its process sent. Return the run of the new process.
     """
     now = run.heartbeat_at or run.created_at
     former: dict[str, Any] = json.loads(run.former or "{}")
@@ -397,17 +398,17 @@ def _set_history_apart(db: Connection, run: RunRow) -> RunRow:
     return change(db, run, **inherited)
 
 
-# A sweep's runs as JSON that SQLite itself writes: thousands at once, for whoever ranks them all. A
-# run has the names of W&B's schema, its configuration and its summary as they are, its times in
-# seconds since the epoch.
+# A sweep's runs as JSON that SQLite writes: thousands at once, for clients that rank all runs.
+# Keys have the names of W&B's schema, configuration and summary are unchanged, times are in seconds
+# since the epoch.
 
 
 def read_run_table(
     db: Connection, sweep: SweepRow, after: RunCursor | None, size: int
 ) -> tuple[str, RunCursor | None]:
-    """Return up to `size` runs as a JSON array, oldest first, and the last one's place.
+    """Return up to `size` runs as a JSON array, oldest first, and the cursor of the last one.
 
-    The place is None where no run follows.
+    The cursor is None if no run follows.
     """
     found = db.execute(_ROWS, (sweep.id, *(after or (-1.0, 0)), size + 1)).fetchall()
     page = found[:size]

@@ -1,6 +1,6 @@
 """Files of runs, of artifacts, and manifests: promised first, then sent to a signed address.
 
-Their bytes are blobs, a row for each content of one user; `storage.blob_folder` keeps the bytes.
+Their bytes are blobs, one row for each content and user; `storage.blob_folder` stores the bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MANIFEST_NAME = "wandb_manifest.json"
 class BlobRow(TableRow):
     """Bytes of one user; `md5` is base64, as W&B writes digests.
 
-    Look it up with its user always: a digest gives no access to another user's bytes.
+    Always look it up with its user, so that a digest gives no access to another user's bytes.
     """
 
     table: ClassVar = "blobs"
@@ -47,8 +47,8 @@ class BlobRow(TableRow):
 class File(TableRow):
     """A file of a run or of an artifact's version, or with `manifest` the list of its files.
 
-    Without a `blob_id` its bytes are missing, or a `reference` tells where they are. `digest` is
-    base64 MD5, or whatever the referenced store uses as one; a run's file has none until it came.
+    Without a `blob_id`, its bytes are missing or at the address `reference`. `digest` is base64
+    MD5, or the digest of the referenced store; a run's file has none before its upload.
     """
 
     table: ClassVar = "files"
@@ -84,12 +84,12 @@ def guess_mimetype(name: str) -> str:
 
 
 def is_unnamed(name: str) -> bool:
-    """Return True for a name that a user's file may have and a saved one cannot, such as " "."""
+    """Return True for a name that a user's file may have but no saved file can, such as " "."""
     return name != "" and (min(name) < " " or name.rpartition("/")[2].strip() in ("", "."))
 
 
 def check_name(name: str) -> str:
-    """Return a file's name; refuse with 400 one that would leave the folder it is saved into."""
+    """Return a file's name; refuse one that would leave its folder, or is invalid, with 400."""
     parts = name.split("/")
     unsafe = name.startswith("/") or ".." in parts or "\\" in name or is_unnamed(name)
     if unsafe or not name or len(name) > LONGEST_NAME:
@@ -98,15 +98,15 @@ def check_name(name: str) -> str:
 
 
 def promise_file(db: Connection, run_id: int, name: str) -> File:
-    """Return the row of a run's file that is about to come, the same one if asked again."""
+    """Return the row of a run's file before its upload; idempotent."""
     place = {"run_id": run_id, "name": check_name(name)}
     return find(db, File, **place) or insert(db, File, **place)
 
 
 def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) -> File:
-    """Return the row of a file that is about to come, with its bytes if they are here already.
+    """Return the row of a file before its upload, with its bytes if already stored.
 
-    Refuse with 400 a file that a committed version lacks.
+    Refuse a file that a committed version lacks with 400.
     """
     place = {"artifact_id": row.id, "manifest": 0, "name": check_name(name)}
     found = find(db, File, **place)
@@ -125,14 +125,14 @@ def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) ->
 
 
 def promise_manifest(db: Connection, row: Artifact, md5: str | None = None) -> File:
-    """Return the row of a version's manifest; the client may say its digest later."""
+    """Return the row of a version's manifest; the digest may follow later."""
     place = {"artifact_id": row.id, "manifest": 1}
     found = find(db, File, **place) or insert(db, File, **place, name=MANIFEST_NAME)
     return change(db, found, digest=md5) if md5 else found
 
 
 def set_content(db: Connection, file: File, blob: BlobRow, now: float) -> None:
-    """Attach these bytes to a file; the digest of a manifest stays what its client has said."""
+    """Attach bytes to a file; a manifest keeps the digest from its client."""
     digest = file.digest if file.manifest else blob.md5
     size = blob.size_bytes
     update(db, file, blob_id=blob.id, digest=digest, size_bytes=size, uploaded_at=now)
@@ -147,9 +147,9 @@ def list_artifact_files(db: Connection, row: Artifact) -> list[File]:
 
 
 def list_patches(db: Connection, row: Artifact) -> list[tuple[Artifact, str]]:
-    """Return what runs have added to a version that they write together, oldest first.
+    """Return the patches of runs that write a version together, oldest first.
 
-    Each comes with its manifest's digest. One without was begun, and nothing was written after all.
+    Each comes with its manifest's digest. A patch without a digest is empty and left out.
     """
     patch = "collection_id = ? AND base_id = ? AND manifest_type = ?"
     values = (row.collection_id, row.id, PATCH)
@@ -168,7 +168,7 @@ def find_by_digest(db: Connection, collection_id: int, md5: str) -> File | None:
 
 
 def write_entries(db: Connection, row: Artifact, entries: Sequence[ManifestEntry]) -> None:
-    """Replace promises by what the manifest lists; refuse with 400 if any bytes are missing."""
+    """Replace promised files with the manifest's; refuse with 400 if any bytes are missing."""
     values = []
     missing = []
     for entry in entries:

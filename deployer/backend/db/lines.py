@@ -1,6 +1,6 @@
 """Numbered lines of a run: history, events (system metrics) and output (console).
 
-Lines are written at their offset, so a chunk that is sent twice changes nothing.
+Lines are written at their offset, so writing a chunk twice is idempotent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from deployer.backend.db.rows import Connection
 from deployer.backend.request import parse_object, read_object
 
-BEYOND_STEPS = 2.0**63  # a step is stored as an integer of 64 bits
+BEYOND_STEPS = 2.0**63  # steps are stored as 64-bit integers
 Stream = Literal["history", "events", "output"]
 LineItem = TypeVar("LineItem")
 
@@ -33,7 +33,7 @@ def write_lines(
 
 
 def row_step(stream: str, text: str) -> float | None:
-    """Return the step by which a row is found, 0 if it has none; None for a line that is no row."""
+    """Return the step of a row for the index, 0 if it has none; None if the line is no row."""
     row = None if stream == "output" else read_object(text)
     return step_of(row, 0) if row else None
 
@@ -78,7 +78,7 @@ def last_step(db: Connection, run_id: int) -> float:
 
 
 def count_before(db: Connection, run_id: int, step: float) -> int:
-    # A row without a step is stored with 0, and counts here as -1.
+    # A row without a step is stored with 0, but counts as -1 here.
     where = "run_id = ? AND stream = 'history' AND COALESCE(step, -1) >= ? ORDER BY number"
     rows = db.execute(f"SELECT number, text FROM lines WHERE {where}", (run_id, step))
     return next((number for number, text in rows if step_in(text) >= step), 0)
@@ -91,7 +91,7 @@ def find_rows(
     start: float = -BEYOND_STEPS,
     stop: float | None = None,
 ) -> list[int]:
-    """Return the lines of the rows whose step is at least `start` and below `stop`, in order."""
+    """Return the line numbers of rows with a step from `start` to below `stop`, in order."""
     high = BEYOND_STEPS if stop is None else stop
     bounds = (max(-BEYOND_STEPS, min(step, BEYOND_STEPS)) for step in (start, high))
     found = db.execute(
@@ -115,15 +115,15 @@ def iterate_rows(
 
 
 def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[dict[str, Any]]:
-    """Return lines as mappings; nested values under dotted keys, as W&B has them.
+    """Return lines as mappings; nested values have dotted keys, like in W&B.
 
-    NaN and infinities come as floats, broken lines are left out.
+    NaN and infinities are floats; broken lines are skipped.
     """
     return list(iterate_rows(db, run_id, find_rows(db, run_id, stream), stream))
 
 
 def flatten(row: dict[str, Any]) -> dict[str, Any]:
-    """Flatten nested values (`{"val": {"loss": 1}}` is `val.loss`); media stay as they are."""
+    """Flatten nested values (`{"val": {"loss": 1}}` is `val.loss`); media are unchanged."""
     if not any(isinstance(value, dict) for value in row.values()):
         return row
     flat: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def step_in(text: str) -> float:
 
 
 def sample(items: Sequence[LineItem], size: int) -> list[LineItem]:
-    """Return at most `size` items, evenly spread, the first and the last among them."""
+    """Return at most `size` evenly spaced items, including the first and the last."""
     if size <= 0 or len(items) <= size:
         return list(items)
     if size == 1:

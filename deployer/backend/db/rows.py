@@ -1,7 +1,7 @@
-"""Rows as frozen records: the statements that most tables need, and `select` for the others.
+"""Rows as frozen records: the statements that most tables need, and `select` for the rest.
 
-A record's fields are columns of its table. Names of columns come from our code, never from a
-request; values are always bound.
+A record's fields are columns of its table. Column names come from our code, never from a request;
+values are always bound.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Record:
 
 @dataclass(frozen=True)
 class TableRow(Record):
-    """A row that has a number; a refusal calls it by its `noun`."""
+    """A row with a numeric id; `noun` is its name in refusals."""
 
     noun: ClassVar[str]
 
@@ -44,7 +44,7 @@ AnyRow = TypeVar("AnyRow", bound=TableRow)
 
 
 def select(db: Connection, kind: type[AnyRecord], tail: str, *values: Any) -> list[AnyRecord]:
-    """Return records; `tail` is what follows the table's name, `WHERE … ORDER BY …`."""
+    """Return records; `tail` is the SQL after the table's name, `WHERE … ORDER BY …`."""
     rows = db.execute(f"SELECT {kind.columns()} FROM {kind.table} {tail}", values)
     return [kind(*row) for row in rows]
 
@@ -56,14 +56,14 @@ def select_one(db: Connection, kind: type[AnyRecord], tail: str, *values: Any) -
 def find_all(
     db: Connection, kind: type[AnyRecord], order: str = "id", /, **columns: Any
 ) -> list[AnyRecord]:
-    """Return the records of which these columns have these values; None is a value, too."""
+    """Return the records with these column values; None matches NULL."""
     return select(db, kind, f"{_where(columns)} ORDER BY {order}", *columns.values())
 
 
 def find(
     db: Connection, kind: type[AnyRecord], order: str = "1", /, **columns: Any
 ) -> AnyRecord | None:
-    """Return the first such record, or None; the usual `order` is by the first column."""
+    """Return the first matching record, or None; by default in order of the first column."""
     return select_one(db, kind, f"{_where(columns)} ORDER BY {order}", *columns.values())
 
 

@@ -1,7 +1,6 @@
-"""Runs and the agents that take them: their rows, who may write to them, which have changed.
+"""Runs and their agents: rows, write permission, change tracking.
 
-Triggers number every change. A number that was undone with its transaction is given out again:
-remember none that was not committed.
+Triggers number every change. A rollback frees its numbers for reuse, so keep only committed ones.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as 
 
 @dataclass(frozen=True)
 class AgentRow(TableRow):
-    """An agent; `name` is the one its own key was made for, else its host's.
+    """An agent; `name` is the one that its own key was created for, else its host's name.
 
-    `node` is where its pod is, if its supervisor has told.
+    `node` is its pod's node, if its supervisor reported it.
     """
 
     table: ClassVar = "agents"
@@ -41,14 +40,14 @@ class AgentRow(TableRow):
 
     @property
     def supervised(self) -> bool:
-        """Return whether a supervisor looks after it, with a key of its own."""
+        """Return True if it has a supervisor with its own key."""
         return self.key_id is not None
 
 
 def create_agent(
     db: Connection, caller: Caller, sweep: SweepRow, host: str, now: float
 ) -> AgentRow:
-    """Add an agent; a repeated request adds another one, which never gets a run."""
+    """Add an agent; a repeated request adds a duplicate, which never gets a run."""
     key = db.execute("SELECT node FROM keys WHERE id = ?", (caller.key_id,)).fetchone()
     return insert(
         db,
@@ -78,18 +77,19 @@ def list_agents(db: Connection, sweep: SweepRow) -> list[AgentRow]:
 
 @dataclass(frozen=True)
 class RunRow(TableRow):
-    """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
+    """A stored run; `config` and `summary` are JSON text that may contain bare NaN.
 
-    `queued` is 1 while the run waits to be handed out again. `announced` is the reason that a
-    supervisor gave for ending this attempt, whatever its exit code will be. `forgiven` counts the
-    failures that no longer count, since somebody healed the sweep. `deliveries` counts how often
-    this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
-    `started_at` is None until the trainer's first `wandb.init`. `vanished_at` is when the agent
-    stopped naming it without an exit record. `undecided_lines` is how many lines of history there
-    were when a process began that did not say whether it continues them, and `former` what the one
-    before had said of itself; `first_offset` is the offset of line 0 in its stream. `apart` is a
-    JSON list of the runs that hold what else was logged under its id: they have its agent and no
-    sweep.
+    `queued` is 1 while the run waits for its next assignment. `announced` is a supervisor's reason
+    for ending this attempt, which overrides the exit code. `forgiven` is the number of failures
+    that no longer count, since a user healed the sweep. `deliveries` counts how often this attempt
+    was sent to its agent; `reported` is 1 once the agent reported it as alive. `started_at` is None
+    until the trainer's first `wandb.init`. `vanished_at` is when the agent stopped reporting it
+    without an exit record.
+
+    `undecided_lines` is the number of history lines when a process began that may continue or
+    replace them; `former` are the columns of the process before. `first_offset` is the offset of
+    line 0 in its stream. `apart` is a JSON list of runs with other data that was logged under its
+    id; they have the same agent and no sweep.
     """
 
     table: ClassVar = "runs"
@@ -135,7 +135,7 @@ class RunRow(TableRow):
 
     @property
     def apart_names(self) -> list[str]:
-        """Return the names of the runs that hold what else was logged under its id."""
+        """Return the names of the runs with other data that was logged under its id."""
         names: list[str] = json.loads(self.apart)
         return names
 
@@ -145,7 +145,7 @@ class RunRow(TableRow):
 
     @property
     def at_work(self) -> bool:
-        """Return whether its process has called `wandb.init` and is not known to have ended."""
+        """Return True if its process has called `wandb.init` and is not known to have ended."""
         return self.active and self.started_at is not None
 
     @property
@@ -154,7 +154,7 @@ class RunRow(TableRow):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return its parameters' values, or its configuration if no sweep made it."""
+        """Return its parameters' values, or its configuration if it has no sweep."""
         if self.args is not None:
             return self.assigned_args
         config = read_object(self.config) or {}
@@ -162,7 +162,7 @@ class RunRow(TableRow):
 
     @property
     def assigned_args(self) -> dict[str, Any]:
-        """Return the values the sweep gave to this run, by top-level parameter name."""
+        """Return the values that the sweep assigned to this run, by top-level parameter name."""
         args: dict[str, Any] = json.loads(self.args or "{}")
         return args
 
@@ -181,7 +181,7 @@ def insert_enqueued(
     display_name: str | None,
     now: float,
 ) -> RunRow:
-    """Create a queued run; one without an ordinal is none of the sweep's configurations."""
+    """Create a queued run; without an ordinal it is not one of the sweep's configurations."""
     return insert_assigned(db, sweep, ordinal, args, display_name, now, queued=1, attempt=0)
 
 
@@ -201,7 +201,7 @@ def insert_assigned(
         project_id=sweep.project_id,
         user_id=sweep.user_id,
         name=name,
-        display_name=display_name or name,  # one name, here and in the terminal
+        display_name=display_name or name,  # the same name here and in the terminal
         sweep_id=sweep.id,
         ordinal=ordinal,
         args=json.dumps(args),
@@ -211,7 +211,7 @@ def insert_assigned(
 
 
 def assigned_config(args: dict[str, Any]) -> str:
-    """Return the configuration of a run that knows what its sweep gave it, and no more."""
+    """Return the initial configuration of a run: only the values from its sweep."""
     return json.dumps({name: {"value": value} for name, value in args.items()})
 
 
@@ -234,14 +234,14 @@ def free_number(db: Connection, project_id: int, stem: str, number: int) -> int:
 
 
 def is_taken(db: Connection, project_id: int, name: str) -> bool:
-    """Return True if a run has this name, or a deleted one had it: its process may go on."""
+    """Return True if a run has this name or a deleted run had it, which may still be running."""
     names = "SELECT project_id, name FROM runs UNION ALL SELECT * FROM deleted_runs"
     taken = f"SELECT 1 FROM ({names}) WHERE project_id = ? AND name = ?"
     return db.execute(taken, (project_id, name)).fetchone() is not None
 
 
 def get_run(db: Connection, project: ProjectRow, name: str) -> RunRow:
-    """Return a project's run by its short id; refuse with 404 if there is none."""
+    """Return a project's run by its short id; refuse with 404 if not found."""
     run = find(db, RunRow, project_id=project.id, name=name)
     if run is None:
         raise not_found(f"run {name}")
@@ -257,10 +257,10 @@ def may_write(db: Connection, caller: Caller, run: RunRow) -> bool:
 
 
 def check_writer(db: Connection, caller: Caller, run: RunRow) -> None:
-    """Refuse with 403 an agent's key on a run that this agent does not hold.
+    """Refuse an agent's key with 403 if the run is not assigned to this agent.
 
-    A newer key of the same agent may write: a supervisor that was started again cleans up after
-    the one before it. An older one may not, so an orphan never writes into its successor's run.
+    A newer key of the same agent may write, since a restarted supervisor cleans up after its
+    predecessor. An older key may not, so an orphan never writes into its successor's run.
     """
     if caller.sweep_id is None:
         return
@@ -276,19 +276,19 @@ def check_writer(db: Connection, caller: Caller, run: RunRow) -> None:
 
 @dataclass(frozen=True)
 class Mark:
-    """The number of a sweep's last change, and how many runs have left it."""
+    """A sweep's revision: the number of its last change, and how many runs were removed."""
 
     revision: int
     removals: int
 
 
 def mark_of(db: Connection, sweep_id: int) -> Mark:
-    """Return how far a sweep's changes have come."""
+    """Return a sweep's current revision."""
     marks = "SELECT revision, removals FROM sweeps WHERE id = ?"
     return Mark(*db.execute(marks, (sweep_id,)).fetchone())
 
 
 def changed_since(db: Connection, sweep_id: int, revision: int, columns: str) -> list[sqlite3.Row]:
-    """Return `columns` of the runs that are newer or changed, oldest first; -1 means all."""
+    """Return `columns` of the runs changed after a revision, oldest first; -1 means all."""
     found = f"SELECT {columns} FROM runs WHERE sweep_id = ? AND revision > ? ORDER BY id"
     return db.execute(found, (sweep_id, revision)).fetchall()

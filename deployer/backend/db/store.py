@@ -1,9 +1,9 @@
-"""The database file: its tables' version, one writer that commits together, readers beside it.
+"""The database file: schema version, one writer with group commit, concurrent readers.
 
-A change is a function of the open connection. The writer's thread takes all that wait, each in a
-savepoint, so that one that fails undoes itself alone, and commits once for all of them: what was
-answered survives a power cut, and a thousand agents cost hardly more syncs than one. Whoever reads
-sees one snapshot throughout, on a connection of its own, and waits for nobody.
+A change is a function of the open connection. The writer's thread runs all pending changes, each in
+a savepoint, so that a failed one rolls back alone, and commits once for all of them. So an answered
+change survives a power cut, and a thousand agents cost hardly more syncs than one. Each reader has
+its own connection and sees one snapshot throughout; it never waits.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from deployer.backend.request import is_full
 from deployer.errors import BackendError
 
 SCHEMA_FILE = Path(__file__).with_name("schema.sql")  # the newest tables
-OLDEST = 14  # the version that the first step below starts from
-# SQL from each version to the next; none is ever edited.
+OLDEST = 14  # the version before the first migration below
+# SQL from each version to the next; never edit one.
 MIGRATIONS = (
-    # One table for files of runs, files of artifacts, and manifests; columns that nobody reads go.
+    # One table for files of runs, files of artifacts, and manifests; drop unused columns.
     """
     DROP VIEW files;
     CREATE TABLE files (
@@ -67,9 +67,9 @@ MIGRATIONS = (
     ALTER TABLE artifacts DROP COLUMN manifest_md5;
     ALTER TABLE artifacts DROP COLUMN manifest_blob_id;
     """,
-    # What a run was called, and all else that its process said of itself, before another one began.
+    # A run's name and all other columns that its process sent, before another process began.
     "ALTER TABLE runs ADD COLUMN former TEXT;",
-    # Rows are found by their step; the text of a line is no longer in the record of its key.
+    # An index of rows by step; the text of a line is no longer in the record of its key.
     """
     ALTER TABLE lines RENAME TO old_lines;
     CREATE TABLE lines (
@@ -84,7 +84,7 @@ MIGRATIONS = (
     DROP TABLE old_lines;
     CREATE INDEX lines_step ON lines (run_id, stream, step, number) WHERE step IS NOT NULL;
     """,
-    # The names of deleted runs, which no other run has.
+    # The names of deleted runs, which no other run may reuse.
     """
     CREATE TABLE deleted_runs (project_id INTEGER NOT NULL REFERENCES projects, name TEXT NOT NULL,
         PRIMARY KEY (project_id, name)) WITHOUT ROWID;
@@ -96,23 +96,23 @@ SCHEMA = OLDEST + len(MIGRATIONS)
 Result = TypeVar("Result")
 DATABASE = "backend.sqlite"  # its name in the data folder
 BUSY_TIMEOUT_SECONDS = 30
-FULL_SECONDS = 1.0  # so long after a write that found no room, the disk counts as full
+FULL_SECONDS = 1.0  # how long the disk counts as full after a write failed for lack of space
 MOST_TOGETHER = 500  # changes in one commit
-WAL_BYTES = 64 * 1024 * 1024  # the log is cut back to it after it had to grow
+WAL_BYTES = 64 * 1024 * 1024  # the WAL is truncated to this size after it grew
 
 
-# The version of a database's tables, and how an older one comes to the newest. Only a process that
-# holds the folder's lock, as a server does, migrates: else tables would change under a running
-# server of an older version. A newer file is refused.
+# The schema version and migrations. Only a process that holds the folder's lock, such as a server,
+# may migrate: else tables would change under a running server of an older version. A newer file is
+# refused.
 
 
 def schema_of(connection: sqlite3.Connection) -> int:
-    """Return the version of a database's tables; 0 has none."""
+    """Return the version of a database's tables; 0 if it has none."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def check_schema(folder: Path, version: int, migrating: bool = False) -> None:
-    """Raise BackendError for a version other than ours; an older one passes if `migrating`."""
+    """Raise BackendError for a different version; accept an older one if `migrating`."""
     found = f"(schema {version}, this one's is {SCHEMA})"
     if version > SCHEMA:
         raise BackendError(
@@ -129,7 +129,7 @@ def check_schema(folder: Path, version: int, migrating: bool = False) -> None:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the database to the newest version, one transaction for each step."""
+    """Migrate the database to the newest version, one transaction for each step."""
     version = schema_of(connection)
     connection.create_function("row_step", 2, row_step)
     if version == 0:
@@ -142,7 +142,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 @dataclass
 class Change(Generic[Result]):
-    """What is to be written, and where its outcome goes."""
+    """A pending write and the future for its result."""
 
     work: Callable[[Connection], Result]
     done: Future[Result] = field(default_factory=Future)
@@ -154,14 +154,14 @@ class Change(Generic[Result]):
         try:
             self.result = self.work(db)
         except Exception as error:
-            if not db.in_transaction:  # SQLite itself undid all of it
+            if not db.in_transaction:  # SQLite rolled back the whole transaction
                 raise
             self.error = error
             db.execute("ROLLBACK TO change")
         db.execute("RELEASE change")
 
     def answer(self, error: BaseException | None = None) -> None:
-        """Say what became of it; an `error` is the commit's."""
+        """Resolve the future; `error` is that of the commit."""
         if error or self.error:
             self.done.set_exception(error or self.error)
         else:
@@ -172,7 +172,7 @@ class Database:
     """The backend's SQLite file in WAL mode."""
 
     def __init__(self, path: Path, *, migrating: bool = False) -> None:
-        """Open the file; an older one is brought up to date if `migrating`. Raise BackendError."""
+        """Open the file; migrate an older one if `migrating`. Raise BackendError."""
         self.path = path
         self._full_at: float | None = None
         self._lock = threading.Lock()
@@ -195,7 +195,7 @@ class Database:
         self._writer.start()
 
     def submit(self, work: Callable[[Connection], Result]) -> Future[Result]:
-        """Have something written; its outcome is there once it is on the disk.
+        """Queue a write; the future has its result once it is on disk.
 
         `work` runs in the writer's thread and must not wait for anything.
         """
@@ -205,9 +205,9 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Yield the writing connection in a transaction of its own; an exception undoes all of it.
+        """Yield the writing connection in a new transaction; an exception rolls it back.
 
-        Inside a change, a snapshot or another transaction of the same thread it joins that one.
+        Joins a change, snapshot or transaction that is open in the same thread.
         """
         if joined := self._current():
             yield joined
@@ -231,9 +231,9 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Yield a connection that sees one state of the database throughout, and changes nothing.
+        """Yield a read-only connection that sees one state of the database throughout.
 
-        Inside a change or a transaction of the same thread it joins that one.
+        Joins a change, snapshot or transaction that is open in the same thread.
         """
         if joined := self._current():
             yield joined
@@ -252,7 +252,7 @@ class Database:
             self._readers.put(reader)
 
     def is_writing(self, db: Connection) -> bool:
-        """Return whether a connection is the writer's, whose changes may still be undone."""
+        """Return True for the writer's connection, whose changes may still be rolled back."""
         return db is self._connection
 
     @property
@@ -265,11 +265,11 @@ class Database:
 
     @property
     def waiting(self) -> int:
-        """Return how many changes wait for the writer."""
+        """Return the number of pending changes."""
         return self._waiting.qsize()
 
     def close(self) -> None:
-        """Write what waits and close the file; the WAL is folded back into it."""
+        """Write pending changes, merge the WAL and close the file."""
         self._waiting.put(None)
         self._writer.join()
         while not self._readers.empty():
@@ -320,7 +320,7 @@ class Database:
 
 @contextmanager
 def read_only(path: Path) -> Iterator[Connection]:
-    """Yield a connection that changes nothing, to a file of any version, served or not."""
+    """Yield a read-only connection to a file of any version, even while it is served."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         yield connection

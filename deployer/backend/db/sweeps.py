@@ -1,4 +1,4 @@
-"""Sweeps: their rows, their configuration, and how a repeated creation finds the first one."""
+"""Sweeps: their rows, their configuration, idempotent creation."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from deployer.sweeps.parameters import expected_count
 from deployer.sweeps.results import metric_goal, metric_name
 from deployer.sweeps.rules import has_local_scheduler
 
-# W&B's command line repeats a creation whose reply was lost, with the same text and no id.
+# W&B's command line retries a creation after a lost reply, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60
 DEFAULT_RETRIES = 1
-# Of a configuration: ten times a list of thousands of parameter sets.
+# Limits of a configuration: ten times a list of thousands of parameter sets.
 MOST_LETTERS = 2_000_000
 MOST_VALUES = 250_000
 KNOWN_CONFIGS = 256
-# What PyYAML raises for a tag that does not fit its value, such as `!!int x`.
+# PyYAML's exceptions for a tag that does not match its value, such as `!!int x`.
 WRONG_SCALARS = (ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
 STATES = ("PENDING", "RUNNING", "PAUSED", "FINISHED", "CANCELED")
-# Not one of W&B's: nobody sees it, but agents may still be at work.
+# Not a state of W&B's: the sweep is hidden, but agents may still be running.
 DELETED = "DELETED"
 ENDED = ("FINISHED", "CANCELED", DELETED)
 
@@ -38,9 +38,9 @@ ENDED = ("FINISHED", "CANCELED", DELETED)
 class SweepRow(TableRow):
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
-    Below `first_free` every configuration has a run; a run that goes sets it back.
-    `healed_retries` replace the sweep file's once somebody has healed it. `stop_reason` says
-    why the server itself stopped it before its end.
+    Every configuration below `first_free` has a run; removing a run lowers it. `healed_retries`
+    override those of the sweep file after a user healed the sweep. `stop_reason` says why the
+    server stopped it early.
     """
 
     table: ClassVar = "sweeps"
@@ -65,12 +65,12 @@ class SweepRow(TableRow):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the configuration as a mapping; read it, never change it."""
+        """Return the configuration as a mapping, shared between callers; never modify it."""
         return parse_config(self.config)
 
     @property
     def title(self) -> str | None:
-        """Return the name that people read: the one that was given last, else the file's."""
+        """Return the display name: the one set last, else the sweep file's."""
         name = self.settings.get("name")
         return self.display_name or (None if name is None else str(name))
 
@@ -88,7 +88,7 @@ class SweepRow(TableRow):
 
     @property
     def retries(self) -> int:
-        """Return how often a run that fails by itself is tried again."""
+        """Return how often a run that fails on its own is retried."""
         if self.healed_retries is not None:
             return self.healed_retries
         retries = self.settings.get("retries", DEFAULT_RETRIES)
@@ -96,7 +96,7 @@ class SweepRow(TableRow):
 
     @property
     def local_scheduler(self) -> bool:
-        """Return whether a scheduler of the user's own enqueues the runs, and the server none."""
+        """Return True if the user's own scheduler enqueues the runs instead of the server."""
         return has_local_scheduler(self.settings)
 
     @property
@@ -135,9 +135,9 @@ def parse_config(text: str) -> dict[str, Any]:
 
 
 def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Return how many values a node has, its aliases written out, and how deep they are nested."""
+    """Return a node's number of values, with aliases expanded, and its nesting depth."""
     if id(node) not in known:
-        known[id(node)] = (0, MOST_LEVELS + 1)  # what is inside itself has no end
+        known[id(node)] = (0, MOST_LEVELS + 1)  # in case it contains itself
         inside = node.value if isinstance(node, yaml.CollectionNode) else ()
         if isinstance(node, yaml.MappingNode):
             inside = chain.from_iterable(node.value)
@@ -148,7 +148,7 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
 
 
 def _expected(settings: dict[str, Any]) -> int | None:
-    """Return how many configurations the server hands out; None if a local scheduler decides."""
+    """Return how many configurations the server assigns; None if a local scheduler decides."""
     count = None if has_local_scheduler(settings) else expected_count(settings)
     return None if count is None else min(count, LARGEST_INT)
 
@@ -163,10 +163,10 @@ def create_sweep(
     mutation_id: str | None = None,
     **columns: str | None,
 ) -> SweepRow:
-    """Create a sweep, or return the one that the same request made before.
+    """Create a sweep, or return the one that the same request created before.
 
-    The same request is one with the same `mutation_id`; without an id, one with the same text
-    within a minute, as long as no agent has joined.
+    Requests with the same `mutation_id` are the same. Without an id, so are requests with the same
+    text within a minute, as long as no agent has joined.
     """
     request = f"{project.id}:{mutation_id or config}"
     request_key = hashlib.sha256(request.encode()).hexdigest()
@@ -212,7 +212,7 @@ def _short_id(db: Connection, project: ProjectRow) -> str:
 
 
 def update_sweep(db: Connection, sweep: SweepRow, now: float, **changes: Any) -> SweepRow:
-    """Set columns of a sweep; a new `config` also updates what is derived from it."""
+    """Set columns of a sweep; a new `config` also updates the derived columns."""
     if "config" in changes:
         changes["expected"] = _expected(parse_config(changes["config"]))
         changes["healed_retries"] = None

@@ -1,7 +1,7 @@
-"""`schema.graphql` made executable: what answers each field, and how values are read and written.
+"""Makes `schema.graphql` executable: resolvers of fields, and conversion of scalars.
 
-A field that no resolver is named for is an attribute of its row, or a key of a dictionary, by its
-name in snake case. A list in the place of a connection becomes a page of it.
+A field without a resolver is an attribute of its row, or a key of a dictionary, by its name in
+snake case. A list for a connection becomes one page of it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ CONNECTION_TYPES = (
     r" type \1Connection { edges: [\1Edge!]! pageInfo: PageInfo! totalCount: Int }"
 )
 MUTATION = re.compile(r"^mutation (\w+)(?:\((.*?)\))?: \{(.*?)\}$", re.MULTILINE | re.DOTALL)
-PAGE = ("after", "first")  # the arguments that say which page of a list is meant
+PAGE = ("after", "first")  # the arguments for the page of a list
 
 Resolver = Callable[..., Any]
 R = TypeVar("R", bound=Resolver)
 
 
 class Resolvers:
-    """What answers fields, each by its place, such as `Run.user`.
+    """Resolvers by field, such as `Run.user`.
 
-    Functions of the table take the request's connection, the row, and the field's arguments without
-    those of a page. Decorated functions take the row, the request's `info` and all arguments.
+    Functions of the table take the request's connection, the row, and the field's arguments except
+    those for a page. Decorated functions take the row, the request's `info` and all arguments.
     """
 
     def __init__(self, table: Mapping[str, Resolver] | None = None) -> None:
@@ -72,7 +72,7 @@ def _query(read: Resolver) -> Resolver:
 
 
 def write_out(text: str) -> str:
-    """Return a schema in GraphQL's own language: the two short forms are written out."""
+    """Expand our two short forms in a schema to plain GraphQL."""
     changes = []
 
     def change(found: re.Match[str]) -> str:
@@ -89,7 +89,7 @@ def write_out(text: str) -> str:
 
 
 def make_executable(document: DocumentNode, parts: Sequence[Resolvers]) -> GraphQLSchema:
-    """Return the schema of a document with its resolvers; those of fields it lacks are left out."""
+    """Build a schema with its resolvers; ignore resolvers of fields that it lacks."""
     schema = build_ast_schema(document)
     resolvers = {place: one for part in parts for place, one in part.by_place.items()}
     for kind in schema.type_map.values():
@@ -142,13 +142,13 @@ def _read(name: str) -> Resolver:
 
 
 def _read_id(row: Any, info: Info) -> Any:
-    """Return an id as a client sees it; the number of a row becomes an opaque one."""
+    """Return an id for clients; encode a row number as an opaque id."""
     value = row.get("id") if isinstance(row, dict) else row.id
     return encode_id(info.parent_type.name, value) if isinstance(value, int) else value
 
 
 def _by_class(kinds: Iterable[GraphQLNamedType]) -> Callable[..., str]:
-    """Return a function that names a row's type by its class, by default the first."""
+    """Return a function that returns a row's type name by its class, by default the first."""
     names = [kind.name for kind in kinds]
 
     def resolve_type(row: Any, *_: Any) -> str:
@@ -167,7 +167,7 @@ def _write_time(seconds: float) -> str:
 
 
 def _read_json(value: Any) -> str:
-    """Return JSON as text; refuse with 400 what is none. Clients also send an empty text."""
+    """Return JSON as text; refuse invalid JSON with 400, but accept an empty text."""
     text = _write_json(value)
     parse_json(text or "{}", "a JSON text of the request")
     return text

@@ -1,4 +1,4 @@
-"""W&B's filter language, Mongo-like JSON; patterns are matched in time linear in the text."""
+"""W&B's filter language, a Mongo-like JSON; patterns match in time linear in the text."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from deployer.backend.request import Refusal, parse_json
 warnings.filterwarnings("ignore", "Possible (nested set|set )", FutureWarning)  # of `[[`, `&&`
 
 MOST_LETTERS = 1000  # of a pattern
-MOST_STATES = 3000  # with every repetition spelled out
-MOST_WORK = 1_000_000  # states looked at by all patterns of a filter: some seconds
-MOST_REMEMBERED = 200_000  # states in the sets that one search remembers
+MOST_STATES = 3000  # with all repetitions expanded
+MOST_WORK = 1_000_000  # states visited by all patterns of a filter; takes a few seconds
+MOST_REMEMBERED = 200_000  # states in the cached sets of one search
 
 OPTIONS = {"i": re.I, "m": re.M, "s": re.S, "x": re.X, "u": re.NOFLAG}
 LAST_BREAK = "\n$"  # a line break at the end of the text, before which `$` matches
@@ -46,28 +46,28 @@ FOUND = 0
 R = TypeVar("R")
 Reader = Callable[[R], Any]
 Test = Callable[[Any], bool]  # of a row or of a value
-# A row has no such key; None is a value that somebody wrote.
+# The row lacks the key; None is a stored value.
 MISSING = object()
 MOST_TERMS = 1000
 COMPARISONS = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
-# Patterns of users, matched in time that grows with the text alone: `re` may take for ever. A
-# pattern becomes a Thompson automaton. A search remembers the sets of states that it meets.
+# Users write the patterns, so matching must take linear time; `re` may take forever. A pattern
+# becomes a Thompson automaton, and a search caches the sets of states that it reaches.
 
 
 class PatternError(ValueError):
-    """A pattern that is wrong, too much, or beyond this engine."""
+    """A pattern that is invalid, too expensive, or unsupported by this engine."""
 
 
 @dataclass
 class Budget:
-    """The states that may still be looked at."""
+    """The number of states that may still be visited."""
 
     left: int = MOST_WORK
 
     def spend(self, states: int) -> None:
-        """Raise PatternError once nothing is left."""
+        """Subtract visited states; raise PatternError if the budget is exceeded."""
         self.left -= states
         if self.left < 0:
             raise PatternError("it takes too long on these texts")
@@ -98,7 +98,7 @@ def _is_word(letter: str) -> bool:
 
 
 CLASSES = [*RANGES, *{category(chr(code))[:size] for code in range(0xE001) for size in (1, 2)}]
-# Private letters of Unicode, which stand for each class and its opposite while a pattern is parsed.
+# Private-use letters of Unicode that represent each class and its negation during parsing.
 CLASS_LETTERS = range(0x10F000, 0x10F000 + 2 * len(CLASSES))
 
 
@@ -129,7 +129,7 @@ CATEGORIES = {
     ops.CATEGORY_SPACE: SPACES,
     ops.CATEGORY_NOT_SPACE: _outside(SPACES),
 }
-# What must stand before and after; "" is the end of the text.
+# Tests of the letters before and after a position; "" is the end of the text.
 PLACES: dict[Any, Predicate] = {
     ops.AT_BEGINNING: lambda before, _: not before,
     ops.AT_BEGINNING_STRING: lambda before, _: not before,
@@ -141,12 +141,13 @@ PLACES: dict[Any, Predicate] = {
     ops.AT_NON_BOUNDARY: lambda before, after: _is_word(before) is _is_word(after),
 }
 
-# A state: what it takes (None: nothing, a place: nothing but there), and where it leads.
+# A state's test and its successors. A letter test consumes a letter; a position test (Predicate)
+# consumes nothing and must hold; None always passes.
 NfaState = tuple[_Letter | Predicate | None, tuple[int, ...]]
 
 
 class _Builder:
-    """Makes states from the end of a pattern to its beginning."""
+    """Builds states from the end of a pattern to its beginning."""
 
     def __init__(self) -> None:
         self.states: list[NfaState] = [(None, ())]
@@ -205,7 +206,7 @@ def _letter(op: Any, argument: Any, flags: int) -> _Letter:
 
 
 class _Set(dict[str, "_Set"]):
-    """The states in which a search is at some letter, and the sets that follow, by letter."""
+    """The states that a search is in at one letter, and the next sets by letter."""
 
     def __init__(self, states: Iterable[int] = (), before: str = "") -> None:
         super().__init__()
@@ -216,7 +217,7 @@ IS_FOUND = _Set()
 
 
 class Pattern:
-    """A pattern in the syntax that Python and PCRE share. Raises PatternError, also in `search`."""
+    """A pattern in the common syntax of Python and PCRE; it and `search` raise PatternError."""
 
     def __init__(self, text: str, options: str = "", budget: Budget | None = None) -> None:
         if len(text) > MOST_LETTERS:
@@ -298,11 +299,11 @@ def _letters(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Fields(Generic[R]):
-    """What filters and orders may name of one kind of row: W&B's words, in snake or camel case.
+    """The keys of one kind of row for filters and orders: W&B's names, in snake or camel case.
 
-    `columns` are attributes of the row, `others` are read by a function. What ends in `_at` is a
-    time, in seconds since the epoch. `documents` are JSON of which `head.a.b` is a part; each
-    gives the forms in which the part may be, and the first that has it counts.
+    `columns` are attributes of the row; a function reads each of `others`. A key that ends in
+    `_at` is a time, in seconds since the epoch. `documents` are JSON, and `head.a.b` is the path
+    of a part. Each document returns several forms; the first form that has the part is used.
     """
 
     columns: Collection[str]
@@ -310,7 +311,7 @@ class Fields(Generic[R]):
     documents: Mapping[str, Callable[[R], Sequence[Any]]] = field(default_factory=dict)
 
     def reader(self, key: str) -> Reader[R]:
-        """Return what reads a key of a row, MISSING where it has none; refuse an unknown key."""
+        """Return a reader of one key, which returns MISSING if unset; refuse an unknown key."""
         head, _, path = key.partition(".")
         if path and (forms := self.documents.get(_snake(head))):
             return lambda row: next(
@@ -332,7 +333,7 @@ def _is_time(key: str) -> bool:
 
 
 def _dig(document: Any, path: str) -> Any:
-    """Return a part by its dotted path; a key that itself contains dots goes first."""
+    """Return a part by its dotted path; keys that contain dots take precedence."""
     if not isinstance(document, dict):
         return MISSING
     if path in document:
@@ -345,10 +346,10 @@ def _dig(document: Any, path: str) -> Any:
 
 
 class Filter(Generic[R]):
-    """A filter, checked whole when it is made: what is not in the language is refused with 400.
+    """A filter; the constructor validates it and refuses unknown syntax with 400.
 
-    It becomes one function, `passes`, since a thousand terms may be asked of ten thousand rows;
-    that refuses with 400 a pattern that takes too long. `condition` is the filter's JSON.
+    It compiles to one function, `passes`, since a filter may test a thousand terms on ten thousand
+    rows. `passes` refuses a pattern that takes too long with 400. `condition` is the filter's JSON.
     """
 
     def __init__(self, text: str | None, fields: Fields[R]) -> None:
@@ -376,14 +377,14 @@ class Filter(Generic[R]):
         if not _is_time(key):
             test = self._value_test(value, lambda operand: operand)
             return lambda row: test(read(row))
-        # Times are told to whole seconds, so that is how they compare.
+        # The API returns times in whole seconds, so compare whole seconds.
         at_time = self._value_test(value, _seconds)
         return lambda row: at_time(
             found if (found := read(row)) is MISSING else float(math.floor(found))
         )
 
     def _value_test(self, condition: Any, convert: Callable[[Any], Any]) -> Test:
-        """Return the test of one value: plain equality, or every operator of an object."""
+        """Return a test of one value: equality, or all operators of an object."""
         if not (isinstance(condition, dict) and any(key.startswith("$") for key in condition)):
             condition = {"$eq": condition}
         options = condition.get("$options", "")
@@ -467,7 +468,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def _equals(operand: Any) -> Test:
-    """Compare as Mongo does: a list also equals each of its items, null what is not there."""
+    """Compare like Mongo: a list also equals each of its items, and null equals a missing key."""
 
     def test(value: Any) -> bool:
         if value is MISSING:
@@ -480,12 +481,12 @@ def _equals(operand: Any) -> Test:
 
 
 def _same(value: Any, operand: Any) -> bool:
-    """Compare two values; in Python, but not here, true is 1."""
+    """Compare two values; unlike in Python, true does not equal 1."""
     return isinstance(value, bool) is isinstance(operand, bool) and bool(value == operand)
 
 
 def _compares(compare: Callable[[Any, Any], bool], operand: Any) -> Test:
-    """Order numbers with numbers and text with text; what is of another kind does not match."""
+    """Compare numbers with numbers and text with text; other types do not match."""
     if isinstance(operand, bool) or not isinstance(operand, str | int | float):
         raise Refusal(400, f"the filter compares with {json.dumps(operand)}, which has no order")
     kind = str if isinstance(operand, str) else (int, float)
@@ -496,7 +497,7 @@ def _compares(compare: Callable[[Any, Any], bool], operand: Any) -> Test:
 
 
 def _seconds(operand: Any) -> Any:
-    """Return a time of ISO 8601, in UTC if it names no zone, as seconds since the epoch."""
+    """Convert an ISO 8601 time to seconds since the epoch; UTC if it has no zone."""
     if not isinstance(operand, str):
         return operand
     try:

@@ -1,4 +1,4 @@
-"""Lists of rows as W&B's clients expect them: ids, and pages that go on where one ended."""
+"""Lists of rows as W&B's clients expect them: opaque ids and cursor pagination."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ R = TypeVar("R")
 
 DEFAULT_ORDER = "+created_at"  # W&B's own
 DEFAULT_PAGE = 50
-ALL = LARGEST_INT  # rows on a page, where a client that names no number wants them all
+ALL = LARGEST_INT  # the page size if a client without a number expects all rows
 
-# Known or not, number or text, the number, the text, the row.
+# (known or not, number or text, the number, the text, the row id)
 SortKey = tuple[int, int, float, str, int]
 
 ROW_FIELDS: Fields[Any] = Fields(("id", "name"))
@@ -55,7 +55,7 @@ ARTIFACT_FIELDS: Fields[Artifact] = Fields(
 )
 
 MOST_DIGITS = 18
-# What a resolver is told about the request it is part of.
+# The resolvers' `info` argument, with our Request as its context.
 Info: TypeAlias = "GraphQLResolveInfo[Request]"
 
 
@@ -65,7 +65,7 @@ def fields_of_runs(db: Connection, project_id: int) -> Fields[RunRow]:
 
     sweeps = cache(sweep_names)
     users = cache(lambda: {user.id: user.name for user in list_users(db)})
-    # All terms of a filter look at one run after the other, so each run is parsed once.
+    # A filter tests all its terms on one run before the next, so caching one run is enough.
     config, summary = lru_cache(1)(_config_forms), lru_cache(1)(read_object)
 
     def username(run: RunRow) -> str | None:
@@ -96,7 +96,7 @@ def _heartbeat_at(run: RunRow) -> float:
 
 
 def _config_forms(text: str) -> tuple[Any, ...]:
-    """Return a configuration as users write it, then as it is stored (`lr.value`)."""
+    """Return a configuration as users write it, and as stored (`lr.value`)."""
     stored = read_object(text) or {}
     plain = {
         name: entry["value"] if isinstance(entry, dict) and "value" in entry else entry
@@ -106,7 +106,7 @@ def _config_forms(text: str) -> tuple[Any, ...]:
 
 
 class Order:
-    """`+key` or `-key`; rows without the key, and NaN, go last in both directions."""
+    """A sort order, `+key` or `-key`; rows without the key and NaN are always last."""
 
     def __init__(self, text: str | None, fields: Fields[Any]) -> None:
         key = (text or DEFAULT_ORDER).strip()
@@ -115,7 +115,7 @@ class Order:
         self._read = fields.reader(self.key)
 
     def place(self, row: Any) -> SortKey:
-        """Return where a row stands; two rows never stand in the same place."""
+        """Return a row's sort key, which is unique."""
         sortable = _sortable(self._read(row))
         known = sortable is not None
         return (int(known is self.descending), *(sortable or (0, 0.0, "")), row.id)
@@ -140,7 +140,7 @@ def page_of(
     first: int | None = None,
     fields: Fields[R] = ROW_FIELDS,
 ) -> dict[str, Any]:
-    """Return one page; a cursor is its row's place, so added and deleted rows shift nothing."""
+    """Return one page; a cursor is a sort key, so added or deleted rows do not shift pages."""
     wanted = Order(order, fields)
     placed = [(wanted.place(row), row) for row in rows]
     placed.sort(key=itemgetter(0), reverse=wanted.descending)
@@ -174,10 +174,10 @@ def _connection(
 
 
 class Runs:
-    """The runs of a project, or of a sweep, that pass a filter.
+    """The runs of a project or of a sweep that pass a filter.
 
-    Without a filter, or with a sweep's name alone, the database finds them by an index, and one
-    page in the order in which they were made costs nothing for the runs on others.
+    Without a filter, or with only a sweep's name, the database uses an index. Then a page in order
+    of creation does not read the runs of other pages.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ def _encode(place: SortKey) -> str:
 
 
 def _decode(cursor: str) -> SortKey:
-    """Return the place that a cursor stands for; refuse with 400 what is none."""
+    """Return a cursor's sort key; refuse an invalid cursor with 400."""
     try:
         place = parse_json(base64.urlsafe_b64decode(cursor).decode(), "the cursor")
         known, kind, number, text, row_id = place
@@ -239,23 +239,23 @@ def _decode(cursor: str) -> SortKey:
 
 
 def encode_birth(created_at: float, row_id: int) -> str:
-    """Return the cursor of a run in the order in which runs were made."""
+    """Return the cursor of a run in order of creation."""
     return _encode((0, 0, created_at, "", row_id))
 
 
 def parse_birth(cursor: str) -> tuple[float, int]:
-    """Return when the run of a cursor was made, and its row; refuse with 400 what is none."""
+    """Return a cursor's creation time and row id; refuse an invalid cursor with 400."""
     *_, created_at, _, row_id = _decode(cursor)
     return created_at, row_id
 
 
 def encode_id(kind: str, row_id: int) -> str:
-    """Return the opaque id of a row: base64, since the SDK takes artifacts' ids apart."""
+    """Return the opaque id of a row, as base64, since the SDK decodes ids of artifacts."""
     return base64.b64encode(f"{kind}:{row_id}".encode()).decode()
 
 
 def decode_id(kind: str, text: str) -> int:
-    """Return the row of an opaque id; refuse with 404 one of another kind.
+    """Return the row number of an opaque id; refuse an id of another kind with 404.
 
     Agents that joined before ids were base64 still send the plain form.
     """
@@ -272,14 +272,14 @@ def is_number(text: str) -> bool:
 
 
 def parse_cursor(after: str | None) -> int:
-    """Return the number that a cursor stands for; refuse with 400 what is none."""
+    """Return a cursor's number; refuse an invalid cursor with 400."""
     if after and not is_number(after):
         raise Refusal(400, f"the cursor {after!r} is not one of ours")
     return int(after or 0)
 
 
 def tag_nodes(kind: str, names: Sequence[str]) -> list[dict[str, str]]:
-    """Return tags as W&B's type `Tag`; `kind` keeps those of different things apart."""
+    """Return tags as W&B's type `Tag`; `kind` makes the ids distinct for different objects."""
     return [{"id": encode_id(kind, number), "name": name} for number, name in enumerate(names)]
 
 
@@ -289,7 +289,7 @@ def connection(
     first: int | None = None,
     default_page: int | None = DEFAULT_PAGE,
 ) -> dict[str, Any]:
-    """Return one page of `nodes`; a cursor is the number of the next row. `None` is no limit."""
+    """Return one page of `nodes`; a cursor is the number of the next row; None is no limit."""
     start = parse_cursor(after)
     size = first if first is not None else default_page
     stop = len(nodes) if size is None else min(len(nodes), start + max(size, 0))

@@ -1,7 +1,7 @@
-"""`schema.graphql` made executable: how much a document may ask for, and what W&B alone has.
+"""Executes GraphQL requests: size limits of documents, and refusals of features only W&B has.
 
-The schema serves whatever a supported SDK asks for runs, sweeps, projects, files and artifacts;
-`tests/contract/left_out.yaml` says what else an SDK can ask, and how it gets along without.
+The schema serves all requests of a supported SDK for runs, sweeps, projects, files and artifacts.
+`tests/contract/left_out.yaml` lists the other requests of SDKs, and what happens without them.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.suggestions import NotReady
 from deployer.backend.scheduling.sweep_control import Unread
 
-MOST_LETTERS = 100_000  # comments and texts included, which are no tokens or a single one
+MOST_LETTERS = 100_000  # includes comments (no token) and strings (one token each)
 MOST_TOKENS = 1000
 MOST_FIELDS = 500
-DEEPEST = 30  # fragments are levels, too
+DEEPEST = 30  # each fragment is a level, too
 MOST_LISTS = 20  # each may read every run of a project
 LISTS = ("edges", "deployerRuns")
 logger = logging.getLogger(__name__)
@@ -71,15 +71,15 @@ PARTS = (
     sweeps,
 )
 SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
-MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long
-MOST_SAID = 2000  # letters of a message, which may quote what was sent
-KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
+MOST_ERRORS = 20  # reported for a document; each costs time linear in its length
+MOST_SAID = 2000  # letters of a message, which may quote the request
+KNOWN_DOCUMENTS = 1000  # cached parsed and validated documents; validating costs 1 to 5 ms
 Reply = tuple[int, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class MissingFeature:
-    """A feature, with the sentence that refuses it and the names of its fields and types."""
+    """An unsupported feature: its refusal message, and the names of its fields and types."""
 
     sentence: str
     names: frozenset[str]
@@ -89,7 +89,7 @@ def _feature(sentence: str, names: str) -> MissingFeature:
     return MissingFeature(sentence, frozenset(names.split()))
 
 
-# The first that fits: automations name types of registries, too.
+# The first match wins: automations also name types of registries.
 MISSING_FEATURES = (
     _feature(
         "this server keeps no reports; its pages show projects, sweeps and runs",
@@ -135,19 +135,19 @@ MISSING_FEATURES = (
 
 
 def find_missing_feature(errors: Iterable[GraphQLError]) -> MissingFeature | None:
-    """Return the feature that a document asks for in vain, by what the schema does not know."""
+    """Return the unsupported feature that a document asks for, by its unknown names."""
     nodes = [node for error in errors for node in error.nodes or ()]
     unknown = {n.name.value for n in nodes if isinstance(n, FieldNode | NamedTypeNode)}
     return next((feature for feature in MISSING_FEATURES if feature.names & unknown), None)
 
 
-# How much one GraphQL document may ask for: several times what W&B's clients do. Fragments are
-# counted wherever they are spread, so that a short document cannot become a long one.
+# Limits of one GraphQL document: several times what W&B's clients send. A fragment counts wherever
+# it is spread, so that a short document cannot expand to a long one.
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a selection asks for, all fragments spread out."""
+    """The size of a selection, with all fragments expanded."""
 
     fields: int = 0
     depth: int = 0
@@ -197,7 +197,7 @@ class _Measure:
         return size
 
     def _of_fragment(self, name: str) -> Size:
-        """Measure a fragment once; one that spreads itself is refused by validation."""
+        """Measure a fragment once; validation refuses one that spreads itself."""
         if name not in self._known:
             self._known[name] = Size()
             fragment = self._fragments.get(name)
@@ -215,7 +215,7 @@ class GraphQLRequest:
 
 
 def parse_question(body: Mapping[str, Any]) -> GraphQLRequest:
-    """Return what a body asks; refuse with 400 one of another form."""
+    """Parse the body of a request; refuse an invalid one with 400."""
     query, variables = body.get("query"), body.get("variables") or {}
     operation = body.get("operationName") or None
     if not isinstance(query, str):
@@ -233,7 +233,7 @@ class _WithoutOurFields(Visitor):
 
 
 def build_schema(plain: bool) -> GraphQLSchema:
-    """Return the schema with its resolvers; a `plain` one lacks what W&B's own server lacks."""
+    """Return the schema with its resolvers; a `plain` one has no extensions of W&B's schema."""
     document = parse(write_out(SCHEMA_FILE.read_text()))
     if plain:
         document = visit(document, _WithoutOurFields())
@@ -241,7 +241,7 @@ def build_schema(plain: bool) -> GraphQLSchema:
 
 
 class GraphQL:
-    """Answers GraphQL requests, remembering the documents it has parsed and validated."""
+    """Answers GraphQL requests; caches parsed and validated documents."""
 
     def __init__(self, plain: bool = False) -> None:
         self._schema = build_schema(plain)
@@ -267,7 +267,7 @@ class GraphQL:
         return tuple(_as_wandb_says(error) for error in errors) or document
 
     def changes(self, question: GraphQLRequest) -> bool:
-        """Return whether a request may change something; a new document is parsed for it."""
+        """Return True if the request is a mutation; parses a document that is not cached."""
         document = self._document(question.query)
         return not isinstance(document, tuple) and any(
             isinstance(part, OperationDefinitionNode) and part.operation is OperationType.MUTATION
@@ -275,9 +275,9 @@ class GraphQL:
         )
 
     def answer(self, request: Request, question: GraphQLRequest) -> Reply:
-        """Return HTTP status and JSON body; 400 for what the schema does not know.
+        """Return HTTP status and JSON body; 400 for an invalid document.
 
-        Raise NotReady or Unread for a request that has to wait and be done again.
+        Raise NotReady or Unread for a request that must wait and be repeated.
         """
         document = self._document(question.query)
         if isinstance(document, tuple):
@@ -295,7 +295,7 @@ class GraphQL:
 
 
 def _as_wandb_says(error: GraphQLError) -> GraphQLError:
-    """Quote names with ", as W&B's server does: its clients look for these very sentences."""
+    """Quote names with ", as W&B's server does: its clients match these messages."""
     message = re.sub(r"'([$\w!\[\].]+)'", r'"\1"', error.message)
     message = re.sub(
         r'(Unknown argument ".+?" on field ")(\w+)\.(\w+)"', r'\1\3" of type "\2"', message
@@ -306,11 +306,11 @@ def _as_wandb_says(error: GraphQLError) -> GraphQLError:
 def describe_failure(cause: Exception) -> Reply:
     """Return HTTP status and JSON body of a request that failed.
 
-    Raise what says that it waits, or that the disk is full or away.
+    Re-raise exceptions for a request that must wait, and for a full or unavailable disk.
     """
     if isinstance(cause, NotReady | Unread | sqlite3.OperationalError | OSError):
         raise cause
-    if isinstance(cause, GraphQLError):  # variables of wrong types, say
+    if isinstance(cause, GraphQLError):  # such as variables of wrong types
         return 400, _refused(cause.message)
     if isinstance(cause, Refusal):
         return cause.status, _refused(cause.message)

@@ -1,4 +1,4 @@
-"""The life of runs and sweeps: handing out, ending, stopping, and the search.
+"""The lifecycle of runs and sweeps: assigning, ending, stopping, and the search.
 
 It must not know HTTP.
 """

@@ -1,7 +1,7 @@
-"""Bayesian search: runs as points of a unit cube, and the point that a Gaussian process proposes.
+"""Bayesian search: runs are points of a unit cube; a Gaussian process proposes the next one.
 
-A choice is an axis of steps without an order, an integer one of ordered steps; other numbers are
-u in [0, 1], mapped by their quantile function as W&B's own engine does.
+A choice is an axis of unordered steps, an integer an axis of ordered steps. Other numbers are
+u in [0, 1], mapped by their quantile function like in W&B's engine.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ from deployer.backend.scheduling.search import SearchRun
 from deployer.sweeps.space import Categorical, Constant, Integer, Parameter, Space
 
 # scikit-learn fits the process (Matérn 5/2, one length scale for each parameter, noise). Its
-# hyperparameters have the priors of Optuna's `GPSampler`: with few runs the likelihood alone takes
-# differences for noise. Pending points count with the values that the model predicts for them
-# (kriging believer: Ginsbourger, Le Riche and Carraro 2010). The improvement is a logarithm (Ament
-# et al. 2023), since it is nearly 0 almost everywhere once a good point is known.
+# hyperparameters have the priors of Optuna's `GPSampler`: with few runs, maximum likelihood alone
+# explains differences as noise. Pending points have the values that the model predicts for them
+# (kriging believer: Ginsbourger, Le Riche and Carraro 2010). The acquisition function is the log of
+# the expected improvement (Ament et al. 2023), which is nearly 0 almost everywhere once a good
+# point is known.
 
 Array = NDArray[np.float64]
 
-# Bounds of the kernel's variance, length scales and noise, in standard deviations of the values
-# squared, widths of the cube, and the former.
+# Bounds of the kernel's variance, length scales and noise. Variance and noise are in squared
+# standard deviations of the values, lengths in widths of the cube.
 VARIANCES, LENGTHS, NOISES = (0.05, 100.0), (0.05, 20.0), (1e-6, 1.0)
-# Bad values are cut off so far above the worst quarter, in lengths of the other three: a diverged
-# run must not make all others look alike.
+# Clip bad values at this distance above the third quartile, in multiples of the range of the better
+# three quarters, so that a diverged run does not make all others look alike.
 LONGEST_TAIL = 3.0
-# The search for the best point: drawn points, the best ones that it refines, points around each of
-# these, and the standard deviations of their distances, one round each.
+# The search for the best point: the number of random points, of the best ones to refine, and of
+# points around each of these; the standard deviations of their distances, one for each round.
 DRAWN, REFINED, AROUND = 2048, 8, 64
 WIDTHS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 3e-4, 1e-4)
-REDRAWN = 0.3  # the part of choices that a point around another one makes again
+REDRAWN = 0.3  # fraction of choices that a neighbor redraws
 SMALLEST_VARIANCE = 1e-12
-# Ended runs that a model is made of: its cost grows with their third power (with 10 parameters, 200
-# take a core 0.6 s, 400 take it 3 s).
+# The most ended runs in a model. The cost is cubic: with 10 parameters, 200 runs take 0.6 s of a
+# core, 400 take 3 s.
 LARGEST_MODEL = 200
-# Integers with more values are searched as numbers.
+# Integers with more values are searched as continuous numbers.
 MOST_STEPS = 1000
 # The model squares values: larger ones would overflow a double.
 LARGEST_VALUE = 1e100
@@ -56,9 +57,9 @@ LARGEST_VALUE = 1e100
 
 @dataclass(frozen=True)
 class Dimension:
-    """One coordinate of the cube: the number of equally wide `steps`, 0 if it is continuous.
+    """One coordinate of the cube, with `steps` of equal width; 0 if continuous.
 
-    The steps of a `choice` have no order: each is as far from every other one.
+    The steps of a `choice` are unordered: all have the same distance.
     """
 
     steps: int = 0
@@ -75,7 +76,7 @@ def propose(
     """Return the point with the highest expected improvement, as coordinates in [0, 1].
 
     `points` (n, axes) have `values` (n; the smallest is the best), `pending` ones (m, axes) have
-    none yet. The same arguments give the same point.
+    none yet. Deterministic.
     """
     cube, drawn = _Cube(axes), np.random.default_rng(seed)
     columns, standard = cube.columns(points), _standardise(values)
@@ -109,10 +110,10 @@ def propose(
 
 
 def log_improvement(mean: Array, deviation: Array, least: float) -> Array:
-    """Return the logarithm of the expected improvement over `least`, precise where it is tiny."""
+    """Return the logarithm of the expected improvement over `least`, precise for tiny values."""
     z = (least - mean) / deviation
     density = -(z**2) / 2 - math.log(math.sqrt(2 * math.pi))
-    with np.errstate(all="ignore"):  # each formula overflows where another one is taken
+    with np.errstate(all="ignore"):  # each formula overflows where another one is used
         near = np.log(np.exp(density) + z * ndtr(z))
         far = density + np.log1p(z * math.sqrt(math.pi / 2) * erfcx(-z / math.sqrt(2)))
         farthest = density - 2 * np.log(-z)
@@ -121,7 +122,7 @@ def log_improvement(mean: Array, deviation: Array, least: float) -> Array:
 
 
 class _Cube:
-    """The points of the unit cube, and the columns that the model sees of them."""
+    """Points of the unit cube, and their columns in the model."""
 
     def __init__(self, axes: Sequence[Dimension]) -> None:
         self.axes = axes
@@ -146,7 +147,7 @@ class _Cube:
         )
 
     def scatter(self, points: Array, width: float, drawn: np.random.Generator) -> Array:
-        """Return points around each of n points: (n, AROUND, axes), with some axes as they were."""
+        """Return points around each of n points: (n, AROUND, axes); some axes are unchanged."""
         shape = (len(points), AROUND, len(self.axes))
         moved = drawn.random(shape) < max(0.5, 2 / len(self.axes))
         near = points[:, None] + drawn.normal(scale=width, size=shape) * moved
@@ -171,7 +172,7 @@ def _fit(axes: Sequence[Dimension], columns: Array, values: Array) -> GaussianPr
     scale = _GroupedMatern([axis.width for axis in axes], [0.5] * len(axes), LENGTHS)
     kernel = ConstantKernel(1.0, VARIANCES) * scale + WhiteKernel(1e-4, NOISES)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # at a bound, which is an answer
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a result at a bound is valid
         return _ProcessWithPriors(kernel).fit(columns, values)
 
 
@@ -197,7 +198,7 @@ class _GroupedMatern(Matern):  # type: ignore[misc]
 
 
 class _ProcessWithPriors(GaussianProcessRegressor):  # type: ignore[misc]
-    """Hyperparameters are those of the highest posterior density, not of the likelihood alone."""
+    """Maximizes the posterior density of the hyperparameters instead of the likelihood."""
 
     def log_marginal_likelihood(
         self, theta: Array | None = None, eval_gradient: bool = False, clone_kernel: bool = True
@@ -229,8 +230,8 @@ def suggest_bayes(
 ) -> dict[str, Any]:
     """Return the configuration with the highest expected improvement, as plain values.
 
-    Runs that have not ended count as pending; a run that does not fit the space is skipped with
-    a line in the log. The same arguments give the same configuration.
+    Runs that have not ended count as pending. Skips a run that does not fit the space, and logs a
+    warning. Deterministic.
     """
     searched = [parameter for parameter in space.parameters if not isinstance(parameter, Constant)]
     known = list(_place(searched, modelled(runs, outcomes(runs, goal, impute))))
@@ -257,11 +258,11 @@ def model_seed(seed: str) -> int:
 
 
 def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> list[float]:
-    """Return one finite value for each run, the smallest the best.
+    """Return one finite value for each run; the smallest is the best.
 
     Runs that failed, lack the metric or diverged get a finite value of an ended run: the worst,
-    or with W&B's `impute` the best or the latest; 0 if there is none. The values of
-    running ones mean nothing.
+    or with W&B's `impute` the best or the latest; 0 if there is none. The values of running ones
+    are meaningless.
     """
     sign = -1.0 if goal == "maximize" else 1.0
     values = [
@@ -280,9 +281,9 @@ def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> lis
 
 
 def modelled(runs: Sequence[SearchRun], values: Sequence[float]) -> list[tuple[SearchRun, float]]:
-    """Return the runs that the model is fitted to, with their values.
+    """Select the runs for the model, with their values.
 
-    These are all runs that have not ended, and at most LARGEST_MODEL that have: half of them the
+    These are all runs that have not ended, and at most LARGEST_MODEL ended ones: half of them the
     best, half evenly spaced among the rest.
     """
     pairs = list(zip(runs, values, strict=True))
@@ -297,7 +298,7 @@ def modelled(runs: Sequence[SearchRun], values: Sequence[float]) -> list[tuple[S
 
 @dataclass(frozen=True)
 class _KnownRun:
-    """A run, its place in the unit cube, and its value for the model."""
+    """A run, its position in the unit cube, and its value for the model."""
 
     run: SearchRun
     us: list[float]
@@ -307,7 +308,7 @@ class _KnownRun:
 def _place(
     searched: Sequence[Parameter], known: Sequence[tuple[SearchRun, float]]
 ) -> Iterator[_KnownRun]:
-    """Yield the runs that fit the space; a bad run must never break the search."""
+    """Yield the runs that fit the space; log and skip others, which must not break the search."""
     space = Space(tuple(searched))
     for run, value in known:
         try:
@@ -326,7 +327,7 @@ def _axis(parameter: Parameter) -> Dimension:
 
 
 def _u(parameter: Parameter, value: Any) -> float:
-    if isinstance(parameter, Categorical):  # all as far from each other, whatever is likely
+    if isinstance(parameter, Categorical):  # equal distances, regardless of probabilities
         return (parameter.index_of(value) + 0.5) / len(parameter.values)
     u = parameter.u_of(value)
     if math.isnan(u):

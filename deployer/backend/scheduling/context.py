@@ -1,4 +1,4 @@
-"""What the parts of a running backend share, and when agents and runs were last heard of."""
+"""Shared state of a running backend, and the times of the last signs of life."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from deployer.backend.scheduling.search import SearchEngine
 from deployer.backend.scheduling.suggestions import Derived, Suggestions
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder, Signer, load_signer
 
-# A process is heard of by its file stream alone; an agent speaks for its runs, too.
+# Only a file stream is a sign of life of a process; an agent's heartbeat also counts for its runs.
 ClientKind = Literal["agent", "run", "process"]
 
 
-# When agents and runs were last heard of, by a monotonic clock. Kept in memory on purpose: after a
-# restart everybody counts as heard of at that moment, so the server's own downtime makes no agent
-# look silent.
+# Times of the last signs of life of agents and runs, by a monotonic clock. In memory on purpose: a
+# restart counts as a sign of life of all, so the server's own downtime makes no agent look silent.
 
 
 class Presence:
@@ -42,18 +41,18 @@ class Presence:
             self._last[kind, row_id] = self._monotonic()
 
     def forget(self, seconds: float) -> None:
-        """Forget who was silent for longer, which then counts from the server's start."""
+        """Forget clients that were silent for longer; their silence counts from the start."""
         since = self._monotonic() - seconds
         with self._lock:
             for key in [key for key, last in self._last.items() if last < since]:
                 del self._last[key]
 
     def silence_seconds(self, kind: ClientKind, row_id: int) -> float:
-        """Return how long nothing was heard, the server's own start counting as a sign."""
+        """Return the seconds since the last sign of life, or since the server's start."""
         return self._monotonic() - self._last.get((kind, row_id), self._started)
 
     def count(self, kind: ClientKind, seconds: float) -> int:
-        """Return how many were heard of in the last seconds."""
+        """Return how many clients had a sign of life in the last `seconds`."""
         since = self._monotonic() - seconds
         with self._lock:
             return sum(told == kind and last >= since for (told, _), last in self._last.items())
@@ -63,11 +62,11 @@ class Presence:
 class Backend:
     """The store, the clocks, the search and the folder of one server process.
 
-    `now` gives seconds since the epoch for display; silence is measured by `presence` alone.
-    A `plain` backend hides whatever W&B's own server does not have. `ending` is set when the
-    process is to stop: what lasts ends then. `metrics` are the runs' values of their sweep's
-    metric. `rivals` says when the process of a run had been heard of last as another one, known by
-    its configuration, first asked for the run.
+    `now` returns seconds since the epoch for display; only `presence` measures silence. A `plain`
+    backend hides our extensions of W&B's server. `ending` is set when the process must stop, which
+    ends long-lived responses. `metrics` are the runs' values of their sweep's metric. `rivals` is
+    keyed by run and configuration of a second process that asked for the run; its value is the
+    run's last heartbeat before that request.
     """
 
     folder: Path
@@ -97,12 +96,12 @@ class Backend:
 
     @property
     def files_folder(self) -> Path:
-        """Return where the bytes of uploaded files are."""
+        """Return the folder of the bytes of uploaded files."""
         return self.folder / "files"
 
     @cached_property
     def blobs(self) -> BlobFolder:
-        """Return where the bytes of files are kept and received."""
+        """Return the store of files' bytes."""
         return BlobFolder(self.files_folder, self.folder / INCOMING_FOLDER)
 
     def close(self) -> None:
@@ -113,11 +112,11 @@ class Backend:
 
 @dataclass(frozen=True)
 class Request:
-    """One authenticated request: the backend, who asks, and the address they reached us at.
+    """One authenticated request: the backend, the caller, and the address that the client used.
 
-    `shared` tells that a process says of itself that others write to its run, too.
-    `waited_seconds` is how long it has waited for a suggestion since it was first done.
-    `in_writer` is True where the changes of all wait for this request.
+    `shared` means that the process expects others to write to its run, too. `waited_seconds` is how
+    long it has waited for a suggestion. `in_writer` is True if it runs in the writer's thread and
+    so blocks all other changes.
     """
 
     backend: Backend
@@ -129,5 +128,5 @@ class Request:
 
     @cached_property
     def db(self) -> Connection:
-        """Return its connection: the writer's if it may change something, else a snapshot's."""
+        """Return its connection: the writer's if it may change data, else a snapshot's."""
         return self.backend.store.joined

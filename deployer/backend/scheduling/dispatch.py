@@ -1,7 +1,7 @@
 """The reply to an agent's heartbeat: which run to start, which ones to stop.
 
-The one place where runs are handed out. An agent gets one run at a time; a run that it was sent
-and never named as alive is sent again, so that a lost reply loses nothing.
+Only this module assigns runs. An agent gets one run at a time. A run that was sent but never
+reported as alive is sent again, so that a lost reply loses nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ AgentCommand = dict[str, Any]
 # How long a request waits for a model; then the agent asks again, 5 s later.
 MODEL_SECONDS = 20.0
 EXIT: AgentCommand = {"type": "exit"}
-# How a waiting run's attempts ended: what was interrupted goes first; what failed, or was killed
-# again and again, goes last.
+# The order of queued runs by the ends of their attempts: interrupted ones first, failed or
+# repeatedly killed ones last.
 FAILED_ONCE = (
     "EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id AND number = runs.attempt"
     f" AND cause IN {OWN_FAILURES})"
@@ -57,9 +57,9 @@ FIRST = f"NOT {LAST}"
 def heartbeat(
     backend: Backend, agent_id: int, alive: set[str], waited_seconds: float = 0.0
 ) -> list[AgentCommand]:
-    """Note which runs an agent has alive (by run name) and return its commands.
+    """Record an agent's live runs (by run name) and return its commands.
 
-    Raise NotReady if it has to wait for a model; it is then called again with what it has waited.
+    Raise NotReady if it must wait for a model; the caller repeats it with `waited_seconds`.
     """
     with backend.store.transaction() as db:
         agent = get(db, AgentRow, agent_id)
@@ -79,7 +79,7 @@ def heartbeat(
 
 
 def _owned(db: Connection, agent: AgentRow) -> list[RunRow]:
-    """Return an agent's runs, without those that are kept apart, whose names it does not know."""
+    """Return an agent's active runs, without separate ones, whose names it does not know."""
     tail = f"WHERE agent_id = ? AND sweep_id IS NOT NULL AND {IS_ACTIVE} ORDER BY id"
     return select(db, RunRow, tail, agent.id)
 
@@ -98,7 +98,7 @@ def _standing_commands(
 ) -> list[AgentCommand] | None:
     sweep = get(db, SweepRow, agent.sweep_id)
     if sweep.state in ("CANCELED", DELETED):
-        # Let the agent's runs stop by themselves, as they were asked to, and send it home then.
+        # Let the agent's runs stop on request first, then let the agent exit.
         owned = _owned(db, agent)
         if any(run.name in alive and not _is_stubborn(backend, run) for run in owned):
             return []
@@ -131,7 +131,7 @@ def _leave(backend: Backend, db: Connection, agent: AgentRow) -> list[AgentComma
 def _next_run(
     backend: Backend, db: Connection, agent: AgentRow, waited_seconds: float
 ) -> list[AgentCommand]:
-    """Find work: what the agent never received, what came back, what is new, what fails."""
+    """Assign a run: an undelivered one first, then a requeued, a new, a failed one."""
     sweep = get(db, SweepRow, agent.sweep_id)
     ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
     run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
@@ -169,7 +169,7 @@ def _undelivered(backend: Backend, db: Connection, agent: AgentRow) -> RunRow | 
 
 
 def _returned(backend: Backend, db: Connection, agent: AgentRow, turn: str) -> RunRow | None:
-    """Return the oldest run that waits to be handed out again, now this agent's."""
+    """Assign the queued run with the lowest ordinal to this agent; None if there is none."""
     tail = f"WHERE sweep_id = ? AND queued = 1 AND {turn} ORDER BY ordinal"
     for run in select(db, RunRow, tail, agent.sweep_id):
         silence = backend.presence.silence_seconds("run", run.id)
@@ -180,9 +180,9 @@ def _returned(backend: Backend, db: Connection, agent: AgentRow, turn: str) -> R
 
 
 def succeed_predecessors(backend: Backend, db: Connection, agent: AgentRow) -> None:
-    """Take over from earlier agents of the same supervisor name, which are certainly gone.
+    """End earlier agents with the same name, which are certainly gone.
 
-    A supervisor clears away what is left of its predecessor before it starts its own agent.
+    A supervisor ends its predecessor's leftovers before it starts its own agent.
     """
     if not agent.supervised:
         return
@@ -209,10 +209,10 @@ def _deliver(backend: Backend, db: Connection, sweep: SweepRow, run: RunRow) -> 
 def _wait_or_leave(
     backend: Backend, db: Connection, sweep: SweepRow, agent: AgentRow
 ) -> list[AgentCommand]:
-    """Send an agent home if its sweep is over, or if busy ones can take what may come back.
+    """Let an agent exit if its sweep has ended, or if busy agents can take requeued runs.
 
-    One that nobody looks after stays to the end: nobody would replace the busy ones. While a
-    supervisor interrupts a run all stay: it comes back in a moment, and its agent may be leaving.
+    An agent without a supervisor stays to the end, since nothing would replace the busy ones. All
+    stay while a supervisor interrupts a run: the run is requeued soon, and its agent may exit.
     """
     if finish_if_complete(backend, db, sweep).ended:
         return _leave(backend, db, agent)
@@ -224,11 +224,11 @@ def _wait_or_leave(
 
 
 def _has_stand_in(backend: Backend, db: Connection, agent: AgentRow) -> bool:
-    """Return whether another agent of the sweep is at work and there, and none is interrupted."""
+    """Return True if another live agent of the sweep has a run, and none is interrupted."""
     others = f"FROM runs WHERE sweep_id = ? AND {IS_ACTIVE} AND queued = 0 AND agent_id != ?"
     which = (agent.sweep_id, agent.id)
     if db.execute(f"SELECT 1 {others} AND announced IS NOT NULL LIMIT 1", which).fetchone():
         return False
     patience, presence = backend.patience.silence_seconds, backend.presence
-    busy = db.execute(f"SELECT agent_id {others}", which)  # read no further than to the first
+    busy = db.execute(f"SELECT agent_id {others}", which)  # reading stops at the first match
     return any(presence.silence_seconds("agent", row[0]) < patience for row in busy)

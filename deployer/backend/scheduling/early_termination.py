@@ -1,4 +1,4 @@
-"""Hyperband: which runs of a sweep are stopped early, and when."""
+"""Hyperband: which runs of a sweep to stop early, and when."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DEFAULT_ETA = 3.0
 COLUMNS = "id, state, attempt, started_at, stop_requested_at"
 
 
-# Early termination by successive halving, as W&B does it; pure. Source: `hyperband_stopping.py` of
+# Early termination by successive halving, like W&B's; pure. Source: `hyperband_stopping.py` of
 # W&B's MIT-licensed package `sweeps`, after Li et al., "Hyperband: A Novel Bandit-Based Approach to
 # Hyperparameter Optimization" (arXiv 1603.06560).
 
 
 @dataclass
 class _Standing:
-    """How far a run is: its finite values, the best of them, and those at the bands it reached."""
+    """A run's progress: its finite values, the best one, and those at the reached bands."""
 
     count: int = 0
     best: float = math.inf
@@ -39,11 +39,11 @@ class _Standing:
 
 
 class Halving:
-    """The bands of one sweep, told what runs log as they log it.
+    """The bands of one sweep, updated with the values that runs log.
 
-    An iteration is one logged finite value of the metric, not a step or an epoch. Without
-    `strict` a run's best value so far is compared, with it the value at the band. Without
-    `early_terminate`, or with one that is not understood, no run is poor.
+    An iteration is one logged finite value of the metric, not a step or an epoch. Compares a run's
+    best value so far, or with `strict` its value at the band. Without a valid `early_terminate`, no
+    run is poor.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Halving:
             del values[bisect_left(values, value)]
 
     def is_poor(self, run: Hashable) -> bool:
-        """Return whether a run is worse than the rest at the last band it reached."""
+        """Return True if a run is worse than the best 1/eta of runs at its last band."""
         standing = self._standings[run]
         if not standing.reached:
             return False
@@ -84,7 +84,7 @@ class Halving:
 
 
 def band_iterations(settings: Mapping[str, Any]) -> list[int]:
-    """Return the iterations at which runs are compared, ascending; none if they are not given."""
+    """Return the iterations at which to compare runs, ascending; empty if not configured."""
     eta = _number(settings, "eta", DEFAULT_ETA)
     if eta <= 1:
         return []
@@ -104,10 +104,10 @@ def _number(settings: Mapping[str, Any], key: str, default: float) -> float:
 
 @dataclass
 class _Watched:
-    """A sweep as of its last change that was seen.
+    """A sweep's state at the last poll.
 
-    `candidates` are the runs that may still be asked to stop; of each run `begun` says which
-    history was read, since a run may begin it anew, also within an attempt.
+    `candidates` are the runs that may still be asked to stop. `begun` identifies the history that
+    was read of each run, since a run may restart its history, even within an attempt.
     """
 
     config: str
@@ -119,7 +119,7 @@ class _Watched:
 
 
 class EarlyTermination:
-    """Remembers how far each run is, and reads what those that have changed have logged since."""
+    """Tracks the progress of runs; reads only the new lines of changed runs."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -156,7 +156,7 @@ class EarlyTermination:
 
 
 def _read_on(db: Connection, watched: _Watched, row: sqlite3.Row, metric: str) -> None:
-    """Take up a run's state, and what it has logged since it was read last."""
+    """Update a run's state, and read the lines that it has logged since the last poll."""
     run, begun = row["id"], (row["attempt"], row["started_at"])
     if watched.begun.get(run) != begun:
         watched.halving.forget(run)

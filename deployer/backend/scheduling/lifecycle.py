@@ -1,7 +1,7 @@
-"""The life of a run: rules from events to W&B's states; pure.
+"""The lifecycle of a run: rules from events to W&B's states; pure functions.
 
-Sources: W&B's documented run states, and what its own server was seen to do with exit records.
-A run that will be handed out again is `preempted`, whatever ended its attempt.
+Sources: W&B's documented run states, and the observed behavior of its server for exit records.
+A run that will be assigned again is `preempted`, whatever ended its attempt.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Literal
 
 EndCause = Literal[
     "finished",
-    "delivered",  # finished by its exit record, but killed after it, or nobody saw its process end
+    "delivered",  # finished by its exit record, but then killed, or its end was not observed
     "stopped",
-    "interrupted",  # asked to stop, or the trainer said that it was being preempted
+    "interrupted",  # asked to stop, or the trainer reported a preemption
     "own failure",
-    "usage error",  # its program rejected its command line, and would again
+    "usage error",  # its program rejected its command line; permanent
     "no run",  # ended with exit code 0 and without `wandb.init`
-    "offline",  # ended with exit code 0, and wandb kept its run in a folder
+    "offline",  # ended with exit code 0, but wandb wrote its run only to a folder
     "other project",  # its script sent the run to a project that is not the sweep's
-    "own sweep",  # its script makes a sweep
+    "own sweep",  # its script creates a sweep
     "missing program",  # its command could not be started
     "authentication error",  # its script had no valid API key
-    "never started",  # ended in another way without `wandb.init`
+    "never started",  # ended otherwise without `wandb.init`
     "no server",  # its `wandb.init` reached no server
     "signal",  # it, its agent or its supervisor was killed or interrupted from outside
-    "OOM",  # the same, by the kernel, which was out of memory
-    "node",  # gone together with its agent, or with the machine
-    "lost reply",  # sent again, since nothing showed that the agent had received it
+    "OOM",  # killed by the kernel for lack of memory
+    "node",  # lost together with its agent or machine
+    "lost reply",  # sent again, since the agent never confirmed it
 ]
-# What a supervisor can know better than the server, and says before it ends a run.
+# Causes that a supervisor reports before it ends a run, since it knows better than the server.
 ANNOUNCED: tuple[EndCause, ...] = ("interrupted", "signal", "OOM", "node")
 HOPELESS: tuple[EndCause, ...] = (
     *("usage error", "no run", "offline", "other project", "own sweep"),
@@ -38,62 +38,62 @@ HOPELESS: tuple[EndCause, ...] = (
 )
 OWN_FAILURES: tuple[EndCause, ...] = ("own failure", "never started", *HOPELESS)
 KILLS: tuple[EndCause, ...] = ("signal", "OOM")
-# What argparse, click and Python itself end with.
+# The exit code of argparse, click and Python for a wrong command line.
 USAGE_EXIT_CODE = 2
-# Of the prologue of runs: an attempt before this one was interrupted, and has not ended yet.
+# From the runs' prologue: an earlier attempt was interrupted and has not ended yet.
 LOCKED_EXIT_CODE = 75
 LOCKED = "deployer: another attempt of this run still holds"
 SIGNALS = 128  # a shell adds it to the signal that ended a program
-# What shells and `env` end with if a program cannot be executed, or is not there.
+# Exit codes of shells and `env` if a program is not executable or not found.
 MISSING_EXIT_CODES = (126, 127)
-# Python's words for a script that is not there, with the exit code of a usage error.
+# Python's message for a missing script, with the exit code of a usage error.
 MISSING_SCRIPT = re.compile(r"can't open file .*\[Errno \d+\]")
-# How exceptions of W&B's and of other clients begin, and what W&B's say of a key.
+# Starts of authentication errors of wandb and other clients, and wandb's messages about keys.
 BAD_KEY = re.compile(
     r"^(\w+\.)*AuthenticationError\b|No API key configured|api_key not configured"
     r"|the API key is not valid for this server",
     re.MULTILINE,
 )
-# The folder of a run in offline mode, which the SDK prints at its begin and at its end.
+# The folder of an offline run, which the SDK prints at the start and the end.
 OFFLINE = re.compile(r"\boffline-run-\d")
 # db/accounts.py, graphql/resolvers/runs.py: an agent's run is in its sweep's project.
 OTHER_PROJECT = re.compile(r"an agent's key cannot (make projects|start runs of its own)")
 OWN_SWEEP = re.compile(r"an agent's key cannot change sweeps")  # graphql/resolvers/sweeps.py
-# How the SDK ends `wandb.init` if the server is away. A refusal is a CommError with other words.
+# The SDK's error if `wandb.init` cannot reach the server. The CommError of a refusal differs.
 NO_SERVER = re.compile(
     r"^wandb\.errors\.(\w+\.)*CommError: .*(timed out|giving up|connection)", re.MULTILINE | re.I
 )
-# What the SDK says of a run that an interrupt has ended; `sys.exit(-1)` is -1 in its exit record.
+# The SDK's code for a run that an interrupt ended; `sys.exit(-1)` is -1 in its exit record.
 INTERRUPT_EXIT_CODE = 255
 
-# The SDK repeats a lost heartbeat after 2 s; an agent that received it asks again after 5 s. A run
-# that is not named as alive by then had a trainer that died before `wandb.init`.
+# The SDK retries a lost heartbeat after 2 s; an agent that received the reply asks again after 5 s.
+# If the run is not reported as alive by then, its trainer died before `wandb.init`.
 LOST_REPLY_SECONDS = 4.0
 MAX_DELIVERIES = 3
-# A run that needs more memory than there is would be tried for ever, and so would one that kills
-# its agent before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
+# Limits for a run that needs too much memory, and for one that kills its agent before `wandb.init`,
+# which would otherwise be retried forever. Kills from outside rarely hit the same run as often.
 MEMORY_KILLS = 5
 UNSTARTED_KILLS = 20
-# A server that is away is nobody's failure, but a script may ask one that never comes.
+# An unreachable server is not the script's failure, but a script may use a wrong address.
 SERVER_TRIES = 4
-# The same for one whose supervisor saw it killed each time, and that got no further than before.
+# The limit for a run whose supervisor saw it killed each time, without progress.
 STALLED_KILLS = UNSTARTED_KILLS
-# From so many kills on, a run waits until all others have had their turn.
+# After this many kills, a run is assigned only after all others.
 PATIENT_KILLS = 2
-# A process whose heartbeat, one in 30 s, is overdue leaves its run to another one.
+# A process without a heartbeat (one per 30 s) for this long loses its run to another process.
 PROCESS_SECONDS = 35.0
-# Different configurations that fail before any has finished: then the script is broken.
+# If this many configurations fail before any has finished, the script is broken.
 BREAKER_FAILURES = 3
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How many seconds the server waits before it draws a conclusion.
+    """The server's timeouts in seconds.
 
-    An exit record comes after the agent saw the process end, and a slow disk needs time for it.
-    The SDK sends something at least every 30 s and backs off for up to 60 s after an outage.
-    `stopped` in the file stream's reply lets a run flush; the agent's `stop` is SIGTERM, which
-    does not, so it comes later.
+    An exit record arrives after the agent saw the process end, later on a slow disk. The SDK sends
+    something at least every 30 s, and backs off for up to 60 s after an outage. `stopped` in the
+    file stream's reply lets a run flush; the agent's `stop` is SIGTERM, which does not, so it is
+    sent later.
     """
 
     exit_record_seconds: float = 20.0
@@ -104,7 +104,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class Marks:
-    """What is known about an attempt when it ends; `announced` is its supervisor's word for why."""
+    """Facts about an attempt at its end; `announced` is the cause from its supervisor."""
 
     started: bool
     preempting: bool
@@ -114,7 +114,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended: the run's state, why, and whether it is handed out again."""
+    """The result of an attempt: the run's state, the cause, and whether it is reassigned."""
 
     state: str
     cause: EndCause
@@ -126,16 +126,16 @@ def requeue(cause: EndCause) -> Outcome:
 
 
 def judge_announcement(mark: object) -> EndCause | None:
-    """Return the cause that a supervisor gives; a mark that names none means interrupted."""
+    """Return the cause in a supervisor's mark; a mark without a known cause means interrupted."""
     known = next((cause for cause in ANNOUNCED if cause == mark), None)
     return known or ("interrupted" if mark else None)
 
 
 def judge_exit(exit_code: int, marks: Marks, seen: bool = True) -> Outcome:
-    """Judge an exit record as W&B does, but for a run whose supervisor said that it ends it.
+    """Judge an exit record like W&B, unless the run's supervisor announced that it ends the run.
 
-    `seen` is False for a record that was found beside a process that was gone: whether it came to
-    its own end behind it, nobody knows.
+    `seen` is False for a record that was found after the process was gone. Whether the process then
+    exited normally is unknown.
     """
     if marks.announced:
         return _judge_announced(marks.announced, marks)
@@ -153,7 +153,7 @@ def judge_exit(exit_code: int, marks: Marks, seen: bool = True) -> Outcome:
 
 
 def _judge_announced(cause: EndCause, marks: Marks) -> Outcome:
-    """Hand it out again, unless it was killed since it had been told to stop."""
+    """Reassign the run, unless it was killed because it was asked to stop."""
     if marks.stopping and cause != "interrupted":
         return Outcome("killed", "stopped")
     return requeue(cause)
@@ -173,11 +173,11 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
 
 
 def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Outcome:
-    """Give up a run that was killed, or met no server, so many times, this one included.
+    """Give up a run that was killed, or found no server, too often, this time included.
 
-    Of those that came to `wandb.init` only its memory's kills count, and `stalled` ones: its own
-    process was seen killed, and it had logged no step that it had not logged before. Other kills
-    may be anybody's. A run that was healed may be killed as often again.
+    After `wandb.init`, only out-of-memory kills and `stalled` ones count: a supervisor saw the
+    process killed, and it had logged no new step. Other kills may have any cause. After a sweep is
+    healed, a run may be killed as often again.
     """
     allowed = {"OOM": MEMORY_KILLS, "no server": SERVER_TRIES}
     if not started:
@@ -189,7 +189,7 @@ def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Ou
 
 
 def judge_unassigned(outcome: Outcome, exit_code: int | None) -> Outcome:
-    """Judge a run that no sweep handed out and so none hands out again, as W&B does."""
+    """Judge a run without a sweep, which is never reassigned, like W&B does."""
     if not outcome.queued:
         return outcome
     ended = "failed" if exit_code else "crashed"
@@ -198,10 +198,10 @@ def judge_unassigned(outcome: Outcome, exit_code: int | None) -> Outcome:
 
 
 def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Outcome:
-    """Judge an attempt without `wandb.init` by the end of its process, which its supervisor saw.
+    """Judge an attempt without `wandb.init` by its process's end, as its supervisor saw it.
 
-    A kill may come from outside, but a run that is killed at each start would be tried for ever:
-    it counts as a failure. The kill of an agent, which nobody sees from inside, does not.
+    A kill counts as a failure: it may come from outside, but a run that is killed at each start
+    would be retried forever. The kill of its agent does not count.
     """
     if exit_code is None or outcome.cause not in (*OWN_FAILURES, *KILLS):
         return outcome
@@ -214,7 +214,7 @@ def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Out
         return Outcome("failed", hopeless)
     if NO_SERVER.search(output):
         return requeue("no server")
-    # What ended by itself was not killed, whatever became of its agent then.
+    # A process that exited on its own was not killed, even if its agent was killed afterwards.
     return Outcome("failed", "never started") if killed else outcome
 
 
@@ -233,10 +233,9 @@ def _find_hopeless(exit_code: int, output: str) -> EndCause | None:
 
 
 def judge_failure(outcome: Outcome, failures: int, retries: int) -> Outcome:
-    """Give a run that failed by itself another attempt while it has retries left.
+    """Retry a run that failed on its own while it has retries left.
 
-    `failures` counts this attempt and those before it that failed. What would fail again in the
-    same way gets none.
+    `failures` counts this attempt and earlier failed ones. Permanent errors are not retried.
     """
     if outcome.state != "failed" or outcome.cause in HOPELESS or failures > retries:
         return outcome

@@ -1,7 +1,7 @@
-"""Ordinals of a sweep's configurations, and the best value that its runs have reached.
+"""Ordinals of a sweep's configurations, and the best value of its runs.
 
-A configuration is an ordinal: the n-th point of the grid, the n-th draw. A run without one belongs
-to the sweep and counts for nothing.
+Each configuration has an ordinal: the n-th point of the grid, the n-th draw. A run without an
+ordinal belongs to the sweep but does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import metric_value, rank_key
 from deployer.sweeps.space import Space
 
-# Of runs that have the same configuration, the one that counts for it.
+# The order of runs with the same configuration; the first one counts.
 BEST_FIRST = (
     "CASE WHEN state = 'finished' THEN 0 WHEN state IN ('running', 'pending', 'preempting') THEN 1"
     " ELSE 2 END, id"
@@ -27,9 +27,9 @@ BEST_FIRST = (
 
 
 def renumber(db: Connection, sweep: SweepRow) -> None:
-    """Give the runs of a grid that was changed their places in the new one.
+    """Give the runs of a changed grid their new ordinals.
 
-    What is not in it any more stays a run of the sweep and counts for nothing.
+    A run outside of the new grid stays in the sweep but does not count.
     """
     if sweep.method != "grid" or sweep.local_scheduler:
         return
@@ -40,9 +40,9 @@ def renumber(db: Connection, sweep: SweepRow) -> None:
 
 
 def place_of(db: Connection, sweep: SweepRow, args: Mapping[str, Any]) -> int | None:
-    """Return the number that a configuration gets in a sweep; None if it stands beside it.
+    """Return a configuration's ordinal in a sweep; None if it does not count.
 
-    In a grid that is its own place unless another run has it, elsewhere the next free one.
+    In a grid, that is its grid point unless another run has it; elsewhere the next free ordinal.
     """
     if sweep.method == "grid" and not sweep.local_scheduler:
         return grid_place(db, sweep, args)
@@ -57,7 +57,7 @@ def free_ordinal(db: Connection, sweep: SweepRow) -> int | None:
 
 
 def note_taken(db: Connection, sweep: SweepRow, ordinal: int) -> None:
-    """Note that a run has got the lowest free number, so that nobody counts up to it again."""
+    """Record that the lowest free ordinal is taken, so that searches start after it."""
     update(db, sweep, first_free=ordinal + 1)
 
 

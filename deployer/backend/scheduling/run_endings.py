@@ -1,4 +1,4 @@
-"""Ends runs and sweeps in the database, also by what supervisors saw of their processes."""
+"""Ends runs and sweeps in the database, including by reports from supervisors."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from deployer.backend.scheduling.lifecycle import (
 from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.sweeps.results import metric_value
 
-FORGET_SECONDS = 24 * 3600.0  # longer than any silence that is judged
+FORGET_SECONDS = 24 * 3600.0  # longer than any silence timeout
 MAX_OUTPUT_CHARACTERS = 16384  # twice what a supervisor sends
 
 
 def marks_of(run: RunRow) -> Marks:
-    """Return what lifecycle's rules need to know about a run."""
+    """Return a run's inputs for the rules in `lifecycle`."""
     return Marks(
         started=run.started_at is not None,
         preempting=bool(run.preempting),
@@ -56,7 +56,7 @@ def marks_of(run: RunRow) -> Marks:
 def end_run(
     backend: Backend, db: Connection, run: RunRow, outcome: Outcome, exit_code: int | None = None
 ) -> RunRow:
-    """Write down how a run's attempt ended, and end the sweep if this was its last."""
+    """Record how a run's attempt ended, and end the sweep if this was its last run."""
     now = backend.now()
     if run.started_at is None:
         last = last_attempt(db, run)
@@ -71,7 +71,7 @@ def end_run(
             outcome = judge_failure(outcome, count_failures(db, run), sweep.retries)
             kills = count_causes(db, run, (outcome.cause,))
             stalled = count_stalled_kills(db, run) if outcome.cause == "signal" else 0
-            # One that says itself that it was interrupted may do so each time.
+            # A run that reports its own interruption may do so any number of times.
             known = run.started_at is not None and (exit_code is None or bool(run.announced))
             outcome = judge_kills(outcome, kills, stalled, known)
         queued = outcome.queued and sweep.state != DELETED
@@ -101,9 +101,9 @@ def abandon_run(backend: Backend, db: Connection, run: RunRow) -> RunRow:
 
 
 def count_failures(db: Connection, run: RunRow) -> int:
-    """Count the attempts of a run that use up its retries since its sweep was healed last.
+    """Count the attempts that use up a run's retries, since its sweep was last healed.
 
-    They failed by themselves, or were killed before `wandb.init`.
+    These failed on their own, or were killed before `wandb.init`.
     """
     return count_causes(db, run, OWN_FAILURES) + count_early_kills(db, run) - run.forgiven
 
@@ -118,7 +118,7 @@ def count_causes(db: Connection, run: RunRow, causes: Sequence[EndCause]) -> int
 
 
 def break_if_broken(backend: Backend, db: Connection, sweep: SweepRow) -> None:
-    """Stop a sweep of which several configurations failed before any has finished."""
+    """Stop a sweep if BREAKER_FAILURES configurations failed before any finished."""
     one = "SELECT 1 FROM runs WHERE sweep_id = ? AND state = 'finished' LIMIT 1"
     if sweep.ended or db.execute(one, (sweep.id,)).fetchone():
         return
@@ -133,10 +133,7 @@ def break_if_broken(backend: Backend, db: Connection, sweep: SweepRow) -> None:
 
 
 def finish_if_complete(backend: Backend, db: Connection, sweep: SweepRow) -> SweepRow:
-    """Set a sweep to FINISHED once every expected configuration has come to its end.
-
-    So must have what somebody enqueued besides.
-    """
+    """Set a sweep to FINISHED once all expected configurations and enqueued runs have ended."""
     if sweep.ended or sweep.expected is None or _has_open_runs(db, sweep):
         return sweep
     if free_ordinal(db, sweep) is not None:
@@ -178,7 +175,7 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: RunRow) -> N
 
 
 def end_silent_runs(backend: Backend) -> None:
-    """End runs of which nothing was heard for too long; called every few seconds."""
+    """End runs that have been silent for too long; called every few seconds."""
     kept_seconds = max(FORGET_SECONDS, *vars(backend.patience).values())
     backend.presence.forget(kept_seconds)
     for rival, heard_at in list(backend.rivals.items()):
@@ -201,7 +198,7 @@ def end_silent_runs(backend: Backend) -> None:
 
 
 def _is_silent(backend: Backend, run: RunRow) -> bool:
-    """Return True if a run is silent, or the agent that was assigned it never began."""
+    """Return True if a run is silent, or if it is pending and its agent is silent."""
     presence, patience = backend.presence, backend.patience.silence_seconds
     if run.state != "pending":
         return run.active and presence.silence_seconds("run", run.id) >= patience
@@ -210,9 +207,9 @@ def _is_silent(backend: Backend, run: RunRow) -> bool:
 
 
 def requeue_failed(backend: Backend, db: Connection, sweep: SweepRow) -> int:
-    """Reopen a sweep for what is failed, killed, interrupted or never handed out; return how many.
+    """Reopen a sweep for failed, killed, interrupted or unassigned runs; return their number.
 
-    A sweep to which nothing is missing stays as it is.
+    A complete sweep does not change.
     """
     early = "" if "early_terminate" in sweep.settings else ", 'killed'"
     runs = select(db, RunRow, "WHERE sweep_id = ?", sweep.id)
@@ -235,8 +232,8 @@ def requeue_failed(backend: Backend, db: Connection, sweep: SweepRow) -> int:
     return missing
 
 
-# What supervisors saw of the ends of their runs' processes. Of a run that has not come to
-# `wandb.init`, nobody else tells an exit code or what it printed.
+# Reports of supervisors about the ends of their runs' processes. For a run that ended before
+# `wandb.init`, only the supervisor knows its exit code and output.
 
 
 def note_exit(
@@ -248,10 +245,10 @@ def note_exit(
     exit_code: int | None,
     output: str | None,
 ) -> None:
-    """Keep how a run's process ended, with the attempt that the agent of that name was at.
+    """Record how a run's process ended, in the attempt that this agent had `seconds_ago`.
 
-    The report may be late: then the attempt is judged again, or the next one has begun. What a run
-    printed before `wandb.init` is its console until it begins anew.
+    After a late report, the attempt is judged again, unless the next one has begun. The output of a
+    run before `wandb.init` becomes its console until it starts again.
     """
     attempt = find_attempt(db, run, agent_name, backend.now() - max(0.0, seconds_ago))
     if attempt is None:
@@ -262,12 +259,12 @@ def note_exit(
         clear_lines(db, run.id, "output")
         write_lines(db, run.id, "output", 0, output.splitlines())
     if attempt.number == run.attempt and attempt.cause == "never started" and run.queued:
-        reopen_attempt(db, run)  # it was judged without what is known now
+        reopen_attempt(db, run)  # judge it again with the new information
         end_run(backend, db, run, Outcome("failed", "never started"))
 
 
 def note_leave(backend: Backend, db: Connection, caller: Caller) -> None:
-    """Note that the agent of a key is gone, as its supervisor says; a heartbeat takes it back."""
+    """Mark a key's agent as ended, as its supervisor reported; a heartbeat reverts that."""
     assert caller.sweep_id is not None
     assert caller.agent_name is not None
     end_agents(db, caller.sweep_id, caller.agent_name, backend.now())

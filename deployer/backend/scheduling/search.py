@@ -1,6 +1,6 @@
 """The next configuration of a sweep, from its configuration, a seed, its runs and an index.
 
-It depends on the arguments alone.
+It depends only on these arguments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from deployer.sweeps.parameters import parse_parameters
 from deployer.sweeps.results import metric_goal, metric_name
 from deployer.sweeps.space import Space
 
-# Runs whose outcome counts; those that ended without a good one count as the worst seen.
+# States of runs whose outcome counts; a run without a valid outcome counts as the worst seen.
 ENDED = ("finished", "failed", "crashed", "killed")
 METHODS = ("grid", "random", "bayes")
-# Runs that are drawn before a model chooses; Optuna's own default.
+# The number of random runs before the model is used; Optuna's default.
 STARTUP_RUNS = 10
-# Outcomes that a model needs. Optuna waits for ten, and draws meanwhile for every other agent.
+# The minimum number of outcomes for the model. Optuna waits for ten, with random runs until then.
 FEWEST_OUTCOMES = 3
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -36,8 +36,8 @@ ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 class SearchRun:
     """A run's assignment and outcome.
 
-    `arguments` are the values as they were assigned, {top name: value or nested mapping};
-    `state` is W&B's word; `value` is the metric, None if there is none, perhaps nan or infinite.
+    `arguments` are the assigned values, {top name: value or nested mapping}; `state` is W&B's
+    state; `value` is the metric, None if there is none; it may be nan or infinite.
     """
 
     arguments: Mapping[str, Any]
@@ -50,7 +50,7 @@ class SearchRun:
 
 
 class SearchError(Exception):
-    """This sweep cannot be searched; the text says why."""
+    """The sweep's configuration cannot be searched; the message says why."""
 
 
 def suggest(
@@ -58,7 +58,7 @@ def suggest(
 ) -> dict[str, Any] | None:
     """Return the configuration at `index` (0, 1, …) as plain values, None when a grid is done.
 
-    The order of the names is W&B's. `runs` matter to bayes alone. The caller applies `run_cap`.
+    The names are in W&B's order. Only bayes uses `runs`. The caller applies `run_cap`.
     Raise SearchError for a sweep that cannot be searched.
     """
     problems = refusals(config)
@@ -76,7 +76,7 @@ def suggest(
 
 
 def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
-    """Return whether the next suggestion comes from a model: bayes, after its first runs."""
+    """Return True if the next suggestion comes from a model: bayes, after its first runs."""
     if config.get("method") != "bayes" or len(runs) < STARTUP_RUNS:
         return False
     return sum(run.ended for run in runs) >= FEWEST_OUTCOMES
@@ -88,9 +88,9 @@ def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
 
 
 def refusals(config: Mapping[str, Any]) -> list[str]:
-    """Return every reason why a sweep cannot be searched; none if it can.
+    """Return all reasons why a sweep cannot be searched; empty if it can.
 
-    `engine.find_missing_package` says whether bayes has what it imports.
+    `find_missing_package` checks the packages for bayes.
     """
     method = config.get("method")
     space, problems = parse_parameters(config.get("parameters", {}))
@@ -109,23 +109,23 @@ def refusals(config: Mapping[str, Any]) -> list[str]:
     return found
 
 
-# The search as the server uses it: draws at once, models in a process of their own.
+# The server's search: random draws at once, models in a separate process.
 #
-# A model can take a second of one core: the server answers meanwhile, and survives if that process
-# is killed.
+# A model can take a second of one core; the server keeps answering, and survives if that process is
+# killed.
 
 Result = TypeVar("Result")
 
 
 def find_missing_package() -> str | None:
-    """Return which package bayes lacks and how to install it, if any; imports nothing."""
+    """Return how to install the package that bayes lacks; None if complete; imports nothing."""
     if find_spec("sklearn"):
         return None
     return f"method bayes needs scikit-learn: {install_package('scikit-learn')}"
 
 
 class SearchEngine:
-    """Suggests configurations; may be used from several threads."""
+    """Suggests configurations; thread-safe."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -135,13 +135,13 @@ class SearchEngine:
     def suggest(
         self, config: Mapping[str, Any], seed: str, runs: Sequence[SearchRun], index: int
     ) -> dict[str, Any] | None:
-        """Do what `suggest.suggest` does, blocking for as long as a model takes.
+        """Call `suggest`; block while a model computes.
 
-        A process that was killed is replaced and asked once more.
+        If the process was killed, start a new one and retry once.
         """
         if not needs_model(config, runs):
             if config.get("method") == "bayes" and find_missing_package() is None:
-                self._submit(_import_model)  # seconds of imports, wanted soon
+                self._submit(_import_model)  # seconds of imports, needed soon
             return suggest(config, seed, runs, index)
         request = (dict(config), seed, list(runs), index)
         try:
@@ -182,7 +182,7 @@ def _new_pool() -> ProcessPoolExecutor:
 
 
 def _prepare_process() -> None:
-    """Use one thread, ignore Ctrl-C, which the server handles, and end with the server."""
+    """Use one thread, ignore Ctrl-C, which the server handles, and exit with the server."""
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

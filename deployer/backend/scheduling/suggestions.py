@@ -1,8 +1,8 @@
-"""The next configuration of a sweep, made ahead of the agent that asks for it.
+"""The next configuration of a sweep, computed before an agent asks for it.
 
-A model takes up to a second, an agent wants its answer at once: as soon as a run was handed out,
-a thread begins with what comes next. The server's writer never waits for it: a request that comes
-too early is undone, and done again once the suggestion is there.
+A model takes up to a second, but agents need an answer at once. So a thread computes the next
+suggestion as soon as a run is assigned. The server's writer never waits for it: a request that
+comes too early is rolled back, and repeated once the suggestion is ready.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from deployer.sweeps.results import metric_value
 T = TypeVar("T")
 
 KEPT_SWEEPS = 16
-# With so many outcomes the newest run's is left out, so that the next suggestion can be made while
-# that run is at work, and is the same whenever it is made.
+# With this many outcomes, leave out the newest run's, so that the next suggestion can be computed
+# while that run is active, and does not depend on when it is computed.
 MANY_OUTCOMES = 100
-# While other runs are at work, the outcomes of so small a part of all may be missing as well.
+# While other runs are active, this fraction of outcomes may also be missing.
 LATE_OUTCOMES = 0.01
-# Words of W&B's schema; its own engine takes the same value for each if a run has one.
+# Values in W&B's schema; its engine uses the run's current value for all of them, if it has one.
 IMPUTED_WHILE_RUNNING = ("best", "worst", "latest")
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ class _KnownSuggestions(Generic[T]):
 
 
 class Derived(Generic[T]):
-    """A value for each run of a sweep, by the run's row; may be asked from several threads.
+    """A cached value for each run of a sweep, by the run's row id; thread-safe.
 
-    `derive` makes it of the run's `columns`, and of the sweep.
+    `derive` computes it from the sweep and the run's `columns`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Derived(Generic[T]):
             for row in changed_since(db, sweep.id, known.mark.revision, self._columns)
         }
         values = dict(sorted({**known.values, **changed}.items())) if changed else known.values
-        # What is not committed yet may be undone.
+        # Do not cache uncommitted changes, which may be rolled back.
         if mark.revision >= known.mark.revision and not self._store.is_writing(db):
             self._keep(sweep.id, _KnownSuggestions(sweep.config, mark, values))
         return values
@@ -90,7 +90,7 @@ class Derived(Generic[T]):
 
 @dataclass(frozen=True)
 class Question:
-    """All that a suggestion depends on."""
+    """The inputs of a suggestion."""
 
     settings: Mapping[str, Any]
     seed: str
@@ -98,9 +98,9 @@ class Question:
     ordinal: int
 
     def answered_by(self, earlier: Question) -> bool:
-        """Return whether the answer to an earlier question is good enough for this one.
+        """Return True if the answer to an earlier question is good enough for this one.
 
-        It knows of every configuration that was handed out, and of nearly all outcomes.
+        That one must have all assigned configurations and nearly all outcomes.
         """
         if not self.is_about(earlier):
             return False
@@ -123,7 +123,7 @@ class Question:
 
 @dataclass(frozen=True)
 class WantedSuggestion:
-    """A suggestion to make: for a question, or for whoever asks next; `ready` once it is made."""
+    """A pending suggestion: for a question, or for the next request; `ready` is its future."""
 
     sweep_id: int
     question: Question | None = None
@@ -131,7 +131,7 @@ class WantedSuggestion:
 
 
 class NotReady(Exception):
-    """A model is at work on what a request asked for, which has to ask again when it is `ready`."""
+    """A model is computing the suggestion; repeat the request when it is `ready`."""
 
     def __init__(self, ready: Future[None]) -> None:
         super().__init__("the next suggestion is in the making")
@@ -144,10 +144,10 @@ def _counts_running(sweep: SweepRow) -> bool:
 
 
 def _search_run(sweep: SweepRow, row: sqlite3.Row) -> SearchRun:
-    """Read a run as the search sees it.
+    """Convert a run for the search.
 
-    With W&B's `impute_while_running`, a run at work counts as if it had ended with what its summary
-    says now; one that has logged nothing yet is only known to be under way.
+    With W&B's `impute_while_running`, an active run counts as finished with its current summary
+    value; if it has none yet, it is only pending.
     """
     metric, state = sweep.metric_name, row["state"]
     counted = state in ENDED or (state == "running" and _counts_running(sweep))
@@ -163,7 +163,7 @@ def _search_run(sweep: SweepRow, row: sqlite3.Row) -> SearchRun:
 
 
 class Suggestions:
-    """Answers questions, those for a model with what was prepared."""
+    """Answers questions; uses prepared suggestions for those that need a model."""
 
     def __init__(self, store: Database, engine: SearchEngine) -> None:
         self._store, self._engine = store, engine
@@ -176,7 +176,7 @@ class Suggestions:
         self._closed = False
 
     def prepare(self, sweep: SweepRow) -> None:
-        """Make the sweep's next suggestion soon; only a model needs that. Forget an ended one's."""
+        """Queue the sweep's next suggestion if it needs a model; drop that of an ended sweep."""
         if sweep.method != "bayes" or sweep.local_scheduler:
             return
         with self._changed:
@@ -188,10 +188,10 @@ class Suggestions:
     def find(
         self, db: Connection, sweep: SweepRow, ordinal: int, again: bool = False
     ) -> dict[str, Any] | None:
-        """Return a sweep's configuration of a number, None when a grid is done.
+        """Return a sweep's configuration by its number, None when a grid is done.
 
-        Raise NotReady while a model is at work on it. Whoever asks `again` takes what was made for
-        the first question, whatever has ended since.
+        Raise NotReady while a model is computing it. With `again`, accept the answer to the first
+        request, even if runs have ended since.
         """
         if sweep.method != "bayes":
             return self._engine.suggest(sweep.settings, sweep.seed, (), ordinal)
@@ -217,7 +217,7 @@ class Suggestions:
         return Question(sweep.settings, sweep.seed, runs, ordinal)
 
     def close(self) -> None:
-        """End the thread; what it is at work on is given up."""
+        """End the thread; abandon its current suggestion."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -237,7 +237,7 @@ class Suggestions:
         return self._engine.suggest(question.settings, question.seed, runs, question.ordinal)
 
     def _work(self) -> None:
-        """Make what is wanted, one after the other; the first of `_wanted` is in the making."""
+        """Compute the wanted suggestions in order; the first of `_wanted` is in progress."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._wanted or self._closed)
@@ -256,7 +256,7 @@ class Suggestions:
         try:
             self._make(wanted)
         except Exception as failure:
-            if wanted.question is None and not self._closed:  # nobody waits who would be told
+            if wanted.question is None and not self._closed:  # no request waits for the error
                 logger.exception("no suggestion could be prepared")
             return failure
         return None
@@ -273,9 +273,9 @@ class Suggestions:
             self._prepared[wanted.sweep_id] = question, args
 
     def _read_question(self, sweep_id: int) -> Question | None:
-        """Read what an agent that came now would ask; None if it would get nothing new.
+        """Return the question of an agent that would ask now; None if there is no new run.
 
-        This is read after the change that called for it, which may still be in the writing.
+        First waits for the writer, so that the change that requested it is committed.
         """
         with self._store.transaction():
             pass

@@ -1,7 +1,7 @@
-"""Changes of an existing sweep, and warnings about what its configuration says.
+"""Changes of an existing sweep, and warnings about its configuration.
 
-Agents see it at their next heartbeat. Runs are asked to stop by the file stream's reply, which
-lets them flush; whoever does not heed it is killed later by its agent.
+Agents see changes at their next heartbeat. The file stream's reply asks runs to stop, which lets
+them flush; an agent later kills a run that ignores it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deployer.errors import Finding
 from deployer.sweeps.keys import Key
 from deployer.sweeps.rules import check_content, has_local_scheduler
 
-# What this server knows besides what W&B does.
+# Keys that only this server supports, not W&B.
 OWN_KEYS = {
     "seed": Key("integer"),
     "retries": Key("integer"),
@@ -30,7 +30,7 @@ LOCAL_CONTROLLER = (
     "this server chooses the configurations itself and serves no local controller: leave out"
     " `controller`, or let `wandb sweep-scheduler` choose them"
 )
-_warnings: dict[str, list[str]] = {}  # of the configurations that were read last
+_warnings: dict[str, list[str]] = {}  # cached for recent configurations
 
 
 def change_sweep(backend: Backend, db: Connection, sweep: SweepRow, **changes: Any) -> SweepRow:
@@ -52,9 +52,9 @@ def stop_runs(backend: Backend, db: Connection, sweep: SweepRow) -> None:
 
 
 def delete_sweep(backend: Backend, db: Connection, sweep: SweepRow) -> None:
-    """Hide a sweep for good; its runs stay in the project and those at work are asked to stop.
+    """Hide a sweep permanently; its runs stay in the project, active ones are asked to stop.
 
-    The row stays, since the keys of its agents are good until their runs have ended.
+    The row stays, since the keys of its agents are valid until their runs have ended.
     """
     stop_runs(backend, db, sweep)
     end_waiting(backend, db, update_sweep(db, sweep, backend.now(), state=DELETED))
@@ -68,7 +68,7 @@ def enqueue_run(
 ) -> RunRow:
     """Add a run with a given configuration, which the next free agent gets.
 
-    `config` is JSON, {name: {"value": value}} as a run's or {name: value}.
+    `config` is JSON, {name: {"value": value}} like a run's, or {name: value}.
     """
     if sweep.ended:
         raise Refusal(400, f"sweep {sweep.name} is {sweep.state}: it takes no more runs")
@@ -78,9 +78,9 @@ def enqueue_run(
 
 
 def adopt_prior_runs(db: Connection, sweep: SweepRow, runs: Sequence[RunRow]) -> None:
-    """Make runs of no sweep part of one that they tell something about.
+    """Add runs without a sweep to this sweep, as prior results.
 
-    Those of another sweep stay there. A finished one takes its place in a grid.
+    Runs of another sweep stay there. A finished run takes its ordinal in a grid.
     """
     for run in runs:
         if run.sweep_id is None:
@@ -100,7 +100,7 @@ def _plain_value(value: Any) -> Any:
 
 
 class Unread(Exception):
-    """A configuration that has to be read before the writer is asked, which waits for nobody."""
+    """A configuration that must be read outside of the writer, which must not wait."""
 
     def __init__(self, config: str) -> None:
         super().__init__("a sweep's configuration was not read yet")
@@ -112,7 +112,7 @@ def is_read(config: str) -> bool:
 
 
 def read_config(config: str) -> list[str]:
-    """Return the warnings of a configuration; refuse with 400 one that no run could come from."""
+    """Return the warnings of a configuration; refuse one that allows no runs with 400."""
     if config not in _warnings:
         _check_supported(parse_config(config))
         while len(_warnings) >= KNOWN_CONFIGS:
@@ -123,7 +123,7 @@ def read_config(config: str) -> list[str]:
 
 def _check_supported(settings: dict[str, Any]) -> None:
     if has_local_scheduler(settings):
-        return  # whoever runs it chooses the configurations
+        return  # its own scheduler chooses the configurations
     problems = refusals(settings)
     controller = settings.get("controller")
     if isinstance(controller, dict) and controller.get("type") == "local":
@@ -136,7 +136,7 @@ def _check_supported(settings: dict[str, Any]) -> None:
 
 
 def list_warnings(settings: dict[str, Any]) -> list[str]:
-    """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
+    """Return one sentence for each warning, for W&B's `configValidationWarnings`."""
     return [_worded(found) for found in check_content(settings, OWN_KEYS)]
 
 

@@ -1,7 +1,7 @@
-"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health; bodies have limits.
+"""The HTTP endpoints: GraphQL, the file stream, uploads and downloads, health; body limits.
 
-What changes something goes to the store's writer and is answered when it is on the disk; what only
-reads does so in a thread, from a snapshot.
+Requests that change something run in the store's writer and are answered once on disk. Requests
+that only read run in a thread, with a snapshot.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
 from deployer.backend.web.routes import build_page_routes
 
-# The SDK sends a run's stream in pieces of some megabytes, and anything bigger as a file.
+# The SDK sends a run's stream in chunks of a few megabytes, and larger data as files.
 MOST_BYTES = 64 * 1024 * 1024
 STRANGERS_BYTES = 64 * 1024
 GZIP = 16 + zlib.MAX_WBITS
 logger = logging.getLogger(__name__)
-# What the SDK adds under mode="shared", where several processes write one run.
+# The SDK's header for mode="shared", where several processes write one run.
 SHARED_HEADER = "x-wandb-use-async-filestream"
 
 
@@ -73,7 +73,7 @@ class Body:
     packed: bool
 
     def parse(self) -> dict[str, Any]:
-        """Return the JSON object; refuse one that is too big with 413, anything else with 400."""
+        """Return the JSON object; refuse one that is too big with 413, invalid JSON with 400."""
         content = _unpack(self.content) if self.packed else self.content
         try:
             return parse_object(content.decode() or "{}", "the body")
@@ -84,7 +84,7 @@ class Body:
 async def receive(http: HttpRequest, admit: Callable[[], Awaitable[object]]) -> Body:
     """Return the body; refuse one that is too big with 413.
 
-    `admit` refuses strangers before more than a few bytes of theirs are kept.
+    `admit` refuses unauthenticated clients before more than STRANGERS_BYTES are in memory.
     """
     announced = http.headers.get("content-length", "")
     if announced.isdecimal() and int(announced[:20]) > MOST_BYTES:
@@ -150,7 +150,7 @@ def _refuse(_: HttpRequest, error: Exception) -> Response:
 
 
 def _unavailable(_: HttpRequest, error: Exception) -> Response:
-    """Say 507 to a full disk and 503 to a busy database: the SDK tries again after both."""
+    """Answer 507 if the disk is full, 503 if the database is busy; the SDK retries both."""
     message = describe_passing(error)
     logger.error("%s", message)
     status = HTTPStatus.INSUFFICIENT_STORAGE if is_full(error) else HTTPStatus.SERVICE_UNAVAILABLE
@@ -173,7 +173,7 @@ class Surface:
         return await answer_in_thread(http, self._query, http, question)
 
     def _read_question(self, http: HttpRequest, body: Body) -> tuple[GraphQLRequest, bool]:
-        self.caller(http)  # before anything of a stranger is parsed
+        self.caller(http)  # authenticate before parsing
         question = parse_question(body.parse())
         return question, self.schema.changes(question)
 
@@ -193,12 +193,12 @@ class Surface:
         return _reply(self.schema.answer(request, question))
 
     async def _change(self, http: HttpRequest, work: Callable[[float], Response]) -> Response:
-        """Run a change in the writer's thread, which must not wait, until it has an answer.
+        """Run a change in the writer's thread, and repeat it until it has an answer.
 
-        All changes share that thread. Work that lacks something raises, its transaction is rolled
-        back, this coroutine gets what is missing, and the work runs again:
-        `_Undone` is the answer itself, a refusal whose changes are rolled back; `Unread` needs a
-        configuration parsed; `NotReady` needs a suggestion, for MODEL_SECONDS in all.
+        All changes share that thread, so it must not wait. Work that lacks input raises an
+        exception and is rolled back; this coroutine provides the input and runs the work again.
+        `Unread` needs a parsed configuration; `NotReady` needs a suggestion, for at most
+        MODEL_SECONDS in total. `_Undone` is a refusal, which only rolls back.
         """
         begun, waited = time.monotonic(), 0.0
         while True:
@@ -220,13 +220,14 @@ class Surface:
                     waited = time.monotonic() - begun
 
     async def copy(self, http: HttpRequest) -> Response:
-        """Send all that there is to the owner of the data folder, whose key lies in it."""
+        """Send a backup to the owner of the data folder, whose key is in it."""
         owner = await run_in_threadpool(read_key, self.backend.folder)
         key = find_key(http.headers)
         if self.backend.plain or not secrets.compare_digest(key.encode(), owner.encode()):
             raise Refusal(403, "only the backend's own user may copy it")
         stream = stream_copy(self.backend.folder, self.backend.blobs)
-        # The first block comes once the database is copied: until then a failure has a status.
+        # Get the first block, which is ready after the copy of the database: until then, failures
+        # have a status.
         first = await run_in_threadpool(next, stream)
         return StreamingResponse(chain((first,), stream), media_type="application/x-tar")
 
@@ -248,7 +249,7 @@ class Surface:
         return JSONResponse(apply_chunk(self.backend, db, run, chunk))
 
     def caller(self, http: HttpRequest) -> Caller:
-        """Return whose key the request has; refuse with 401 if nobody's."""
+        """Return the caller of the request's key; refuse an unknown key with 401."""
         with self.backend.store.snapshot() as db:
             caller = find_caller(db, find_key(http.headers))
         if caller is None:
@@ -262,7 +263,7 @@ class Surface:
 
 
 class _Undone(Exception):
-    """Undoes what a request has changed, which is answered with a refusal."""
+    """Rolls back the changes of a request that is refused."""
 
     def __init__(self, reply: Response) -> None:
         super().__init__("refused")
@@ -270,7 +271,7 @@ class _Undone(Exception):
 
 
 def _undoing(work: Callable[[float], Response], waited: float) -> Callable[[Connection], Response]:
-    """Return a change that leaves nothing behind unless it is answered with 200."""
+    """Return a change that is rolled back unless its answer is 200."""
 
     def change(_: Connection) -> Response:
         reply = work(waited)
@@ -287,5 +288,5 @@ def _reply(answer: Reply) -> Response:
 
 
 def _base_url(http: HttpRequest) -> str:
-    """Return the address by which the client reached us; uploads must be reachable there too."""
+    """Return the address at which the client reached us, which also works for its uploads."""
     return str(http.base_url).rstrip("/")

@@ -1,4 +1,4 @@
-"""The backend in the background: start it, ask for its health, stop it."""
+"""The backend as a background process: start, health check, stop."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from deployer.errors import BackendError, BackendStopped
 from deployer.waiting import waiting_for
 
 PROBE_SECONDS = 3.0
-ROOM_BYTES = 1 << 20  # with less, the next write may fail
+ROOM_BYTES = 1 << 20  # with less free space, the next write may fail
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.05
-SILENT_PROBES = 3  # in a row, until a server hangs: under load, one may time out
-STARTS = 3  # a server that is killed while it starts is started again
+SILENT_PROBES = 3  # consecutive timeouts that mean a hang; under load, a single one may occur
+STARTS = 3  # a server killed during its start is restarted
 
 
 class Health(StrEnum):
-    """What a server reports, or what a failed request shows."""
+    """A server's own report, or the conclusion from a failed request."""
 
     READY = "ready"
     DISK_FULL = "disk full"
-    HUNG = "hung"  # it accepts connections and does not answer
+    HUNG = "hung"  # it accepts connections but does not answer
     AWAY = "away"  # no process accepts connections
 
 
 def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
-    # A proxy from the user's environment cannot reach this machine's own addresses.
+    # Ignore proxies of the user's environment, which cannot reach local addresses.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}/healthz", timeout=seconds) as reply:
@@ -104,7 +104,7 @@ def _build_disk_full(data: Path) -> BackendError:
 
 
 def start_backend(data: Path) -> LocalBackend:
-    """Serve the folder in the background, unless it is served already, and wait until it is ready.
+    """Serve the folder in the background, unless already served, and wait until it is ready.
 
     Two concurrent calls end with one server: the second finds the folder locked. Raises
     BackendError if the server hangs, does not start, or is of another version.
@@ -194,7 +194,7 @@ def backend_status(data: Path) -> LocalBackend | None:
 
 
 def revive_backend(data: Path) -> bool:
-    """Start a folder's server again if it died; return True if it had.
+    """Restart a folder's server if it died; return True if it had.
 
     Raises BackendStopped if a user stopped it, BackendError if it hangs or does not start.
     """
@@ -212,7 +212,7 @@ def revive_backend(data: Path) -> bool:
 def stop_backend(data: Path, *, for_good: bool = True) -> bool:
     """Stop the folder's server and wait until it has ended; return False if none ran.
 
-    After a stop `for_good`, no watcher of a sweep starts it again. Raises BackendError.
+    After a stop `for_good`, no watcher of a sweep restarts it. Raises BackendError.
     """
     if for_good and data.is_dir():
         dismiss(data)
@@ -241,7 +241,7 @@ def _wait_until_free(data: Path) -> bool:
 
 
 def _own_entity(data: Path) -> str:
-    """Return the user of the folder's key, from a database of any version."""
+    """Return the name of the folder key's user, from a database of any version."""
     from deployer.backend.db.accounts import hash_key
     from deployer.backend.db.store import DATABASE, read_only
 

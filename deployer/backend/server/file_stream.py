@@ -1,7 +1,7 @@
-"""The SDK's file stream: history, events, console, summary, and how a run ends.
+"""The SDK's file stream: history, events, console, summary, and the end of a run.
 
 Every chunk may arrive twice, and late. A missing run is 404; a transient failure is 503 or 507,
-because the SDK gives up a stream for ever on a refusal below 500.
+because the SDK permanently gives up a stream on a status below 500.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from deployer.backend.scheduling.lifecycle import EndCause, judge_announcement, 
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of
 
 SUMMARY_FILE = "wandb-summary.json"
-# A supervisor adds it, with the cause, to `preempting`: the attempt is over even if the trainer
-# exits with 0.
+# A supervisor sends it, with the cause, in addition to `preempting`: the attempt is over even if
+# the trainer exits with 0.
 INTERRUPTED_MARK = "deployerInterrupted"
 # A supervisor adds it to an exit record that it found after the process was gone.
 UNSEEN_MARK = "deployerExitUnseen"
@@ -34,10 +34,10 @@ UNSEEN_MARK = "deployerExitUnseen"
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of a run's stream.
+    """A chunk of a run's stream.
 
-    `files` has offset and lines of each file. `said_end` is True if the chunk says whether the run
-    has ended. `interrupted` is the cause that a supervisor names.
+    `files` has offset and lines of each file. `said_end` is True if the chunk has the field
+    `complete`. `interrupted` is the cause from a supervisor.
     """
 
     files: Mapping[str, tuple[int, list[str]]]
@@ -50,7 +50,7 @@ class Chunk:
 
 
 def parse_chunk(body: Mapping[str, Any]) -> Chunk:
-    """Return a chunk; refuse a body of another form with 400."""
+    """Parse a chunk; refuse an invalid body with 400."""
     files = body.get("files") or {}
     if not isinstance(files, dict):
         raise Refusal(400, "the stream's files are not a JSON object")
@@ -99,7 +99,7 @@ def apply_chunk(backend: Backend, db: Connection, run: RunRow, chunk: Chunk) -> 
 def _revived(db: Connection, run: RunRow, ended: bool, announced: bool) -> RunRow:
     """Reopen a run that was only silent, or whose exit record is late, unless it was reassigned.
 
-    A supervisor may report late that a run was killed which seemed to have failed before it began.
+    A supervisor may report late that a run was killed, after it was judged as never started.
     """
     believed: tuple[EndCause, ...] = ("node", "signal") if ended else ("node",)
     if ended and announced:

@@ -1,4 +1,4 @@
-"""Runs a backend in the foreground: first user, port, ready line, log, regular upkeep."""
+"""Runs a backend in the foreground: first user, port, ready line, log, periodic upkeep."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ SAME_SECONDS = 10.0
 MOST_KNOWN = 1000
 logger = logging.getLogger(__name__)
 UPKEEP_SECONDS = 2.0
-SELDOM = 5  # what looks at all files is done in each fifth round
+SELDOM = 5  # upkeep that scans all files runs in every fifth round
 MOST_FILES = 65_536
 KEPT_FILES = 64  # for the database and uploads, when clients use all others
 ACCEPT_AGAIN_SECONDS = 0.1
-KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
+KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not reuse a connection that is closing
 FAILED = 70  # EX_SOFTWARE; 1 is the exit code of a Python that cannot run this program
-YOUNG_OBJECTS = 100_000  # as on the command line: 700 are few for a page of thousands of runs
+YOUNG_OBJECTS = 100_000  # as on the command line: 700 is too low for a page of thousands of runs
 CLOCK_FILE_VARIABLE = "DEPLOYER_BACKEND_CLOCK_FILE"
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 Settings = TypeVar("Settings", Patience, Rules, ClientPace)
 
 
 class JsonLines(logging.Formatter):
-    """Writes a record as one line: time, level, logger, message and exception."""
+    """Writes a record as one line of JSON: time, level, logger, message and exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -88,7 +88,7 @@ class JsonLines(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Passes a repeated message once in ten seconds, with the number of its omitted repeats."""
+    """Passes a repeated message once every ten seconds, with the count of omitted repeats."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,9 +110,9 @@ class Seldom(logging.Filter):
 
 
 def log_to_stderr(as_json: bool = False, only: bool = False) -> logging.Handler:
-    """Log to stderr, and to nothing else with `only`: JSON from level INFO, text from WARNING.
+    """Log to stderr, as JSON from level INFO or as text from WARNING.
 
-    Returns the handler, which the caller may remove.
+    `only` removes all other handlers. Returns the handler, which the caller may remove.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
@@ -133,9 +133,9 @@ def serve(
 ) -> None:
     """Serve the data folder until SIGTERM or SIGINT; call `on_listening` once it listens.
 
-    `port` 0 means the folder's last port, or a free one. `public_url` is where a reverse proxy
-    serves it. Raises BackendError if the folder is served already, the port is taken, or
-    `public_url` is invalid.
+    `port` 0 means the folder's last port, or a free one. `public_url` is the address of a reverse
+    proxy. Raises BackendError if the folder is already served, the port is taken, or `public_url`
+    is invalid.
     """
     rules = _build_rules(host, public_url)
     os.umask(0o077)
@@ -165,7 +165,7 @@ def serve(
 
 
 def _now_by_file() -> float:
-    """Return the time, moved by the seconds in a file, so that tests need not wait."""
+    """Return the time, shifted by the seconds in a file, so that tests need not wait."""
     with suppress(OSError, ValueError):
         return time.time() + float(Path(os.environ[CLOCK_FILE_VARIABLE]).read_text())
     return time.time()
@@ -174,8 +174,8 @@ def _now_by_file() -> float:
 class _Server(uvicorn.Server):
     """A server that ends the pages' event streams before it waits for running requests.
 
-    It accepts connections itself: without free file descriptors, asyncio (before Python 3.13)
-    starts two thousand accepting loops, and logs a traceback for each.
+    It has its own accept loop: when file descriptors run out, asyncio (before Python 3.13) starts
+    two thousand accept loops and logs a traceback for each.
     """
 
     def __init__(self, config: uvicorn.Config, backend: Backend) -> None:
@@ -216,7 +216,7 @@ class _Server(uvicorn.Server):
 
 
 def _limit_open_files() -> int:
-    """Set the limit of open files as high as allowed; return it."""
+    """Raise the limit of open files as far as allowed; return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
@@ -238,14 +238,14 @@ def _build_rules(host: str, public_url: str) -> Rules:
 
 
 def _build_server(backend: Backend, rules: Rules) -> uvicorn.Server:
-    """Return the server, which SIGTERM ends from now on.
+    """Return the server, and let SIGTERM end it.
 
-    uvicorn raises the signal again when it has ended, which must not interrupt what follows.
+    uvicorn raises the signal again after it has ended, which must not interrupt the cleanup.
     """
     config = uvicorn.Config(
         Gate(build_app(backend), rules),
         http=build_protocol(_chosen(ClientPace())),
-        loop="asyncio",  # also in an image that has uvloop
+        loop="asyncio",  # even in an image with uvloop
         ws="none",
         server_header=False,
         proxy_headers=False,
@@ -287,17 +287,17 @@ def _keep_up(backend: Backend, over: threading.Event) -> None:
 
 
 def _delete_leftovers(backend: Backend) -> None:
-    """Delete artifacts that were never completed, and bytes that no file refers to."""
+    """Delete abandoned artifacts and unreferenced bytes."""
     with backend.store.transaction() as db:
         delete_abandoned(db, backend.now())
     delete_unreferenced(backend.store, backend.blobs)
 
 
 def _ensure_first_user(backend: Backend) -> None:
-    """Make the folder's first user, and keep their key in its 0600 file.
+    """Create the folder's first user, and store their key in its 0600 file.
 
-    A key from DEPLOYER_BACKEND_KEY_FILE, such as a Secret in a cluster, replaces the keys that
-    they have, if it is another than before. Raises BackendError if no SDK would accept it.
+    A new key in DEPLOYER_BACKEND_KEY_FILE, such as a Secret in a cluster, replaces the user's keys.
+    Raises BackendError if no SDK would accept it.
     """
     file = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
     given = file.read_text().strip() if file.exists() else ""
@@ -310,15 +310,15 @@ def _ensure_first_user(backend: Backend) -> None:
                 replace_keys(db, first.user.name, given, backend.now())
             elif first is None and (given or not held or not list_present_users(db)):
                 create_user(db, _first_name(), key, backend.now())
-                write_key(backend.folder, key)  # if this is undone, the next start takes this key
+                write_key(backend.folder, key)  # after a rollback, the next start uses this key
     except ValueError as error:
         raise BackendError(str(error), f"{KEY_FILE_VARIABLE} names the key's file") from error
     if given:
-        write_key(backend.folder, given)  # after the database: cut off here, the next start goes on
+        write_key(backend.folder, given)  # after the database, so that the next start can repeat it
 
 
 def _chosen(usual: Settings) -> Settings:
-    """Return limits and times, changed by the environment: tests need not wait for minutes."""
+    """Override limits and times from the environment, so that tests need not wait for minutes."""
     chosen = {
         field.name: type(getattr(usual, field.name))(value)
         for field in fields(usual)
@@ -339,7 +339,7 @@ def _remembered_port(data: Path) -> int:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY if the protocol is TCP. Without it, each answer takes 40 ms more.
+    # asyncio sets TCP_NODELAY only if the protocol is TCP; else each answer takes 40 ms more.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,7 +1,7 @@
-"""What holds for every request: known hosts, own pages, shares of keys, no client that only waits.
+"""Checks of every request: known hosts, same origin, a limit for each key, no stalled clients.
 
-A browser sends a page's requests to whatever its name leads to. So a server of this machine answers
-to this machine's names alone, and nothing is changed for a page of another site.
+A browser sends a page's requests to any address that its host name resolves to (DNS rebinding). So
+a local server accepts only local host names, and pages of other sites cannot change anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PORTS = {"http": 80, "https": 443}
 AGAIN_SECONDS = 1
 MOST_HEADERS = 200
 MOST_HEADER_BYTES = 64 * 1024
-# What is said with every answer that does not say something else.
+# Headers of every answer that does not set them itself.
 DEFAULT_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -45,10 +45,10 @@ TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large" + NO_MORE
 
 @dataclass(frozen=True)
 class Rules:
-    """Who may ask: `local` for this machine alone, `public_url` where a proxy serves us.
+    """Access rules: `local` accepts only this machine, `public_url` is the address of a proxy.
 
-    `most_requests` of one key are answered at a time: a thousand agents that have one key among
-    them send a heartbeat, a stream and a file each.
+    `most_requests` is the limit of concurrent requests per key, enough for a thousand agents that
+    share a key and each send a heartbeat, a stream and a file.
     """
 
     local: bool = False
@@ -57,7 +57,7 @@ class Rules:
 
 
 class Gate:
-    """Refuses what is not meant for this server, before anything is read."""
+    """Refuses requests that are not for this server, before it reads their bodies."""
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app, self._rules = app, rules
@@ -89,7 +89,7 @@ class Gate:
         await self._take(find_asker(headers), scope, receive, answer)
 
     async def _take(self, asker: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on unless its key has its share already; without a key there is none."""
+        """Forward a request unless its key has reached its limit; there is none without a key."""
         if not asker:
             with suppress(ClientDisconnect):
                 await self._app(scope, receive, send)
@@ -101,7 +101,7 @@ class Gate:
             return
         self._in_flight[asker] += 1
         try:
-            with suppress(ClientDisconnect):  # whoever leaves is no error of ours
+            with suppress(ClientDisconnect):  # a disconnect is not our error
                 await self._app(scope, receive, send)
         finally:
             self._in_flight[asker] -= 1
@@ -163,20 +163,20 @@ def _is_at(host: str, public: SplitResult) -> bool:
 
 
 def _is_foreign(origin: str | None, host: str) -> bool:
-    """Return whether a browser says that another site's page asks; programs say nothing."""
+    """Return True if a browser's request is from another site; programs send no Origin."""
     return origin is not None and origin.partition("://")[2].lower() != host.lower()
 
 
-# Ends connections of clients that send or take next to nothing, so that none is held for ever. A
-# reverse proxy may do so, too; this holds where there is none.
+# Close connections of clients that send or receive too slowly, so that none stays open forever. A
+# reverse proxy may do the same; this works without one.
 
 
 @dataclass(frozen=True)
 class ClientPace:
-    """How slow a client may be; a machine under load is slower than any network.
+    """Speed limits for clients, generous since a loaded machine is slower than any network.
 
-    All of a request's header comes within `header_seconds`; of its body at least `least_bytes`
-    within `body_seconds`, again and again. Of its answer something is taken within
+    A client must send a request's whole header within `header_seconds`, and at least `least_bytes`
+    of its body in every `body_seconds`. It must read something of the answer within
     `taking_seconds`.
     """
 
@@ -191,7 +191,7 @@ class ClientPace:
 
 
 class PacedProtocol(H11Protocol):
-    """uvicorn's connection, looked at now and then."""
+    """uvicorn's connection with periodic checks of the client's speed."""
 
     pace = ClientPace()
 
@@ -199,7 +199,7 @@ class PacedProtocol(H11Protocol):
         super().connection_made(transport)
         self._header_since: float | None = self.loop.time()
         self._header_bytes = 0
-        self._body_since: float | None = None  # of the bytes that are counted
+        self._body_since: float | None = None  # start of the interval of `_body_bytes`
         self._body_bytes = 0
         self._stuck_since: float | None = None
         self._next_look = self.loop.call_later(self.pace.look_seconds, self._look)
@@ -209,7 +209,7 @@ class PacedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Note when a header begins, also with line breaks; end one that is too long."""
+        """Record when a header begins, even with blank lines; close if it is too long."""
         if self._body_since is None and self._header_since is None:
             self._header_since, self._header_bytes = self.loop.time(), 0
         if self._header_since is not None:
@@ -222,7 +222,7 @@ class PacedProtocol(H11Protocol):
             self.transport.close()
 
     def handle_events(self) -> None:
-        """Note what the client sends next; uvicorn itself ends a connection that is idle."""
+        """Track whether the client sends a header or a body; uvicorn closes idle connections."""
         super().handle_events()
         state = self.conn.their_state
         if state is h11.SEND_BODY and self._body_since is None:
@@ -233,12 +233,12 @@ class PacedProtocol(H11Protocol):
                 self._header_since = None
 
     def pause_writing(self) -> None:
-        """Note since when the client takes nothing."""
+        """Record when the client stopped reading."""
         self._stuck_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client has taken something."""
+        """Record that the client reads again."""
         self._stuck_since = None
         super().resume_writing()
 
@@ -257,7 +257,7 @@ class PacedProtocol(H11Protocol):
             return now - self._header_since > self.pace.header_seconds
         if self._body_since is None or now - self._body_since < self.pace.body_seconds:
             return False
-        # What is not read, because the server has enough to do, is not the client's fault.
+        # If the server paused reading because it is busy, the client is not at fault.
         slow = self._body_bytes < self.pace.least_bytes and not self.flow.read_paused
         self._body_since, self._body_bytes = now, 0
         return slow

@@ -1,6 +1,6 @@
-"""What operators watch: health (`/healthz`), readiness (`/readyz`), metrics (`/metrics`).
+"""Monitoring: health (`/healthz`), readiness (`/readyz`), metrics (`/metrics`).
 
-None needs a key: they contain counts and seconds, no name of a user, project or run.
+None needs a key: they contain counts and seconds, but no names of users, projects or runs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from deployer.backend.server.daemon import Health, disk_is_full
 
 # The first part of a request's path; any other counts as `other`.
 KINDS = ("graphql", "files", "upload", "download", "artifactsV2", "api")
-# Answers that last as long as a page is open.
+# Responses that last as long as a page is open.
 LISTENING = "/api/events/"
 SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 
 class Monitor(Collector):
-    """Times requests; reads all other figures when it is asked for them."""
+    """Times requests; reads all other metrics on demand."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -43,7 +43,7 @@ class Monitor(Collector):
         )
 
     async def health(self, _: HttpRequest) -> Response:
-        """Answer at once, without a thread, and say whether there is room to write."""
+        """Answer at once, without a thread; report a full disk."""
         return PlainTextResponse(Health.DISK_FULL if self._disk_is_full() else "ok")
 
     def _disk_is_full(self) -> bool:
@@ -91,7 +91,7 @@ class Monitor(Collector):
 
 
 class Timing:
-    """Times every request but the listening ones, to the last byte of its answer."""
+    """Times every request to the last byte of its answer, except event streams."""
 
     def __init__(self, app: ASGIApp, monitor: Monitor) -> None:
         self._app, self._monitor = app, monitor

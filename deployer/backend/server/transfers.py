@@ -1,6 +1,6 @@
 """Bytes over HTTP: uploads and downloads by signed addresses, downloads with a key.
 
-What a user stored is sent to be saved, never shown: its scripts would act as this site.
+Users' files are sent as downloads, never inline: their scripts would run as this site.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADERS = {
 
 
 def build_transfer_routes(backend: Backend, find_caller: FindCaller) -> list[Route]:
-    """Return the routes of all bytes but the file stream's."""
+    """Return the routes of all uploads and downloads, without the file stream."""
     transfers = Transfers(backend, find_caller)
     signed = "/{table}/{row:number}/{expires:number}/{signature}"
     owner = "/{entity}/{project}/{collection}"
@@ -60,14 +60,14 @@ register_url_convertor("number", Number())
 
 
 class Transfers:
-    """The endpoints; an address that is signed needs no key."""
+    """The endpoints; a signed address needs no key."""
 
     def __init__(self, backend: Backend, find_caller: FindCaller) -> None:
         self.backend = backend
         self.find_caller = find_caller
 
     async def upload(self, http: HttpRequest) -> Response:
-        """Receive a file; it counts once all of it has come."""
+        """Receive a file; store it only if it is complete."""
         file_id = self._signed(http, "upload")
         announced = http.headers.get("content-length", "0")
         size = int(announced) if announced.isdigit() else 0
@@ -86,7 +86,7 @@ class Transfers:
                 owner = get(db, RunRow, file.run_id).user_id
             else:
                 row = get(db, Artifact, file.artifact_id)
-                if file.manifest and row.committed:  # by another run that logged the same
+                if file.manifest and row.committed:  # another run logged the same content
                     return
                 if not file.manifest and file.digest and file.digest != received.md5:
                     said = f"file {file.name} was received damaged: its MD5 is {received.md5}"
@@ -113,7 +113,7 @@ class Transfers:
         return self._send(file.blob_id, file.name)
 
     def by_digest(self, http: HttpRequest) -> Response:
-        """Send a file of a collection by its MD5, as the SDK fetches a single one."""
+        """Send a file of a collection by its MD5; the SDK gets single files like this."""
         place = http.path_params
         caller = self.find_caller(http)
         with self.backend.store.snapshot() as db:

@@ -1,4 +1,4 @@
 """Bytes: uploaded files, signed addresses, backups.
 
-It must not know names that users chose.
+It must not use names chosen by users.
 """

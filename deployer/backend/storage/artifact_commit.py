@@ -1,7 +1,7 @@
-"""Commits a pending version of an artifact if all of its files are there.
+"""Commits a pending version of an artifact if all of its files are stored.
 
-Its manifest says which: W&B's client writes it (JSON, version 1). An entry is either bytes that the
-server keeps, found by their MD5, or a reference to something elsewhere that the server never sees.
+W&B's client lists them in a manifest (JSON, version 1). An entry is either a stored file, found by
+its MD5, or a reference to an external object that the server never reads.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ ManifestDocument = dict[str, Any]
 
 
 def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: float) -> Artifact:
-    """Number a version and let its aliases point to it; asking again changes nothing.
+    """Number a version and point its aliases to it; idempotent.
 
-    Refuse with 400 while its manifest, or a file that this lists, is not there.
+    Refuse with 400 while its manifest, or a listed file, is missing.
     """
     if row.committed:
         return row
@@ -44,7 +44,7 @@ def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: floa
         content = json.dumps(manifest).encode()
         blob = keep(db, folder, row.user_id, folder.write(content), now)
         set_content(db, promise_manifest(db, row), blob, now)
-    if patches:  # the digest is that of the first run's files alone
+    if patches:  # its digest covers only the first run's files
         digest = hashlib.md5(content, usedforsecurity=False).hexdigest()
         row = change(db, row, digest=digest, client_id=None, updated_at=now)
         for one in patches:
@@ -64,11 +64,10 @@ def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: floa
 
 
 def read_manifest(db: Connection, folder: BlobFolder, row: Artifact) -> ManifestDocument:
-    """Return a version's manifest; refuse with 400 if it has not come."""
+    """Return a version's manifest; refuse with 400 if it is missing or invalid."""
     file = find(db, File, artifact_id=row.id, manifest=1)
     if file is None or file.blob_id is None:
         raise Refusal(400, "artifact is incomplete: its manifest was not sent")
-    # Parse a manifest; refuse with 400 what is not one.
     content = folder.path(file.blob_id).read_bytes()
     try:
         document = parse_object(content.decode(), "the manifest")
@@ -91,7 +90,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _list_entries(document: ManifestDocument) -> list[ManifestEntry]:
-    """Return a manifest's files; refuse with 400 a name that leads out of a folder."""
+    """Return a manifest's files; refuse a name that leads out of a folder with 400."""
     return [
         ManifestEntry(check_name(name), part["digest"], part.get("size"), part.get("ref"))
         for name, part in document["contents"].items()
@@ -103,6 +102,6 @@ def _merge(base: ManifestDocument, changes: ManifestDocument) -> ManifestDocumen
 
 
 def commit_hash(row: Artifact) -> str:
-    """Return what names this version's content and place for good."""
+    """Return a permanent hash of this version's content and number."""
     text = f"{row.collection_id}:{row.version}:{row.digest}"
     return hashlib.sha256(text.encode()).hexdigest()[:20]

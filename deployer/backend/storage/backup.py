@@ -1,7 +1,7 @@
-"""Backs up a backend as a tar stream with a proof of each file, and restores a folder.
+"""Backs up a backend as a tar stream with checksums, and restores a folder.
 
-The whole data folder is sent: a snapshot of the database, and the files that it names, held by hard
-links while they are sent.
+The stream contains the whole data folder: a snapshot of the database and its files. Hard links
+keep the files during the transfer.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ COUNTED = {
     "row": "lines WHERE stream = 'history'",
     "file": "blobs",
 }
-# Of the process that serves, what signs its addresses, and the database: it goes as a copy.
+# Files of the serving process, the signing key, and the database, which is sent as a copy.
 LEFT_OUT = (
     *(ADDRESS_FILE, LOCK_FILE, LOG_FILE, INCOMING_FOLDER, SIGNING_KEY_FILE),
     *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
 )
 BLOCK_BYTES = 1 << 18
-HELD = ".copy-"  # a folder of links while a copy is sent
+HELD = ".copy-"  # prefix of a folder of links during a transfer
 
 
-# The proof of a copy, sent as its last entry: each file's checksum, and counts of what is in it.
-# Without it a copy is not whole, wherever the stream ended.
+# The proof of a copy is its last entry: the checksum of each file, and counts of the contents.
+# A copy without it is incomplete, so a stream that was cut off anywhere is detected.
 
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy holds, as counted in it and found equal to what was sent."""
+    """The verified contents of a copy."""
 
     counts: Mapping[str, int]
     size_bytes: int
@@ -78,7 +78,7 @@ def build_proof(digests: Mapping[str, str], database: Path) -> bytes:
 
 
 def check_copy(folder: Path) -> Copied:
-    """Compare a folder with the proof in it, which is then deleted; raises BackendError."""
+    """Compare a folder with its proof and delete the proof; raises BackendError."""
     proof = folder / PROOF_FILE
     if not proof.exists():
         hint = f"{AGAIN}; a backend of an older deployer sends no proof: deployer backend up first"
@@ -120,7 +120,7 @@ def _count(database: Path) -> dict[str, int]:
 
 
 def stream_copy(folder: Path, blobs: BlobFolder) -> Iterator[bytes]:
-    """Yield a backend's data as tar; agents go on meanwhile. Raise NoSpace if there is no room."""
+    """Yield a backend's data as tar while agents continue. Raise NoSpace on a full disk."""
     with tempfile.TemporaryDirectory(prefix=HELD, dir=folder) as held:
         moment = Path(held)
         with blobs.collecting:
@@ -143,7 +143,7 @@ def stream_copy(folder: Path, blobs: BlobFolder) -> Iterator[bytes]:
 
 
 def forget_cut_off(folder: Path) -> None:
-    """Delete what copies have left that were being sent when the server was killed."""
+    """Delete leftovers of transfers that were running when the server was killed."""
     for path in folder.glob(f"{HELD}*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -160,12 +160,12 @@ def _hold(folder: Path, moment: Path) -> None:
 
 
 def _link(source: str | Path, target: str | Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # what is being received or deleted now
+    with contextlib.suppress(FileNotFoundError):  # a file that is being received or deleted
         os.link(source, target)
 
 
 def _pack(path: Path, name: str, digests: dict[str, str]) -> Iterator[bytes]:
-    """Yield a file as an entry, and note its checksum."""
+    """Yield a file as a tar entry, and add its checksum to `digests`."""
     size = path.stat().st_size
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o600
@@ -181,10 +181,10 @@ def _pack(path: Path, name: str, digests: dict[str, str]) -> Iterator[bytes]:
 
 
 def adopt_copy(stream: IO[bytes], data: Path) -> Copied:
-    """Make `data` what a stream brings, under the key and the address that the folder has.
+    """Replace `data` with a streamed copy, but keep the folder's key and address.
 
-    The folder changes only once everything is there and equal to its proof. Raises BackendError if
-    it holds sweeps or runs that the copy has not, if it is being served, or if the stream is cut
+    The folder changes only once the copy is complete and verified. Raises BackendError if the
+    folder has sweeps or runs that the copy lacks, if it is being served, or if the stream is cut
     off.
     """
     data.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -201,7 +201,7 @@ def adopt_copy(stream: IO[bytes], data: Path) -> Copied:
             _give_key(fresh, read_key(data) if (data / KEY_FILE).exists() else new_key())
             if (data / ADDRESS_FILE).exists():
                 shutil.copy2(data / ADDRESS_FILE, fresh)
-            # Put `fresh` in the place of `data`, which is deleted last: an interrupt loses nothing.
+            # Replace `data` with `fresh`; delete `data` last, so that an interrupt loses nothing.
             before = Path(f"{made}-before")
             try:
                 data.rename(before)
@@ -229,7 +229,7 @@ def _unpack(stream: IO[bytes], fresh: Path) -> None:
 
 
 def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: Path) -> None:
-    """Write a file of a copy, which holds nothing else. tarfile has filters since 3.11.4 only."""
+    """Write a regular file of a copy; refuse other entries. tarfile has filters since 3.11.4."""
     path = fresh / entry.name
     source = archive.extractfile(entry) if entry.isreg() else None
     if source is None or ".." in path.parts or not path.is_relative_to(fresh):
@@ -241,7 +241,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: Path) -> Non
 
 
 def _give_key(fresh: Path, key: str) -> None:
-    """Refuse the key of where the copy came from: each folder has one of its own."""
+    """Replace the key of the copy's origin, since each folder has its own."""
     with _opened(fresh) as db:
         first = find_caller(db, read_key(fresh))
         if first is None:
@@ -251,7 +251,7 @@ def _give_key(fresh: Path, key: str) -> None:
 
 
 def _list_work(data: Path) -> set[str]:
-    """Return the ids of all sweeps and runs; nothing for a folder that was never served."""
+    """Return the ids of all sweeps and runs; empty for a folder that was never served."""
     if not (data / DATABASE).exists():
         return set()
     with read_only(data / DATABASE) as db:
@@ -261,7 +261,7 @@ def _list_work(data: Path) -> set[str]:
 
 @contextmanager
 def _opened(data: Path) -> Iterator[Connection]:
-    store = Database(data / DATABASE, migrating=True)  # nobody serves a copy yet
+    store = Database(data / DATABASE, migrating=True)  # the copy is not served yet
     try:
         with store.transaction() as db:
             yield db

@@ -1,8 +1,8 @@
-"""The bytes of files: each content once for each user, at addresses that are signed.
+"""The bytes of files, deduplicated per user, and their signed addresses.
 
-A blob's name on disk is its row's id. Once committed, an id is never reused, so a late deletion
-cannot hit a newer blob; `keep` overwrites the file of an id whose transaction was undone. Uploads
-in progress are in a separate folder.
+A blob's name on disk is its row's id. A committed id is never reused, so a late deletion cannot hit
+a newer blob; `keep` overwrites the file of an id whose transaction was rolled back. Uploads in
+progress are in a separate folder.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from hashlib import _Hash as Hash
 
 
-# Left free for the database, which must be able to write that a file was refused: the smaller of
-# the two, so that a small volume has room for files at all.
+# Free space reserved for the database, which must still be able to write when files are refused.
+# The smaller of the two applies, so that a small volume can hold files.
 RESERVE_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
-WRITTEN_BYTES = 1024 * 1024  # of an upload, together
+WRITTEN_BYTES = 1024 * 1024  # buffer size of an upload
 WRITERS = 8
-CHECKED_BYTES = 16 * 1024 * 1024  # of a file whose size nobody said, after which space is checked
+CHECKED_BYTES = 16 * 1024 * 1024  # how often to check space for a file of unknown size
 
 INCOMING_FOLDER = "incoming"
 UNUSED = "NOT EXISTS (SELECT 1 FROM files WHERE blob_id = blobs.id)"
 Action = Literal["upload", "download"]
 SIGNING_KEY_FILE = "signing.key"
-# An upload waits in the SDK's queue through an outage; a download begins when it is asked for.
+# An upload may wait in the SDK's queue during an outage; a download starts at once.
 SECONDS: dict[Action, int] = {"upload": 24 * 3600, "download": 3600}
 
 
 @dataclass(frozen=True)
 class Received:
-    """Bytes that have come whole and belong to nothing yet."""
+    """Completely received bytes, not yet part of a file."""
 
     path: Path
     md5: str
@@ -60,7 +60,7 @@ class Received:
 
 @dataclass(frozen=True)
 class BlobFolder:
-    """Where the bytes are; `collecting` is held while blobs are deleted, or must not be.
+    """The folder of the bytes; hold the lock `collecting` to delete blobs, or to prevent that.
 
     `threads` write uploads.
     """
@@ -73,20 +73,20 @@ class BlobFolder:
     )
 
     def path(self, blob_id: int) -> Path:
-        """Return where a blob is; no name that a user chose becomes part of a path."""
+        """Return a blob's path, which never contains a name chosen by a user."""
         return self.content / str(blob_id)
 
     def check_space(self, size_bytes: int) -> None:
-        """Raise NoSpace if so many bytes would fill the disk."""
+        """Raise NoSpace if `size_bytes` more bytes would fill the disk."""
         disk = shutil.disk_usage(self.content)
         reserve = min(RESERVE_BYTES, int(disk.total * RESERVE_SHARE))
         if size_bytes + reserve > disk.free:
             raise NoSpace(f"{size_bytes} bytes do not fit: {disk.free} are free")
 
     async def receive(self, blocks: AsyncIterator[bytes], announced_bytes: int = 0) -> Received:
-        """Write what comes to a file of its own; a stream that breaks leaves nothing behind.
+        """Write a stream to a new file; delete it if the stream breaks.
 
-        The disk is left to threads of its own: a slow one delays uploads and nothing else.
+        Separate threads write to the disk, so that a slow disk delays only uploads.
         """
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self.threads)
         await in_thread(self.check_space, announced_bytes)
@@ -117,7 +117,7 @@ class BlobFolder:
             self.check_space(0)
 
     def write(self, content: bytes) -> Received:
-        """Write bytes that the server itself made."""
+        """Write bytes that the server itself created."""
         path = self.incoming / secrets.token_hex(8)
         with path.open("wb") as stream:
             stream.write(content)
@@ -139,7 +139,7 @@ class BlobFolder:
 def keep(
     db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float
 ) -> BlobRow:
-    """Take received bytes into the store; the same content is kept once."""
+    """Move received bytes into the store; deduplicate them per user."""
     found = find(db, BlobRow, user_id=user_id, md5=received.md5)
     if found and folder.path(found.id).exists():
         received.path.unlink()
@@ -147,7 +147,7 @@ def keep(
     if found is None:
         columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
         found = insert(db, BlobRow, user_id=user_id, **columns)
-    # A file under a new row's id is of a transaction that was undone: SQLite reuses its ids.
+    # An existing file with a new row's id is from a rolled back transaction: SQLite reuses its ids.
     os.replace(received.path, folder.path(found.id))
     names = os.open(folder.content, os.O_RDONLY)
     try:
@@ -158,15 +158,15 @@ def keep(
 
 
 def _sync(stream: BinaryIO) -> None:
-    """Have what was written on the disk before anybody is told that it was received."""
+    """Flush to disk, before the upload is confirmed."""
     stream.flush()
     os.fsync(stream.fileno())
 
 
 def delete_unreferenced(store: Database, folder: BlobFolder) -> None:
-    """Delete the blobs to which nothing refers any more; the rows first, then the bytes.
+    """Delete unreferenced blobs; the rows first, then the bytes.
 
-    While a copy of the backend is made, they stay until the next call.
+    Does nothing while a backup of the backend is being sent.
     """
     if not folder.collecting.acquire(blocking=False):
         return
@@ -176,7 +176,7 @@ def delete_unreferenced(store: Database, folder: BlobFolder) -> None:
         if not unused:
             return
         with store.transaction() as db:
-            # A file may have begun to use one since.
+            # A file may have started to use one in the meantime.
             one = f"DELETE FROM blobs WHERE id = ? AND {UNUSED}"
             gone = [blob_id for (blob_id,) in unused if db.execute(one, (blob_id,)).rowcount]
         for blob_id in gone:
@@ -185,30 +185,30 @@ def delete_unreferenced(store: Database, folder: BlobFolder) -> None:
         folder.collecting.release()
 
 
-# Signed addresses: each permits one action on one file until a certain time. The SDK sends no key
-# to an upload's address, and a browser or `curl` has none. The key that signs never leaves the
-# backend's folder, so an address tells nothing that outlives it.
+# Signed addresses: each permits one action on one file until it expires. The SDK sends no key to an
+# upload's address, and a browser or `curl` has none. The signing key never leaves the backend's
+# folder, so an address reveals nothing of lasting value.
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Makes and checks addresses with one secret key."""
+    """Creates and verifies addresses with one secret key."""
 
     key: bytes
 
     def path(self, action: Action, file_id: int, now: float, name: str = "") -> str:
-        """Return a file's path, good for a day (uploads) or an hour (downloads).
+        """Return a file's path, valid for a day (uploads) or an hour (downloads).
 
-        A download is saved under the name.
+        `name` is the file name of a download.
         """
         place, expires = f"files/{file_id}", int(now) + SECONDS[action]
         path = f"/{action}/{place}/{expires}/{self._signature(action, place, expires)}"
         return f"{path}/{quote(name)}" if name else path
 
     def check(self, action: Action, place: str, expires: int, given: str, now: float) -> None:
-        """Refuse with 403 an address that was not made here, or whose time is over."""
+        """Refuse an address with 403 if its signature is invalid or it has expired."""
         signature = self._signature(action, place, expires)
-        ours = place.startswith("files/")  # older versions signed numbers of tables that are gone
+        ours = place.startswith("files/")  # older versions signed ids of dropped tables
         if not ours or not hmac.compare_digest(signature.encode(), given.encode()):
             raise Refusal(403, "permission denied: the address is not signed by this server")
         if now > expires:
@@ -220,7 +220,7 @@ class Signer:
 
 
 def load_signer(folder: Path) -> Signer:
-    """Return the folder's signer; addresses stay good when the server starts again."""
+    """Return the folder's signer; its addresses stay valid across restarts."""
     path = folder / SIGNING_KEY_FILE
     if not path.exists():
         write_private(path, secrets.token_hex(32))

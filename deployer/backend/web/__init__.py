@@ -1,6 +1,6 @@
-"""The page's addresses: signing in, HTML, documents, changes, and what is done to a sweep.
+"""The pages' routes: sign-in, HTML, documents, change events, and actions on sweeps.
 
-`results` and `views` read the database in the words of W&B's client, `deployer.page` makes
-documents of that, and `routes` sends them as JSON beside one HTML shell. Nothing here draws, and no
-HTML holds data that a user chose.
+`results` and `views` read the database into the types of W&B's client, `deployer.page` builds
+documents from them, and `routes` sends these as JSON next to one HTML shell. Nothing here draws,
+and no HTML contains users' data.
 """

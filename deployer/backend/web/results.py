@@ -1,6 +1,6 @@
-"""What pages show of sweeps and runs, read once per change.
+"""The pages' data of sweeps and runs, cached until they change.
 
-Ranking and coverage are `deployer.sweeps.results`, so that a page and the terminal never disagree.
+`deployer.sweeps.results` computes ranking and coverage, so that a page and the terminal agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from deployer.sweeps.doubts import note_dropped
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import parse_environment, parse_json, parse_run_config
 
-# What of runs may change without a new revision of their sweep.
+# Columns of runs that may change without a new revision of their sweep.
 BESIDES = "exit_code, ended_at, queued, display_name"
 FINGERPRINT = (
     "SELECT COUNT(*), TOTAL(exit_code), TOTAL(ended_at), TOTAL(queued),"
@@ -44,8 +44,8 @@ FINGERPRINT = (
 
 REMEMBERED_SWEEPS = 20
 REMEMBERED_HEADS = 10_000  # about 1 kB each
-MOST_NAMED = 500  # of more runs that have changed, all are read at once
-# What may be done to a sweep in each state, and the state that follows.
+MOST_NAMED = 500  # if more runs have changed, read all at once
+# The actions allowed in each state of a sweep, and the state after each action.
 STATES = {"pause": "PAUSED", "resume": "RUNNING", "stop": "FINISHED", "cancel": "CANCELED"}
 ACTIONS = {
     "PENDING": ("pause", "stop", "cancel"),
@@ -55,7 +55,7 @@ ACTIONS = {
 
 
 def fingerprint(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
-    """Return values of which some change with whatever the page of a sweep shows."""
+    """Return a fingerprint that changes whenever the content of a sweep's page does."""
     mark = mark_of(db, sweep.id)
     row = db.execute(FINGERPRINT, (sweep.id,)).fetchone()
     head = (sweep.state, sweep.config, sweep.display_name, sweep.expected, sweep.stop_reason)
@@ -63,7 +63,7 @@ def fingerprint(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
 
 
 def fingerprint_sweep(db: Connection, sweep: SweepRow) -> tuple[Any, ...]:
-    """Return values of which some change with the page of a sweep, its agents among them."""
+    """Like `fingerprint`, but also changes with the sweep's agents."""
     agents = "SELECT COUNT(*), COUNT(ended_at) FROM agents WHERE sweep_id = ?"
     return (*fingerprint(db, sweep), *db.execute(agents, (sweep.id,)).fetchone())
 
@@ -88,7 +88,7 @@ def fingerprint_project(db: Connection, project: ProjectRow) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class RunState:
-    """A run as it was read: its row, what the ranking reads, the GPUs that it saw."""
+    """A run's snapshot: its row, its data for the ranking, its visible GPUs."""
 
     key: tuple[Any, ...]
     run: RunRow
@@ -98,7 +98,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class SweepState:
-    """A sweep's runs at one moment."""
+    """A snapshot of a sweep's runs."""
 
     fingerprint: tuple[Any, ...]
     sweep: Sweep
@@ -115,7 +115,7 @@ class SweepState:
 
 
 class SweepReader:
-    """Reads sweeps, and again only those runs that have changed."""
+    """Reads sweeps; caches runs and reads only changed ones again."""
 
     def __init__(self, backend: Backend, most_heads: int = REMEMBERED_HEADS) -> None:
         self._backend, self._most_heads = backend, most_heads
@@ -124,7 +124,7 @@ class SweepReader:
         self._heads: OrderedDict[int, tuple[tuple[Any, ...], dict[str, Any]]] = OrderedDict()
 
     def head(self, db: Connection, project: ProjectRow, sweep: SweepRow) -> dict[str, Any]:
-        """Return a sweep's line in a list; that of one that has ended is kept."""
+        """Return a sweep's line in a list; cached for an ended sweep."""
         seen = fingerprint(db, sweep)
         with self._lock:
             known, head = self._heads.pop(sweep.id, (None, {}))
@@ -142,7 +142,7 @@ class SweepReader:
 
     def document(self, db: Connection, project: ProjectRow, sweep: SweepRow) -> dict[str, Any]:
         state = self._state(db, project, sweep)
-        with self._lock:  # states of a sweep share their cells
+        with self._lock:  # states of a sweep share cells
             table = state.table
         return {**build_sweep_now(self._source(db, project, sweep, state)), **table}
 
@@ -226,7 +226,7 @@ class SweepReader:
 def _read_runs(
     db: Connection, sweep: SweepRow, known: Mapping[int, RunState]
 ) -> dict[int, RunState]:
-    """Return the runs of a sweep, oldest first, the known ones as they were unless changed."""
+    """Return the runs of a sweep, oldest first; reuse known ones that have not changed."""
     columns = f"SELECT id, revision, {BESIDES} FROM runs WHERE sweep_id = ? ORDER BY id"
     keys = {row[0]: tuple(row) for row in db.execute(columns, (sweep.id,))}
     changed = [name for name, key in keys.items() if name not in known or known[name].key != key]
@@ -270,7 +270,7 @@ def sweep_info(project: ProjectRow, sweep: SweepRow) -> Sweep:
 
 
 def run_info(run: RunRow, attempts: Sequence[AttemptRow], agents: Mapping[int, str]) -> Run:
-    """Return a run as the ranking reads it, with its attempts, oldest first."""
+    """Convert a run for the ranking, with its attempts, oldest first."""
     return Run(
         run_id=run.name,
         title=run.display_name or run.name,
@@ -286,7 +286,7 @@ def run_info(run: RunRow, attempts: Sequence[AttemptRow], agents: Mapping[int, s
 
 
 def attempt_info(attempt: AttemptRow, agents: Mapping[int, str]) -> Attempt:
-    """Return an attempt in the words of W&B's client."""
+    """Convert an attempt to the type of W&B's client."""
     return Attempt(
         number=attempt.number,
         agent=agents.get(attempt.agent_id or 0, ""),
@@ -298,11 +298,11 @@ def attempt_info(attempt: AttemptRow, agents: Mapping[int, str]) -> Attempt:
 
 
 def sweep_title(sweep: SweepRow) -> str:
-    """Return the name people gave to a sweep, else its id."""
+    """Return the sweep's display name, else its id."""
     return sweep.title or sweep.name
 
 
 def stopped_early(run: RunRow, sweep: SweepRow) -> bool:
-    """Return whether early termination ended a run, which was poor beside others, before itself."""
+    """Return True if early termination stopped the run, which was worse than others."""
     asked = run.stop_requested_at is not None and "early_terminate" in sweep.settings
     return asked and run.state == "killed"

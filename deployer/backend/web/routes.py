@@ -1,4 +1,4 @@
-"""The pages' addresses: HTML, documents under /api/pages, news as events, signing in."""
+"""The pages' routes: HTML, documents under /api/pages, server-sent events, sign-in."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ from deployer.page.single_file import load_assets
 from deployer.page.strict_json import to_strict_json
 
 LOOK_SECONDS = 1.0
-PULSE_SECONDS = 15.0  # a comment now and then: a proxy keeps the connection, a lost one is noticed
-NAP_SECONDS = 0.25  # so soon a listener notices that the server is to stop
+PULSE_SECONDS = 15.0  # keep-alive comments: proxies keep the connection, and a lost one is detected
+NAP_SECONDS = 0.25  # how soon a listener notices that the server is stopping
 SHELL, MISSING = "page.html", "missing.html"
 MOST_CURVES = 200
-# What is sent to be looked at. No SVG: it can hold scripts.
+# Files shown inline. No SVG, which can contain scripts.
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
-# A page that a run logged is shown in a frame of ours: it runs nothing, asks nobody, and is a
-# stranger to this site, also if its address is opened by itself.
+# HTML that a run logged is shown in a frame. It runs no scripts, sends no requests, and has an
+# opaque origin, even if its address is opened directly.
 IN_A_FRAME = {
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline';"
     " img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 }
 
 
-# A listener takes no thread while it waits. It ends with its log-in, and when the server stops.
+# A listener uses no thread while it waits. It ends with its session, and when the server stops.
 
 
 async def list_changes(
     backend: Backend, look: Callable[[], Awaitable[object]]
 ) -> AsyncIterator[bytes]:
-    """Yield an event for each change of what `look` returns; end when it refuses."""
+    """Yield an event whenever the result of `look` changes; end when it raises Refusal."""
     seen, quiet = "", 0.0
     yield b"retry: 2000\n\n"
     while not backend.ending.is_set():
@@ -90,7 +90,7 @@ async def _rest(backend: Backend) -> None:
 
 
 class PageEntity(Convertor[str]):
-    """The first part of a page's address: anything but the first parts of the machine's own."""
+    """The first part of a page's path: anything except the reserved first parts."""
 
     regex = (
         r"(?!(?:api|artifactsV2|download|files|graphql|healthz|login|logout|metrics|ready|readyz|sdk|static|upload)"
@@ -108,7 +108,7 @@ register_url_convertor("page", PageEntity())
 
 
 def build_page_routes(backend: Backend) -> list[BaseRoute]:
-    """Return the routes of all pages; they go after those of the protocol."""
+    """Return the routes of all pages; add them after those of W&B's protocol."""
     pages = Pages(backend)
     sign_in = pages.sign_in
     run_path = f"/api/pages{RUN_PATH}"
@@ -149,7 +149,7 @@ class Pages:
         self.sign_in = SignIn(backend, self.assets)
 
     def page(self, view: PageView, http: HttpRequest) -> Response:
-        """Send the shell of a page, after a look that there is something to show."""
+        """Send the HTML shell of a page, or an error page if its object does not exist."""
         caller = self.sign_in.visitor(http)
         if caller is None:
             asked = f"{http.url.path}?{http.url.query}" if http.url.query else http.url.path
@@ -162,11 +162,11 @@ class Pages:
         return self.sign_in.html(SHELL)
 
     def data(self, view: PageView, http: HttpRequest) -> Response:
-        """Send a page's data; 304 if the browser has it already."""
+        """Send a page's data; 304 if the browser's copy is current."""
         return _json(http, view.describe(self.site, self.sign_in.caller(http), _place(http)))
 
     async def changes(self, view: PageView, http: HttpRequest) -> Response:
-        """Tell as server-sent events when a page's data is another one."""
+        """Send a server-sent event whenever a page's data changes."""
         look = partial(answer_in_thread, http, self._look, view, http)
         await look()
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
@@ -190,11 +190,11 @@ class Pages:
         return _json(http, {"metric": metric, "curves": [c for c in curves if c["steps"]]})
 
     def importance(self, http: HttpRequest) -> Response:
-        """Send what a sweep's parameters explain of its metric."""
+        """Send the importance of a sweep's parameters for its metric."""
         return _json(http, show_importance(self.site, self.sign_in.caller(http), _place(http)))
 
     async def set_state(self, http: HttpRequest) -> Response:
-        """Pause, resume, stop or cancel a sweep, as its owner asks on its page."""
+        """Pause, resume, stop or cancel a sweep, by its owner's action on the page."""
         caller = await run_in_threadpool(self.sign_in.changer, http)
         if http.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Refusal(415, "the body is not JSON")
@@ -213,7 +213,7 @@ class Pages:
         return _json(http, {"state": state})
 
     def download(self, http: HttpRequest) -> Response:
-        """Send a run's file to be saved: shown here, a user's HTML would act as this site."""
+        """Send a run's file as a download: inline, a user's HTML would run as this site."""
         caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, run = find_run_of(db, caller, http.path_params)
@@ -221,7 +221,7 @@ class Pages:
         return self._send(http, file.blob_id if file else None)
 
     def download_history(self, http: HttpRequest) -> Response:
-        """Send all numbers that a run has logged, as CSV to be saved."""
+        """Send all numbers that a run has logged, as a CSV download."""
         caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, run = find_run_of(db, caller, http.path_params)

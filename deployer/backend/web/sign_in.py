@@ -1,7 +1,7 @@
-"""Signing in and out: by the key, or by a link that `deployer` prints, good once.
+"""Signing in and out: with the key, or with a single-use link that `deployer` prints.
 
-What a link holds stands behind a `#`: browsers send it to nobody, so that it is in no log, no
-Referer and no proxy. A script of the log-in page takes it out of the address and posts it.
+A link has its code after a `#`, which browsers never send, so that it is not in logs, Referer
+headers or proxies. A script of the login page removes it from the address and posts it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOGIN = "login.html"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
     " frame-ancestors 'none'; object-src 'none'",
-    # Under `no-referrer`, browsers send our own forms with an Origin of null, as a foreign page's.
+    # With `no-referrer`, browsers send our own forms with Origin null, like another site's.
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
@@ -50,14 +50,14 @@ ENDED = "Your sign-in has ended. deployer backend open prints a link that signs 
 
 @dataclass(frozen=True)
 class Link:
-    """What a code stands for: the hash of a key; and its end by the monotonic clock."""
+    """A code's key, as a hash, and its expiry by the monotonic clock."""
 
     key_hash: str
     ends_at: float
 
 
 class Links:
-    """The codes of one server process; a restart ends them all."""
+    """The codes of one server process; a restart invalidates all of them."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
@@ -65,7 +65,7 @@ class Links:
         self._by_code: dict[str, Link] = {}
 
     def make(self, key: str) -> str:
-        """Return a code that stands for a key once, within LINK_SECONDS; the key was checked."""
+        """Return a single-use code for a verified key, valid for LINK_SECONDS."""
         now = self._monotonic()
         code = secrets.token_urlsafe(24)
         with self._lock:
@@ -75,14 +75,14 @@ class Links:
         return code
 
     def take(self, code: str) -> str | None:
-        """Return the hash of a code's key; the code is good no more. None if it was not good."""
+        """Use up a code and return its key's hash; None if the code is invalid or expired."""
         with self._lock:
             link = self._by_code.pop(code, None)
         return link.key_hash if link and link.ends_at > self._monotonic() else None
 
 
 async def read_form(http: HttpRequest) -> bytes:
-    """Return the body; refuse with 413 one that no page of ours sends, before all of it is here."""
+    """Return the body; refuse one that is too big with 413, before it is complete."""
     received = bytearray()
     async for block in http.stream():
         received += block
@@ -92,7 +92,7 @@ async def read_form(http: HttpRequest) -> bytes:
 
 
 class SignIn:
-    """The endpoints around a session, whose cookie scripts cannot read."""
+    """The endpoints for sessions; scripts cannot read the session's cookie."""
 
     def __init__(self, backend: Backend, assets: Assets) -> None:
         self.backend = backend
@@ -100,19 +100,19 @@ class SignIn:
         self.links = Links(backend.monotonic)
 
     def form(self, http: HttpRequest) -> Response:
-        """Ask for the key; tell a browser that was signed in why."""
+        """Send the login form, with a note if the browser's session has ended."""
         known = _cookie_name(http) in http.cookies and self.visitor(http) is None
         return self._page(http, 200, ENDED if known else "")
 
     async def enter(self, http: HttpRequest) -> Response:
-        """Check a key, or what a link holds, and start a session."""
+        """Check a key or a link's code, and start a session."""
         form = parse_qs((await read_form(http)).decode("utf-8", "replace"))
         key, link = (form.get(name, [""])[0].strip() for name in ("key", "link"))
         return await run_in_threadpool(self._enter, http, key, link)
 
     def _enter(self, http: HttpRequest, key: str, link: str) -> Response:
         if link:
-            # Go where a link leads; one that is opened again is good for who is signed in already.
+            # Redirect to the link's page; a used link still works for a user who is signed in.
             key_hash = self.links.take(link)
             if key_hash:
                 return self._begin(http, key_hash)
@@ -142,7 +142,7 @@ class SignIn:
         return reply
 
     def make_link(self, http: HttpRequest) -> Response:
-        """Answer the owner of a key with a code that signs in once."""
+        """Answer a request with a user's key with a single-use sign-in code."""
         key = find_key(http.headers)
         with self.backend.store.snapshot() as db:
             caller = find_caller(db, key)
@@ -166,21 +166,21 @@ class SignIn:
             return caller_of_session(db, token, self.backend.now()) if token else None
 
     def caller(self, http: HttpRequest) -> Caller:
-        """Return who is signed in; refuse with 401 if nobody is."""
+        """Return the signed-in caller; refuse with 401 if there is none."""
         caller = self.visitor(http)
         if caller is None:
             raise Refusal(401, "log in first")
         return caller
 
     def changer(self, http: HttpRequest) -> Caller:
-        """Return who is signed in and asks from a page of this site; refuse any other site's."""
+        """Return the signed-in caller; refuse requests from pages of other sites with 403."""
         host = http.headers.get("host", "")
         if http.headers.get("origin", "").partition("://")[2] != host or not host:
             raise Refusal(403, "this was not asked by a page of this site")
         return self.caller(http)
 
     def html(self, name: str, status: int = 200, **texts: str) -> Response:
-        """Send one of the page's HTML files, its marks filled in as text."""
+        """Send an HTML file with its placeholders replaced by escaped text."""
         content = self.assets.text(name)
         for mark, text in {**texts, "version": self.assets.version}.items():
             content = content.replace(f"[[{mark}]]", html.escape(text))
@@ -191,12 +191,12 @@ class SignIn:
 
 
 def _cookie_name(http: HttpRequest) -> str:
-    """Return a name of this port's own: cookies do not tell the ports of one host apart."""
+    """Return a name with the port, since all ports of a host share their cookies."""
     return f"deployer-{http.url.port or http.url.scheme}"
 
 
 def _next_path(http: HttpRequest) -> str:
-    """Return where to go after the log-in: a path of this site, never another host."""
+    """Return the redirect after the login: a path of this site, never another host."""
     path = http.query_params.get("next", "/")
     foreign = not path.startswith("/") or path.startswith("//") or "\\" in path
     return "/" if foreign or any(ord(letter) < 32 for letter in path) else path

@@ -1,4 +1,4 @@
-"""The pages: which address each has, what must be there, and what it shows."""
+"""The pages: their addresses, the rows they need, and their data."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ from deployer.sweeps.configuration_list import build_command_line, flatten_confi
 from deployer.sweeps.results import Results
 from deployer.wandb_api.model import parse_environment, parse_json
 
-# What a run did with a version, in the words of the pages.
+# The pages' words for a run's role with a version.
 ROLES: dict[ArtifactRole, str] = {"output": "logged", "input": "used"}
 CONSOLE_LINES = 400
 METADATA_FILE = "wandb-metadata.json"
 PATCH_FILES = ("diff.patch", "code/diff.patch")
-MOST_BYTES = 256 * 1024  # of a text file that is shown
+MOST_BYTES = 256 * 1024  # shown of a text file
 MOST_EVENTS = 5000
 REMEMBERED_CURVES = 1000  # about 30 kB each
 REMEMBERED = 50
@@ -76,7 +76,7 @@ RUN_PATH = "/{entity:page}/{project}/runs/{run}"
 def find_artifact_of(
     db: Connection, caller: Caller, place: Mapping[str, str]
 ) -> tuple[ProjectRow, Collection, Artifact]:
-    """Return the version of an address, by number or alias; without one, the newest."""
+    """Return the version of an address, by number or alias; the newest by default."""
     project = get_project(db, caller, place["entity"], place["project"])
     name, version = place["collection"], place.get("version", LATEST)
     collection = find(db, Collection, project_id=project.id, name=name)
@@ -90,7 +90,7 @@ def find_artifact_of(
 
 
 def describe_artifact(db: Connection, collection: Collection, row: Artifact) -> dict[str, Any]:
-    """Return a version, what is in it, who made and used it, and the collection's versions."""
+    """Return a version with its files, its producers and consumers, and all other versions."""
     metadata = parse_json(row.metadata or "{}")
     aliases: dict[int, list[str]] = defaultdict(list)
     for alias in find_all(db, Alias, "alias", collection_id=collection.id):
@@ -223,12 +223,12 @@ class CurveCache:
         return known[1]
 
 
-# Parameter importance of sweeps, computed again only when more runs have been ranked. It takes a
-# second of a core or more, so only one is computed at a time.
+# Parameter importance of sweeps, cached until the ranked runs change. It takes a second of a core
+# or more, so only one is computed at a time.
 
 
 class ImportanceCache:
-    """Documents of importance by sweep."""
+    """Importance documents by sweep."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -248,7 +248,7 @@ class ImportanceCache:
 
 @dataclass(frozen=True)
 class Site:
-    """What the pages read from: a backend, and what was read before."""
+    """The data source of the pages: a backend and caches."""
 
     backend: Backend
     curves: CurveCache
@@ -262,9 +262,9 @@ def open_site(backend: Backend) -> Site:
 
 @dataclass(frozen=True)
 class PageView:
-    """A page. `find` refuses with 404 what is not the caller's; `describe` returns its data.
+    """A page. `find` refuses rows of other users with 404; `describe` returns the page's data.
 
-    `look` returns, of what `find` found, something that is another one once the data may be.
+    `look` returns a fingerprint of the found rows, which changes if the data may have changed.
     """
 
     path: str
@@ -337,7 +337,7 @@ def show_run(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
 
 
 def show_comparison(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
-    """Return the runs that the address names, side by side."""
+    """Return the runs of the address's `runs` list, side by side."""
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
@@ -350,7 +350,7 @@ def show_comparison(site: Site, caller: Caller, place: Params) -> dict[str, Any]
 
 
 def show_importance(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
-    """Return what each parameter of a sweep explains of its metric, or why that is not known."""
+    """Return each parameter's importance for a sweep's metric, or why it is unknown."""
     with site.backend.store.snapshot() as db:
         project, sweep = find_sweep_of(db, caller, place)
         source = site.sweeps.read(db, project, sweep)
@@ -358,7 +358,7 @@ def show_importance(site: Site, caller: Caller, place: Params) -> dict[str, Any]
 
 
 def show_artifact(site: Site, caller: Caller, place: Params) -> dict[str, Any]:
-    """Return a version of an artifact with its files, and the versions beside it."""
+    """Return a version of an artifact with its files and the collection's other versions."""
     with site.backend.store.snapshot() as db:
         project, collection, row = find_artifact_of(db, caller, place)
         described = describe_artifact(db, collection, row)

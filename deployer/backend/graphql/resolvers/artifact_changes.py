@@ -1,4 +1,4 @@
-"""Logging an artifact as the SDK does it; using, describing, tagging, renaming, deleting one."""
+"""Mutations of artifacts: log, use, describe, tag, rename and delete them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from deployer.backend.graphql.resolvers.files import manifest_node, promised_fil
 from deployer.backend.request import Refusal, not_found
 from deployer.backend.storage.artifact_commit import commit_artifact
 
-# Logging, as the SDK does it: begin, promise files, send them, commit.
+# The SDK logs an artifact in four steps: create it, promise files, upload them, commit.
 
 resolvers = Resolvers()
 
 
 def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
-    """Return a version by its opaque id; refuse with 403 an agent's key if no run of it made it."""
+    """Return a version by its opaque id; 403 for an agent's key unless its run made it."""
     caller = info.context.caller
     row = own_artifact(db, caller, text)
     if caller.sweep_id is None or any(
@@ -57,7 +57,7 @@ def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
 
 
 def named_run(db: Connection, caller: Caller, owner: ProjectRow, name: str) -> RunRow:
-    """Return a run to which the caller may write; refuse with 404 if there is none."""
+    """Return a run that the caller may write; refuse with 404 if not found."""
     row = get_run(db, owner, name)
     check_writer(db, caller, row)
     return row
@@ -65,9 +65,9 @@ def named_run(db: Connection, caller: Caller, owner: ProjectRow, name: str) -> R
 
 @resolvers.field("Mutation.createArtifact")
 def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Begin a version; for content that is there already, return the version that has it."""
+    """Create a version; for existing content, return the version that has it."""
     request = info.context
-    if (region := input.get("storage_region")) not in (None, "default"):  # what the SDK calls ours
+    if (region := input.get("storage_region")) not in (None, "default"):  # the SDK's name for ours
         raise Refusal(400, f"this server has no storage region {region!r}: leave it out")
     shared = input.get("distributed_id") and f"distributed {input['distributed_id']}"
     if shared:
@@ -117,9 +117,9 @@ def _aliases(input: dict[str, Any]) -> list[str]:
 def _same(
     db: Connection, collection: Collection, input: dict[str, Any], now: float
 ) -> Artifact | None:
-    """Return the version of this content, or this request's own from before its lost reply.
+    """Return the version with this content, or the one this request made before its lost reply.
 
-    A pending one is shared: whoever completes it first commits it for all.
+    Clients share a pending version; the first one to complete it commits it for all.
     """
     begun = find_begun(db, collection, input.get("client_id"))
     if begun:
@@ -171,7 +171,7 @@ def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
 
 
 def _expect_patch(info: Info, db: Connection, row: Artifact, digest: str | None) -> Artifact:
-    """Begin what a run adds to a version; it may name the digest of its manifest later."""
+    """Create a run's patch of a version; its manifest's digest may follow later."""
     now = info.context.backend.now()
     row = change(db, row, updated_at=now)
     known = [patch for patch, its_digest in list_patches(db, row) if its_digest == digest]
@@ -217,7 +217,7 @@ def _expect_manifest(
 
 @resolvers.field("Mutation.createArtifactFiles")
 def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Promise files; one whose bytes are here already gets no address for its upload."""
+    """Promise files; a file whose bytes are already stored gets no upload address."""
     request = info.context
     rows: dict[str, Artifact] = {}
     nodes = []
@@ -241,7 +241,7 @@ def resolve_commit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact": commit_artifact(db, backend.blobs, row, backend.now())}
 
 
-# What is done with artifacts, and with their collections, once they are there.
+# Mutations of existing artifacts and collections.
 
 
 @resolvers.field("Mutation.useArtifact")
@@ -257,7 +257,7 @@ def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
 
 @resolvers.field("Mutation.updateArtifact")
 def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Change what is given; null means "leave as it is"."""
+    """Change the given fields; null means "keep the stored value"."""
     changes = {
         name: input[name] for name in ("description", "metadata") if input.get(name) is not None
     }
@@ -294,7 +294,7 @@ def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[st
 
 
 def _own_aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
-    """Return the named aliases; refuse with 400 those of another collection: they are links."""
+    """Return the aliases; refuse those of another collection (links) with 400."""
     own = get(db, Collection, row.collection_id).name
     if any(part["artifact_collection_name"] != own for part in input["aliases"]):
         raise Refusal(400, f"artifact is in the collection {own} alone")
@@ -303,7 +303,7 @@ def _own_aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[s
 
 @resolvers.field("Mutation.deleteArtifact")
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a version; one with aliases only if the request deletes these, too."""
+    """Delete a version; refuse one with aliases unless the request also deletes them."""
     db = info.context.db
     row = writable_artifact(info, db, input["artifact_id"])
     check_deletable(db, info.context.caller, row)
@@ -318,12 +318,12 @@ def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
 
 @resolvers.field("Mutation.linkArtifact")
 def resolve_link(_: Any, __: Info, **___: Any) -> NoReturn:
-    """Refuse: without a registry there is nothing to link to."""
+    """Refuse, since the server has no registry to link to."""
     raise Refusal(400, "linking artifacts is not supported: this server has no registry")
 
 
 def check_not_agent(caller: Caller) -> None:
-    """Refuse with 403 an agent's key, which is good for its own runs alone."""
+    """Refuse an agent's key with 403; it is valid only for its own runs."""
     if caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change artifacts of others")
 

@@ -1,4 +1,4 @@
-"""Versions of artifacts, their collections and types: finding and reading them."""
+"""Queries of artifacts: versions, collections and types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from deployer.backend.graphql.resolvers.files import artifact_file_node, manifes
 from deployer.backend.request import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
 
-NO_TTL = -2  # W&B's word for "is kept until somebody deletes it"
+NO_TTL = -2  # W&B's code for "kept until deleted"
 resolvers = Resolvers(
     {
         "Project.artifact": lambda db, project, name, **_: find_named(db, project, name),
@@ -58,7 +58,7 @@ resolvers = Resolvers(
         "Artifact.state": lambda _, row: "COMMITTED" if row.committed else "PENDING",
         "Artifact.commitHash": lambda _, row: commit_hash(row) if row.committed else None,
         "Artifact.usedBy": lambda db, row: list_runs_of(db, row, "input"),
-        # There are no links here: a version is in its own collection alone.
+        # There are no links: a version is only in its own collection.
         "Artifact.artifactMemberships": lambda _, row: [row],
         "ArtifactCollectionMembership.artifact": lambda _, row: row,
         "ArtifactCollectionMembership.artifactCollection": lambda db, row: _collection(db, row),
@@ -90,7 +90,7 @@ resolvers = Resolvers(
 
 
 def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
-    """Return a version by its opaque id; refuse with 404 another user's."""
+    """Return a version by its opaque id; refuse another user's with 404."""
     row = get(db, Artifact, decode_id("Artifact", text))
     collection = get(db, Collection, row.collection_id)
     if not owns_project(db, caller, collection.project_id):
@@ -103,7 +103,7 @@ def _collection(db: Connection, row: Artifact | Alias) -> Collection:
 
 
 def find_named(db: Connection, row: ProjectRow, name: str) -> Artifact | None:
-    """Return the version of `collection:alias`, the newest without an alias."""
+    """Return the version of `collection:alias`; the newest if there is no alias."""
     collection_name, _, wanted = name.partition(":")
     collection = find(db, Collection, project_id=row.id, name=collection_name)
     return find_version(db, collection, wanted or LATEST) if collection else None
@@ -188,11 +188,11 @@ def resolve_inputs(
 
 @dataclass(frozen=True)
 class Deleted(Collection):
-    """A collection that this very request has deleted."""
+    """A collection that this request has just deleted."""
 
 
 def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
-    """Return a collection by its opaque id; refuse with 404 another user's."""
+    """Return a collection by its opaque id; refuse another user's with 404."""
     row = get(db, Collection, decode_id("ArtifactCollection", text))
     if not owns_project(db, caller, row.project_id):
         raise not_found("artifact collection")
@@ -218,7 +218,7 @@ def _collection_page(
     filters: str | None = None,
     order: str | None = None,
 ) -> dict[str, Any]:
-    """Return one page, newest first unless another order is asked for."""
+    """Return one page, by default newest first."""
     wanted = Filter(filters, COLLECTION_FIELDS)
     found = [row for row in rows if wanted.passes(row)]
     return page_of(found, order or "-id", after, first, COLLECTION_FIELDS)
@@ -226,7 +226,7 @@ def _collection_page(
 
 @resolvers.field("Project.artifactType")
 def resolve_artifact_type(row: ProjectRow, info: Info, name: str) -> ArtifactType | None:
-    """Find a type; one that does not exist has no collections, and is no error."""
+    """Find a type; a query for only its collections gets an empty type if it does not exist."""
     found = find(info.context.db, ArtifactType, project_id=row.id, name=name)
     if found is None and _asked_fields(info) == {"artifactCollections"}:
         return ArtifactType(0, row.id, name, row.created_at)
@@ -234,7 +234,7 @@ def resolve_artifact_type(row: ProjectRow, info: Info, name: str) -> ArtifactTyp
 
 
 def _asked_fields(info: Info) -> set[str]:
-    """Return the fields that the query asks of a resolver's result, without `__typename`."""
+    """Return the fields that the query selects from a resolver's result, without `__typename`."""
     asked = info.field_nodes[0].selection_set
     nodes = asked.selections if asked else ()
     return {node.name.value for node in nodes if isinstance(node, FieldNode)} - {"__typename"}
@@ -276,7 +276,7 @@ def resolve_artifacts(
     order: str | None = None,
     filters: str | None = None,
 ) -> dict[str, Any]:
-    """List the versions, newest first unless another order is asked for."""
+    """List the versions, by default newest first."""
     wanted = Filter(filters, ARTIFACT_FIELDS)
     found = [
         version for version in list_versions(info.context.db, row.id) if wanted.passes(version)

@@ -1,4 +1,4 @@
-"""Our extensions of W&B's schema; a backend without extensions leaves this file out."""
+"""Our extensions of W&B's schema; a plain backend does not use this file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deployer.backend.request import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
 
-LARGEST_TABLE = 2500  # runs in one answer, which is written while others wait
+LARGEST_TABLE = 2500  # runs in one answer, which blocks other requests
 
 resolvers = Resolvers(
     {
@@ -34,10 +34,10 @@ resolvers = Resolvers(
 
 @resolvers.field("Mutation.deployerCreateAgentKey")
 def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Make a key that is good for one agent's work on one sweep and for nothing else.
+    """Create a key that is valid only for one agent's work on one sweep.
 
-    A supervisor may bring a newer key for its own agent: with the one it was given, a successor
-    could start while it is cut off.
+    A supervisor may register a newer key for its own agent, since a successor may start with the
+    given key while the supervisor is unreachable.
     """
     request = info.context
     caller, key, name = request.caller, input.get("key"), input["agent_name"]
@@ -61,7 +61,7 @@ def _adopt(db: Connection, caller: Caller, key: str, now: float, node: str) -> N
 
 @resolvers.field("Mutation.deployerRequeue")
 def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Hand out again what failed; a repeated request changes nothing."""
+    """Requeue failed runs; idempotent."""
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
     db = info.context.db
@@ -97,7 +97,7 @@ def _agent_of(db: Connection, row: RunRow | AttemptRow) -> AgentRow | None:
 def resolve_runs(
     row: SweepRow, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
-    """Return many runs at once, as JSON: a field of each by itself takes ten times as long."""
+    """Return many runs at once as JSON; separate fields would take ten times as long."""
     size = LARGEST_TABLE if first is None else min(max(first, 1), LARGEST_TABLE)
     runs, end = read_run_table(info.context.db, row, parse_birth(after) if after else None, size)
     return {"runs": runs, "end_cursor": end and encode_birth(*end)}

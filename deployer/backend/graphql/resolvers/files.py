@@ -1,4 +1,4 @@
-"""Files of runs and of artifacts as W&B's one type `File`, with their signed addresses."""
+"""Files of runs and of artifacts as W&B's common type `File`, with their signed addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ resolvers = Resolvers(
 
 
 def _signed_url(request: Request, action: Action, file: File) -> str:
-    """Return an address at which the client reaches us, good for this action and a limited time."""
+    """Return an address for this action that the client can reach, valid for a limited time."""
     backend, name = request.backend, file.name if action == "download" else ""
     return request.base_url + backend.signer.path(action, file.id, backend.now(), name)
 
@@ -39,7 +39,7 @@ def upload_url(request: Request, file: File) -> str:
 
 
 def _file_node(request: Request, kind: str, file: File) -> Node:
-    """Return what all files have; a reference has the address that it refers to."""
+    """Return the common fields of all files; a reference has its external address."""
     address = file.reference or _signed_url(request, "download", file)
     return {
         "id": encode_id(kind, file.id),
@@ -57,7 +57,7 @@ def _file_node(request: Request, kind: str, file: File) -> Node:
 def run_file_node(request: Request, file: File, run: RunRow, project: ProjectRow) -> Node:
     """Return a run's file; `url` asks for a key, `directUrl` is signed.
 
-    An address to write to is for those alone who may write to the run.
+    Only callers who may write to the run get an upload address.
     """
     place = "/".join(quote(part) for part in (project.entity, project.name, run.name))
     keyed = f"{request.base_url}/files/{place}/{quote(file.name)}"
@@ -73,7 +73,7 @@ def run_file_node(request: Request, file: File, run: RunRow, project: ProjectRow
 
 
 def artifact_file_node(request: Request, file: File, row: Artifact) -> Node:
-    """Return an artifact's file, with W&B's name for where it is kept, which nobody uses."""
+    """Return an artifact's file, with a storage path like W&B's, which no client uses."""
     return {
         **_file_node(request, "ArtifactFile", file),
         "size_bytes": file.size_bytes or 0,
@@ -83,7 +83,7 @@ def artifact_file_node(request: Request, file: File, row: Artifact) -> Node:
 
 
 def promised_file_node(request: Request, file: File, row: Artifact) -> Node:
-    """Return a promised file; it has no address if its bytes are here already."""
+    """Return a promised file; without an upload address if its bytes are already stored."""
     return {
         **artifact_file_node(request, file, row),
         "upload_url": None if file.blob_id else upload_url(request, file),
@@ -120,7 +120,7 @@ def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[
 
 @resolvers.field("Mutation.markRunFilesUploaded")
 def resolve_mark_uploaded(_: Any, __: Info, **___: Any) -> dict[str, Any]:
-    """Acknowledge; the upload itself has marked the file."""
+    """Acknowledge only, since the upload itself has marked the file."""
     return {"success": True}
 
 
@@ -149,14 +149,14 @@ def resolve_files(
     first: int | None = None,
     pattern: str | None = None,
 ) -> dict[str, Any]:
-    """List by name; `pattern` is SQL's LIKE, in which `_` is any letter and `%` any text."""
+    """List files by name; `pattern` is a LIKE pattern of SQL: `_` is any letter, `%` any text."""
     db = info.context.db
     project = get(db, ProjectRow, row.project_id)
     found = list_run_files(db, row.id)
     if names:
         wanted = {posixpath.normpath(name) for name in names if name}  # ./x.txt is x.txt
         found = [item for item in found if item.name in wanted]
-        missing = wanted - {item.name for item in found}  # which W&B lists with this digest
+        missing = wanted - {item.name for item in found}  # W&B lists missing files with digest "0"
         found += [File(0, row.id, None, 0, name, "0", 0, None, None, None) for name in missing]
     if pattern:
         found = _named_like(found, pattern)

@@ -1,4 +1,4 @@
-"""Who asks, the backend's users, whom its own user manages over HTTP, and their projects."""
+"""The caller, the backend's users and their projects; the backend's own user manages users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from deployer.backend.graphql.filters import Filter
 from deployer.backend.graphql.listing import SWEEP_FIELDS, Info, Runs, encode_id, page_of
 from deployer.backend.request import Refusal, not_found
 
-# What W&B's clients may rely on here; each is probed by its name.
+# Server features that W&B's clients query by name.
 FEATURES = (
     "CLIENT_IDS",
     "STRUCTURED_CONSOLE_LOGS",
@@ -58,7 +58,7 @@ resolvers = Resolvers(
         "User.flags": lambda *_: {},
         "User.admin": lambda *_: False,
         "User.teams": lambda _, user: [{"name": user.name}],
-        # By number: the server stores nothing of keys but hashes.
+        # Named by number, since the server stores only hashes of keys.
         "User.apiKeys": lambda db, user: [
             {"id": key.id, "name": f"key {key.id}", "description": key.label}
             for key in list_keys(db, user)
@@ -83,7 +83,7 @@ def resolve_viewer(_: Any, info: Info) -> User:
 
 @resolvers.field("Query.users")
 def resolve_users(_: Any, info: Info, query: str | None = None) -> list[User]:
-    """Find the caller by the beginning or the end of their name; nobody sees the others."""
+    """Find the caller by a prefix or suffix of their name; other users are invisible."""
     row = info.context.caller.user
     found = row.name.startswith(query or "") or row.name.endswith(query or "")
     return [row] if found else []
@@ -98,7 +98,7 @@ def resolve_entity(_: Any, info: Info, name: str) -> dict[str, Any] | None:
 
 
 def entity_of(row: User) -> dict[str, Any]:
-    """Return a user's own entity, as W&B describes one that is no team."""
+    """Return a user's own entity as W&B's personal entity."""
     member = {"id": encode_id("User", row.id), "username": row.name, "name": row.name}
     return {
         "id": row.id,
@@ -119,7 +119,7 @@ def entity_of(row: User) -> dict[str, Any]:
 
 @resolvers.field("Mutation.deployerAddUser")
 def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Add a user with one key, or give one who is there another; repeated, it changes nothing."""
+    """Add a user with one key, or a key to an existing user; idempotent."""
     name, label = input["name"], input.get("label") or ""
 
     def add(db: Connection, _: str) -> None:
@@ -142,7 +142,7 @@ def resolve_revoke_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[s
 
 @resolvers.field("Mutation.deployerRemoveUser")
 def resolve_remove_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Refuse a user's keys from now on; what they made stays."""
+    """Remove a user and revoke their keys; their data stays."""
     return _as_owner(info, lambda db, owner: remove_user(db, input["name"], owner))
 
 
@@ -163,7 +163,7 @@ def resolve_all_users(_: Any, info: Info) -> list[dict[str, Any]]:
 
 
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:
-    """Do what only the backend's own user may do, whose key lies in its folder."""
+    """Run `act` if the caller is the backend's own user, whose key is in its folder."""
     request = info.context
     db = request.db
     owner = find_caller(db, read_key(request.backend.folder))
@@ -177,7 +177,7 @@ def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, A
     return {"success": True}
 
 
-# Projects, and the sweeps and runs in them.
+# Projects with their sweeps and runs.
 
 
 @resolvers.field("Query.project")

@@ -1,4 +1,4 @@
-"""Runs: their fields, what they logged, and what the SDK and people change of them."""
+"""Runs: their fields, their logged data, and changes by the SDK and by users."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS, Outcome
 from deployer.backend.scheduling.run_endings import end_run
 
-# Input field -> column, for what is stored as it comes; null means "leave as it is".
+# Input field -> column, for values stored unchanged; null means "keep the stored value".
 PLAIN_COLUMNS = {
     "display_name": "display_name",
     "description": "description",
@@ -48,7 +48,7 @@ PLAIN_COLUMNS = {
 }
 OBJECTS = {"config", "summary"}
 STATES = (*ACTIVE, "finished", "failed", "crashed", "killed", "preempted")
-# What to do instead of what is refused.
+# Hints in refusals.
 NO_BRANCH = "start a new run"
 NOT_SHARED = 'without mode="shared", start one for each, in the same group'
 resolvers = Resolvers(
@@ -83,7 +83,7 @@ SPEC_NUMBERS = ("minStep", "maxStep", "samples")
 
 @resolvers.field("Run.wandbConfig")
 def resolve_wandb_config(row: RunRow, _: Info, keys: list[str] | None = None) -> dict[str, Any]:
-    """Answer the SDK's question whether this run was ever started."""
+    """Return the run's W&B configuration, empty if the run never started; the SDK tests this."""
     if row.started_at is None and row.attempt == 1:
         return {}
     inner = wandb_part(row.config)
@@ -103,7 +103,7 @@ def resolve_system_metrics(row: RunRow, info: Info) -> dict[str, Any]:
 
 @resolvers.field("Mutation.upsertBucket")
 def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Create or change a run; by `name` it is `wandb.init`, by `id` the public API's update."""
+    """Create or change a run; `wandb.init` sends `name`, an update of the public API `id`."""
     db = info.context.db
     if input.get("id"):
         row, inserted = _own_run(info, db, input["id"]), False
@@ -118,9 +118,9 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
 
 
 def _resumed(info: Info, db: Connection, row: RunRow) -> RunRow:
-    """Resume a run; it stays as it is if its own process only renames it.
+    """Resume a run; leave it unchanged if its own process only renames it.
 
-    An agent's process cannot take back a run that waits for the next agent by now.
+    An agent's process cannot reclaim a run that is already queued for the next agent.
     """
     taken = row.queued and info.context.caller.sweep_id is not None
     if row.at_work or taken:
@@ -129,9 +129,9 @@ def _resumed(info: Info, db: Connection, row: RunRow) -> RunRow:
 
 
 def _comes_from_process(input: dict[str, Any]) -> bool:
-    """Return whether the run's own process asks, as it starts or renames its run.
+    """Return True if the run's own process sent this request to start or rename its run.
 
-    Its later requests have the configuration alone; the public API sends neither field.
+    Its later requests have only the configuration; the public API sends neither field.
     """
     return bool(input.get("host") or input.get("job_program"))
 
@@ -147,7 +147,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
         raise Refusal(400, f"run {name} was previously deleted; try again with a new run id")
     if found is None and _is_fork(input):
         raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
-    # Also one after the other: the second would replace the first one's rows.
+    # Refuse even a later process: it would replace the rows of the first one.
     begun = found is not None and found.state != "pending"
     if begun and request.shared and _comes_from_process(input):
         raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
@@ -173,22 +173,22 @@ def _check_state(state: str) -> None:
 
 
 def _is_fork(input: dict[str, Any]) -> bool:
-    """Return whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
+    """Return True if `wandb.init` has `fork_from`; it records that in the run's config."""
     return "branch_point" in wandb_part(input.get("config") or "{}")
 
 
 def _started(backend: Backend, db: Connection, row: RunRow, input: dict[str, Any]) -> RunRow:
-    """Start a run anew at the first request of a process that does not resume it.
+    """Restart a run at the first request of a process that does not resume it.
 
-    A process that resumes a run, or renames it later, names it by our id. Any other may go on from
-    a checkpoint of its own, send the next part of a resumed run, as `wandb sync` does, or be a new
-    run under the same id: the first row of history tells, and until then the old one stays.
+    A process that resumes a run, or renames it later, sends our id. Any other process may continue
+    from its own checkpoint, send the next part of a resumed run, as `wandb sync` does, or be a new
+    run under the same id. Its first history row decides; until then the old history stays.
     """
     if not _comes_from_process(input) and row.state != "pending":
         return row
     clear_lines(db, row.id, "events", "output")
     lines, former = count_lines(db, row.id, "history"), None
-    if row.args is not None and row.active:  # the attempt before was interrupted
+    if row.args is not None and row.active:  # the previous attempt was interrupted
         row = change(db, row, summary="{}")
     elif lines:
         former = keep_former(row, _read_columns(input))
@@ -196,11 +196,11 @@ def _started(backend: Backend, db: Connection, row: RunRow, input: dict[str, Any
 
 
 def _is_rival(backend: Backend, row: RunRow, input: dict[str, Any]) -> bool:
-    """Return whether another process of the same attempt works on a sweep's run, such as rank 0.
+    """Return True if another process of the same attempt, such as rank 0, writes a sweep's run.
 
-    It does if it is heard of once more after this one has asked first, perhaps with its end; until
-    then this one is to ask again. One that is silent was killed, and this one begins in its place.
-    A request that is repeated, since its reply was lost, has the same configuration.
+    That is so if the other process sends anything, even its end, after the first request of this
+    one. Until then this one must retry (503). A silent process was killed, and this one replaces
+    it. A request repeated because its reply was lost has the same configuration.
     """
     config = input.get("config") or ""
     begins = row.args is not None and row.started_at is not None and _comes_from_process(input)
@@ -216,7 +216,7 @@ def _is_rival(backend: Backend, row: RunRow, input: dict[str, Any]) -> bool:
 
 
 def _going(backend: Backend, db: Connection, row: RunRow) -> RunRow:
-    """Note that a process works on the run, however the one before ended."""
+    """Mark the run as running in a process, regardless of how the previous process ended."""
     if not row.active:
         row = change(db, row, preempting=0, announced=None, stop_requested_at=None)
         if row.args is None:
@@ -274,7 +274,7 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
 
 @resolvers.field("Mutation.updateRunState")
 def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Set a run's state by hand; as on W&B, not that of a sweep's run."""
+    """Set a run's state by hand; like W&B, refuse it for a sweep's run."""
     backend = info.context.backend
     db = info.context.db
     row = _own_run(info, db, input["id"])
@@ -295,10 +295,7 @@ def resolve_rewind_run(_: Any, __: Info, **___: Any) -> dict[str, Any]:
 
 @resolvers.field("Mutation.deleteRun")
 def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a run for good; a sweep's configuration is handed out again.
-
-    Deleting it again changes nothing.
-    """
+    """Delete a run permanently; its sweep assigns the configuration again. Idempotent."""
     db = info.context.db
     if find(db, RunRow, id=decode_id("Run", input["id"])) is None:
         return {"success": True}
@@ -313,11 +310,11 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
 
 @resolvers.field("Mutation.notifyScriptableRunAlert")
 def resolve_alert(_: Any, __: Info, **___: Any) -> dict[str, Any]:
-    """Acknowledge; the SDK also writes the alert into the run's own log."""
+    """Acknowledge the alert and store nothing; the SDK also writes it to the run's log."""
     return {"success": True}
 
 
-# What a run logged: history, samples of it, and its console.
+# Logged data: history, samples of it, and the console.
 
 
 @resolvers.field("Run.history")
@@ -359,12 +356,12 @@ def _parse_spec(text: str) -> dict[str, Any]:
 
 
 def _sampled(db: Connection, run: RunRow, spec: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows that have every key of the spec, with these keys alone."""
+    """Return the rows that have every key of the spec, reduced to these keys."""
     keys = spec.get("keys") or []
     if not spec:
         return []
     numbers = find_rows(db, run.id, start=spec.get("minStep") or 0, stop=_stop(spec))
-    if keys:  # the chosen rows are parsed twice, so that the others need not be kept
+    if keys:  # parse the chosen rows twice, so that the others need no memory
         rows = zip(numbers, iterate_rows(db, run.id, numbers), strict=True)
         numbers = [number for number, line in rows if all(key in line for key in keys)]
     chosen = _read_sample(db, run, numbers, spec.get("samples"))
@@ -374,8 +371,8 @@ def _sampled(db: Connection, run: RunRow, spec: dict[str, Any]) -> list[dict[str
 def _stop(spec: dict[str, Any]) -> int | None:
     """Return the step before which a spec ends.
 
-    `maxStep` is that step for older clients; for wandb-core it is the last one, and it then asks
-    for exactly as many samples as there are steps, by `_step` among the keys.
+    `maxStep` is exclusive for older clients and inclusive for wandb-core. wandb-core then asks for
+    exactly one sample per step and has `_step` among the keys.
     """
     last: int | None = spec.get("maxStep")
     first: int | None = spec.get("minStep")
@@ -386,7 +383,7 @@ def _stop(spec: dict[str, Any]) -> int | None:
 
 
 def _finite(line: dict[str, Any]) -> dict[str, Any]:
-    """Replace NaN and infinities by W&B's strings, since this reply is strict JSON."""
+    """Replace NaN and infinities with W&B's strings, since this reply is strict JSON."""
     return {key: _finite_value(value) for key, value in line.items()}
 
 
@@ -403,7 +400,7 @@ def resolve_parquet_history(row: RunRow, info: Info, live_keys: list[str]) -> di
     db = info.context.db
     rows = iterate_rows(db, row.id, find_rows(db, row.id))
     wanted = (line for line in rows if all(key in line for key in live_keys))
-    # One row tells the client from which step on the history is live: all of it is.
+    # The first row's step tells the client where live history starts; all of it is live.
     return {"parquet_urls": [], "live_data": [_finite(line) for line in islice(wanted, 1)]}
 
 
@@ -429,7 +426,7 @@ def resolve_history_keys(row: RunRow, info: Info) -> dict[str, Any]:
 
 
 def _previous(value: Any) -> Any:
-    """Return the value that was logged last if it is text or a number, else W&B's -1."""
+    """Return the last logged value if it is text or a number, else W&B's -1."""
     return _finite_value(value) if isinstance(value, str | int | float) else -1
 
 

@@ -1,4 +1,4 @@
-"""Sweeps, their agents, and what the agents' supervisors report."""
+"""Sweeps, their agents, and reports of the agents' supervisors."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ from deployer.backend.scheduling.sweep_control import (
     read_config,
 )
 
-# The history that an agent asks for in its first question, in which there are all runs of its
-# sweep: it reads none of them. A local controller, which reads all, asks for its metric's.
+# The history specs of an agent's first request, which lists all runs of its sweep but reads none.
+# A local controller reads all of them, and asks for the history of its metric.
 NO_HISTORY = ["{}"]
 resolvers = Resolvers(
     {
@@ -74,7 +74,7 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 
 
 def _with_prior_runs(db: Connection, row: SweepRow, input: dict[str, Any]) -> list[str]:
-    """Add the runs that `--prior_run` names, and report those that belong to another sweep."""
+    """Add the runs of `--prior_run`; return warnings for those of another sweep."""
     if not input.get("prior_runs_filters"):
         return []
     runs = Runs(db, row.project_id, input["prior_runs_filters"]).read()
@@ -85,7 +85,7 @@ def _with_prior_runs(db: Connection, row: SweepRow, input: dict[str, Any]) -> li
 
 @resolvers.field("Mutation.enqueueSweepRun")
 def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Enqueue a run that an external scheduler or a person has chosen."""
+    """Enqueue a run with a configuration from an external scheduler or a user."""
     backend = info.context.backend
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
@@ -162,7 +162,7 @@ def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 
 
 def named_sweep(db: Connection, project: ProjectRow, name: str) -> SweepRow:
-    """Return a project's sweep; refuse with 404 if there is none."""
+    """Return a project's sweep; refuse with 404 if not found."""
     row = find_sweep(db, project, name)
     if row is None:
         raise not_found(f"sweep {project.entity}/{project.name}/{name}")
@@ -234,13 +234,13 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
 
 
 def check_owner(db: Connection, caller: Caller, row: AgentRow) -> None:
-    """Refuse another user's agent with 404, and with 403 an agent other than the key's own."""
+    """Refuse another user's agent with 404, and an agent other than the key's with 403."""
     sweep = get(db, SweepRow, row.sweep_id)
     if not owns_project(db, caller, sweep.project_id):
         raise not_found("agent")
     if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
         raise Refusal(403, f"this key is not agent {row.name}'s")
-    # On a 404 the agent takes no other run and ends; a 403 would have it ask again for ever.
+    # On a 404 the agent ends and takes no other run; on a 403 it would retry forever.
     check_newest(caller, 404)
 
 
@@ -294,7 +294,7 @@ def resolve_leave(_: Any, info: Info, **__: Any) -> dict[str, Any]:
 
 
 def _agent_of(caller: Caller) -> tuple[int, str]:
-    """Return the agent whose key it is; refuse a user's key, and that of an agent started again."""
+    """Return the key's agent (sweep id, name); refuse a user's key and a superseded one."""
     if caller.sweep_id is None or caller.agent_name is None:
         raise Refusal(403, "only the supervisor of an agent tells what has become of it")
     check_newest(caller)
