@@ -307,7 +307,7 @@ def logs(
     AgentError, WandbError for what is not found.
     """
     if run and agents:
-        raise ConfigError("run", "does not go together with agents", "remove one of them")
+        raise ConfigError("run", "cannot be combined with agents", "remove one of them")
     if run:
         return read_run_log(server, _path(sweep_path), run, follow)
     session = _open(server, sweep_path, on)

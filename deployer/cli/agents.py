@@ -70,7 +70,7 @@ def logs(
 ) -> None:
     """Show agents' logs, and start each line with the agent's name."""
     if run and agent:
-        raise ConfigError("--run", "does not go together with --agent", "remove one of them")
+        raise ConfigError("--run", "cannot be combined with --agent", "remove one of them")
     whose = "run" if run else "agent"
     if run:
         _, server, path = call.connect(sweep, reading=True)
@@ -94,7 +94,7 @@ def naming_repeat() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         repeat = shlex.join(sys.argv[1:])
-        say(f"\ninterrupted: agents that have not ended go on; to repeat: deployer {repeat}")
+        say(f"\ninterrupted: live agents continue; to repeat: deployer {repeat}")
         raise
 
 
@@ -194,7 +194,7 @@ def down(
     Asks before it ends agents of other owners.
     """
     if mine and call.yes:
-        raise ConfigError("--mine", "does not go together with --yes", "remove one of them")
+        raise ConfigError("--mine", "cannot be combined with --yes", "remove one of them")
     end_sweep(call, sweep, mine=mine)
 
 

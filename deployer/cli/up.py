@@ -84,7 +84,7 @@ def run_to_end(config: Project, request: SweepRequest, following: Following) -> 
         for record in Records.load().made_from(request.file):
             if record.sweep_path and record.created_at >= began:
                 again = f"deployer agents up {record.sweep_path}" if request.words else typed
-                say(f"\n{record.sweep_path} is made; to go on: {again}")
+                say(f"\n{record.sweep_path} is created; to continue: {again}")
         raise
     if following.detach:
         if pending is not None:

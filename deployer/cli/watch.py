@@ -63,7 +63,7 @@ class Following:
     def check(self) -> None:
         """Reject flags that exclude each other; raises ConfigError."""
         if self.detach and self.down_after:
-            said = "does not go together with --detach"
+            said = "cannot be combined with --detach"
             raise ConfigError("--down-after", said, "remove --detach")
 
 
@@ -115,7 +115,7 @@ def follow(
     try:
         return show_statuses(statuses, plain, usd_per_hour, name=_name_file(path))
     except KeyboardInterrupt:
-        say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
+        say(f"\ndetached; the agents continue. Reattach: deployer watch {path}")
         raise
 
 

@@ -18,8 +18,6 @@ REDACTED = "REDACTED"
 ALWAYS = ("password", "passwd", "passphrase", "pwd", "secret", "credential")
 KEYS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass", "authorization")
 ENDINGS = ("apikey", "accesskey", "secretkey", "privatekey", "signingkey", "token", "authkey")
-ENDINGS = ("apikey", "accesskey", "secretkey", "privatekey", "signingkey", "token", "authkey")
-# Kubernetes' own fields, whose values are references and settings.
 CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/=-]{6,}")
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
@@ -38,8 +36,6 @@ KNOWN = re.compile(
 SPECIAL = re.compile(r"None|null|[Tt]rue|[Ff]alse|<.*>|\[\w*\]|")
 NUMBER = re.compile(r"-?\d{1,7}(?:\.\d*)?(?:e[+-]?\d+)?")
 UNLIKE_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
-SHORTEST = 4  # minimum length of a value to search for
-_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
 SHORTEST = 4  # minimum length of a value to search for
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 

@@ -152,7 +152,7 @@ def _check(path: str, member: str) -> str:
     try:
         checked = check_path(path)
     except DataError:
-        raise DataError(f"{member!r} leads out of it, or is no path of a file") from None
+        raise DataError(f"{member!r} leads out of it, or is not a file path") from None
     if is_own(checked):
         raise DataError(f"{member!r} has a name that deployer keeps for itself")
     return checked

@@ -167,7 +167,7 @@ class FolderStore(Store):
         for place in (self.root, *self.root.parents):
             if place.exists():
                 if not place.is_dir():
-                    raise DataError(f"{place} is no folder", "name another one")
+                    raise DataError(f"{place} is not a folder", "name another one")
                 return place == self.root
         return False
 
@@ -184,7 +184,7 @@ class FolderStore(Store):
                 continue
             found = os.stat(one.path)
             if not stat.S_ISREG(found.st_mode):
-                raise DataError(f"{one.path} is no regular file", "remove it")
+                raise DataError(f"{one.path} is not a regular file", "remove it")
             yield Entry(path, found.st_size, tag=build_tag(found))
 
     def _check_link(self, link: str, above: tuple[str, ...]) -> None:

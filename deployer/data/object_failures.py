@@ -22,7 +22,7 @@ REFUSALS = {
     "InvalidAccessKeyId": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
     "XAdminUserNotFound": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
     "SignatureDoesNotMatch": ("the secret key is wrong", "check AWS_SECRET_ACCESS_KEY"),
-    "NoSuchBucket": ("there is no such bucket", "make it, or correct `url:` in deployer.yaml"),
+    "NoSuchBucket": ("bucket not found", "make it, or correct `url:` in deployer.yaml"),
     "AccessDenied": ("access is denied", "ask for read and write access to it"),
     "AllAccessDisabled": ("access is denied", "ask for read and write access to it"),
     "ExpiredToken": ("the credentials have expired", "log in again, or renew AWS_SESSION_TOKEN"),
@@ -46,12 +46,12 @@ NO_CREDENTIALS = (
     "there are no credentials for it",
     "export AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=…, or write ~/.aws/credentials",
 )
-NO_PROFILE = ("there is no such profile", "check AWS_PROFILE and ~/.aws/credentials")
+NO_PROFILE = ("profile not found", "check AWS_PROFILE and ~/.aws/credentials")
 GOOGLE_HINT = "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=FILE"
 GOOGLE_REFUSALS = {
     401: ("the credentials are not valid", GOOGLE_HINT),
     403: ("access is denied", "ask for read and write access to it"),
-    404: ("there is no such bucket", "make it, or correct `url:` in deployer.yaml"),
+    404: ("bucket not found", "make it, or correct `url:` in deployer.yaml"),
 }
 UNREACHABLE = ("cannot be reached", "check `endpoint_url:` or AWS_ENDPOINT_URL, and the network")
 UNTRUSTED = ("its certificate is not trusted", "export AWS_CA_BUNDLE=FILE, the authority's PEM")

@@ -451,7 +451,7 @@ class ObjectStore(Store):
     def _find(self, path: str) -> Entry:
         found = self._head(path)
         if found is None:
-            raise DataError(f"{self._url}/{path}: there is no such object", GONE_HINT)
+            raise DataError(f"{self._url}/{path}: object not found", GONE_HINT)
         return Entry(path, found["ContentLength"], tag=found["ETag"])
 
     def _fetch(self, entry: Entry, begin: int) -> Future[bytes]:

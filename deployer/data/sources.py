@@ -77,7 +77,7 @@ def open_source(source: str, name: str, unpacked: bool) -> Iterator[Store]:
     elif path.exists():
         raise DataError(f"{source}: is neither a file nor a folder", SOURCE_HINT)
     else:
-        raise DataError(f"{source}: there is no such file or folder", SOURCE_HINT)
+        raise DataError(f"{source}: file or folder not found", SOURCE_HINT)
 
 
 @contextmanager

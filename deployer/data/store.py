@@ -46,7 +46,7 @@ def check_path(path: str) -> str:
     parts = path.split("/")
     wrong = next((part for part in parts if part in ("", ".", "..") or "\0" in part), None)
     if wrong is not None:
-        raise DataError(f"{path!r} is no path of a file in a data set", "rename it")
+        raise DataError(f"{path!r} is not a file path in a data set", "rename it")
     try:
         longest = max(len(part.encode()) for part in parts)
     except UnicodeEncodeError as error:

@@ -140,7 +140,7 @@ def _check(settings: ImageConfig, dockerfile: Path, context: Path) -> None:
         raise ConfigError(f"{FILE_NAME}: image.context", f"there is no folder {context}")
     if not dockerfile.is_file():
         hint = "write one, or name another in deployer.yaml: image: {dockerfile: …}"
-        raise ConfigError(f"{dockerfile}", "there is no such file", hint)
+        raise ConfigError(f"{dockerfile}", "file not found", hint)
     text = read_user_text(dockerfile)
     if settings.variant and not any(line.startswith("ARG VARIANT") for line in text.splitlines()):
         hint = f"write `ARG VARIANT=cuda` into {settings.dockerfile}, or leave `variant` out"

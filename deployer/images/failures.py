@@ -79,7 +79,7 @@ def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) ->
     if answer.status_code == 404:
         return ImageError(message, f"make the repository {repository} in the registry", status)
     if "DIGEST_INVALID" in answer.text:
-        return ImageError(message, "the file is damaged: copy it once more")
+        return ImageError(message, "the file is damaged: copy it again")
     if answer.status_code in (507, 413):
         return ImageError(message, "free some space in the registry")
     if answer.status_code == 400 and "HTTPS server" in answer.text:

@@ -199,7 +199,7 @@ def _is_current(inputs: Inputs, reference: str, builder: Builder) -> bool:
         return False
     ours = builder.get_labels(reference).get(INPUTS_LABEL) == inputs.tag
     if not ours:
-        LOG.info(f"{reference} is there and not ours: it is built anew")
+        LOG.info(f"{reference} exists and is not ours: building it again")
     return ours
 
 

@@ -88,7 +88,7 @@ def _open(path: Path) -> Iterator[tarfile.TarFile]:
             yield tar
     except (tarfile.TarError, EOFError) as error:
         said = str(error).partition(":\n")[0]
-        raise ImageError(f"{path} is no archive of an image: {said}", HINT) from error
+        raise ImageError(f"{path} is not an image archive: {said}", HINT) from error
     except OSError as error:
         if error.strerror is None:  # gzip's own: a truncated file
             raise ImageError(f"{path} is damaged: {error}", HINT) from error

@@ -208,7 +208,7 @@ class Tree:
         """Return a file's absolute path; refuse paths outside the root, also through links."""
         parts = path.split("/")
         if any(part in UNUSABLE or "\0" in part for part in parts) or parts[0] == PARTIAL_FOLDER:
-            raise RequestRefusal(400, "bad-path", f"{path!r} is no path of a file in a data set")
+            raise RequestRefusal(400, "bad-path", f"{path!r} is not a file path in a data set")
         folder = os.path.realpath(os.path.join(self.root, *parts[:-1]))
         if not self._is_inside(folder):
             raise RequestRefusal(400, "bad-path", f"{path}: a link leads out of the volume")

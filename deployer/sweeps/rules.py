@@ -134,7 +134,7 @@ def check_start(config: Mapping[str, Any]) -> Findings:
     flags = next((word for word in words if word in PARAMETER_MACROS), "")
     if flags and (words[0] == flags or {*words} <= {"${env}", "${interpreter}", *PARAMETER_MACROS}):
         hint = f"write ['${{env}}', '${{interpreter}}', '${{program}}', '{flags}']"
-        yield problem(("command",), f"{flags} is in the place of a program", hint)
+        yield problem(("command",), f"{flags} stands where the program should be", hint)
     module = f"command: ['${{env}}', '${{interpreter}}', '-m', {str(program).removeprefix('-m ')}"
     for key, name in list_scripts(config):
         if name.endswith(".ipynb"):

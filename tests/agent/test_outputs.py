@@ -147,7 +147,7 @@ def test_an_sdk_without_the_hooks_that_we_know_is_imported(
     )
     assert (answer.returncode, answer.stdout[: len(said)]) == (0, said), answer.stderr
     known = "the outputs of run r1 could not be kept: AttributeError: module 'wandb'"
-    unknown = "this wandb's wandb.sdk.wandb_run is unknown, and stays as it is: AttributeError"
+    unknown = "this wandb's wandb.sdk.wandb_run is unknown, and stays unchanged: AttributeError"
     [line] = answer.stderr.splitlines()
     assert line.startswith(f"deployer: {unknown if module == EMPTY_RUN else known}")
 

@@ -60,7 +60,10 @@ def test_from_an_archive_to_a_folder_and_back(project: Project, tmp_path: Path) 
     assert refused.stderr.splitlines()[0].endswith("deleted nothing")
     held.touch()
     listed = project.run("data", "list", code=1)
-    assert (listed.stdout.count("is no folder"), listed.stderr.count("is no folder")) == (1, 1)
+    assert (listed.stdout.count("is not a folder"), listed.stderr.count("is not a folder")) == (
+        1,
+        1,
+    )
 
 
 @pytest.mark.slow

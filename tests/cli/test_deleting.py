@@ -195,7 +195,7 @@ def test_ctrl_c_says_that_agents_go_on(project: Project, words: str) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     command = f"deployer {words} --on kubernetes"
-    assert f"agents that have not ended go on; to repeat: {command}" in err
+    assert f"live agents continue; to repeat: {command}" in err
 
 
 @pytest.mark.parametrize("extended", [True, False], ids=["embedded", "plain"])

@@ -71,7 +71,7 @@ def test_links_within_an_archive_become_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/../../out", "a//b", "x" * 256, ".."])
 def test_names_that_lead_out(tmp_path: Path, name: str) -> None:
     assert refuse(write_tar(tmp_path / "a.tar", {name: b"1"}, mode="w")) == (
-        f"{name!r} leads out of it, or is no path of a file"
+        f"{name!r} leads out of it, or is not a file path"
     )
     if name != "..":
         (tmp_path / "zip").mkdir()
@@ -81,9 +81,9 @@ def test_names_that_lead_out(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "target", "said"),
     [
-        (tarfile.SYMTYPE, "/etc/passwd", "'x' leads out of it, or is no path of a file"),
-        (tarfile.SYMTYPE, "../../etc/passwd", "'x' leads out of it, or is no path of a file"),
-        (tarfile.LNKTYPE, "../etc/passwd", "'x' leads out of it, or is no path of a file"),
+        (tarfile.SYMTYPE, "/etc/passwd", "'x' leads out of it, or is not a file path"),
+        (tarfile.SYMTYPE, "../../etc/passwd", "'x' leads out of it, or is not a file path"),
+        (tarfile.LNKTYPE, "../etc/passwd", "'x' leads out of it, or is not a file path"),
         (tarfile.SYMTYPE, "set", "'x' is a link to 'set', no file in it"),
         (tarfile.SYMTYPE, "x", "'x' is a link to 'x', no file in it"),
         (tarfile.FIFOTYPE, "", "'x' is a device, a pipe or a socket"),

@@ -203,7 +203,7 @@ def test_the_names_that_a_file_system_has_arrive(tmp_path: Path) -> None:
     copy(FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to"))
     assert read_tree(FolderStore(tmp_path / "to")) == content
     os.mkfifo(tmp_path / "from/pipe")
-    with pytest.raises(DataError, match="pipe is no regular file"):
+    with pytest.raises(DataError, match="pipe is not a regular file"):
         copy(FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to"))
 
 

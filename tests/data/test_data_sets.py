@@ -109,7 +109,7 @@ def test_what_cannot_be_meant(tmp_path: Path) -> None:
     two = read(tmp_path / "p", "[{path: /a, folder: a}, {name: b, path: /b, folder: b}]")
     assert refuse(lambda: data_sets.find_data(two, None))[1] == "name one of: data, b"
     assert refuse(lambda: data_sets.find_data(two, "c"))[1] == "one of: data, b"
-    assert "there is no such file or folder" in refuse(lambda: put(two, tmp_path / "x", "b"))[0]
+    assert "file or folder not found" in refuse(lambda: put(two, tmp_path / "x", "b"))[0]
     (tmp_path / "empty").mkdir()
     assert "is empty" in refuse(lambda: put(two, tmp_path / "empty", "b"))[0]
 
@@ -224,7 +224,7 @@ def test_places_that_make_no_sense(tmp_path: Path) -> None:
     assert said == "SOURCE: is empty"
     under_a_file = read(tmp_path / "project", "{path: /data, folder: a/b}")
     assert refuse(lambda: put(under_a_file, tmp_path / "project/deployer.yaml")) == (
-        f"{tmp_path / 'project/a'} is no folder",
+        f"{tmp_path / 'project/a'} is not a folder",
         "name another one",
     )
     key = "s3://AKIA:hidden@bucket/x"
@@ -266,8 +266,11 @@ def test_a_folder_with_more_than_the_data_set_is_not_deleted(tmp_path: Path, fol
 
 def test_a_data_set_that_cannot_be_read_is_an_error_after_the_list(tmp_path: Path) -> None:
     project = read(tmp_path, "[{path: /a, folder: deployer.yaml}, {name: b, path: /b, folder: b}]")
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         list_states(project)
     with pytest.raises(DataError), collect_refusals() as refusals:
         found = list(data_sets.list_places(project, refusals))
-    assert [one.state for one in found] == [f"{tmp_path / 'deployer.yaml'} is no folder", "missing"]
+    assert [one.state for one in found] == [
+        f"{tmp_path / 'deployer.yaml'} is not a folder",
+        "missing",
+    ]

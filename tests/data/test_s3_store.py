@@ -141,8 +141,8 @@ def test_given_credentials_count_more_than_the_environment(
     [
         ({"AWS_SECRET_ACCESS_KEY": "wrong"}, BUCKET, "the secret key is wrong", "AWS_SECRET"),
         ({"AWS_ACCESS_KEY_ID": "wrong"}, BUCKET, "the access key is not known", "AWS_ACCESS"),
-        ({"AWS_PROFILE": "none"}, BUCKET, "there is no such profile", "check AWS_PROFILE"),
-        ({}, "no-such-bucket", "there is no such bucket", "make it, or correct `url:`"),
+        ({"AWS_PROFILE": "none"}, BUCKET, "profile not found", "check AWS_PROFILE"),
+        ({}, "no-such-bucket", "bucket not found", "make it, or correct `url:`"),
     ],
 )
 def test_refusals_are_one_line_and_say_what_to_do(

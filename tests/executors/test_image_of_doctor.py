@@ -35,4 +35,4 @@ def test_an_image_that_is_not_built_is_judged_by_its_dockerfile(tmp_path: Path, 
         assert said == []
         return
     assert [one.subject for one in said] == [f"image {REPOSITORY}"]
-    assert "Dockerfile: there is no such file" in said[0].message
+    assert "Dockerfile: file not found" in said[0].message

@@ -181,7 +181,7 @@ def already_exists(path: str) -> Fault:
 
 
 def not_found(path: str) -> Fault:
-    """Say that there is no such thing."""
+    """Answer 404."""
     return Fault(Code.NOT_FOUND, f"Not found: {path}.")
 
 

@@ -27,7 +27,7 @@ def test_a_changed_specification_is_said_and_changes_nothing(
     larger = replace(spec, gpus=(replace(spec.gpus[0], max_nodes=99), *spec.gpus[1:]))
     ensure_cluster(gke, larger)
     [line] = told
-    assert line.startswith("pool gpu-1 is not as the specification says now and stays as it is")
+    assert line.startswith("pool gpu-1 is not as the specification says now and stays unchanged")
     told.clear()
     ensure_cluster(gke, spec.limit_nodes(7200))
     assert told == [

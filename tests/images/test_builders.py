@@ -124,7 +124,7 @@ def test_how_a_build_is_told(
     Path(f"{log}.labels").write_text(json.dumps([{"Config": {"Labels": None}}]))
     told.clear()
     build_image(settings, project, os.environ)
-    assert told[0] == f"{reference} is there and not ours: it is built anew"
+    assert told[0] == f"{reference} exists and is not ours: building it again"
 
 
 FAILURES = (

@@ -46,7 +46,7 @@ def test_load(tmp_path: Path) -> None:
 def test_failures(tmp_path: Path) -> None:
     done = _deployer(tmp_path, "save", "image.tar")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Dockerfile: there is no such file" in done.stderr
+    assert "Dockerfile: file not found" in done.stderr
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     done = _deployer(tmp_path, "push")
     assert done.returncode == 2

@@ -126,7 +126,7 @@ def test_copy_is_what_the_tag_says(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Dockerfile: there is no such file") as raised:
+    with pytest.raises(ConfigError, match="Dockerfile: file not found") as raised:
         read_inputs(ImageConfig(), tmp_path)
     assert "dockerfile: …" in raised.value.hint
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")

@@ -210,9 +210,9 @@ def test_files_that_are_no_images(tmp_path: Path) -> None:
 
     assert (
         refuse(b"PK not a tar file")
-        == " is no archive of an image: file could not be opened successfully"
+        == " is not an image archive: file could not be opened successfully"
     )
-    assert refuse(good.read_bytes()[:40_000]).startswith(" is no archive of an image: unexpected")
+    assert refuse(good.read_bytes()[:40_000]).startswith(" is not an image archive: unexpected")
     assert refuse(pack(notes="hello")) == " is a tar file without an image"
     assert refuse(pack(index_json='{"manifests": []}')).startswith(": a part of the image is miss")
     layout = json.dumps({"manifests": [{"digest": "sha256:00"}]})

@@ -136,5 +136,5 @@ def test_rows_are_flat_and_complete(
 
 def test_a_log_is_of_agents_or_of_a_run() -> None:
     server: Any = None  # it is not asked
-    with pytest.raises(ConfigError, match="run: does not go together with agents"):
+    with pytest.raises(ConfigError, match="run: cannot be combined with agents"):
         api.logs(server, "e/p/s", agents=["s-a1"], run="r")

@@ -36,7 +36,7 @@ def make_folder(resumes: bool) -> None:
 
 
 def read_text(path: str) -> str:
-    """Return a file's text, nothing if there is no such file."""
+    """Return a file's text, empty if there is none."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

@@ -57,7 +57,7 @@ def act_safely(name: str, act: "Callable[[Any], None]", module: "Any") -> None:
     try:
         act(module)
     except Exception as error:
-        said = f"this wandb's {name} is unknown, and stays as it is: {error!r}"
+        said = f"this wandb's {name} is unknown, and stays unchanged: {error!r}"
         sys.stderr.write(f"deployer: {said}\n")
 
 

@@ -132,7 +132,7 @@ class Call(CommandLine):
                     if name == "context" and executor.cluster:
                         hint = "remove it, or add --on kubernetes"
                         raise ConfigError(
-                            "--context", f"--on {project.on} has a cluster of its own", hint
+                            "--context", f"--on {project.on} has its own cluster", hint
                         )
                     if executor.backend is None:
                         said = f"is for clusters, and {executor.place} is not a cluster"

@@ -239,4 +239,4 @@ def _is_awaited(node: NodeGpus, *, fresh: bool) -> bool:
 def _describe_foreign(daemon_set: Manifest) -> str:
     name, owner = daemon_set["metadata"]["name"], read_owner(daemon_set)
     said = f"DaemonSet {name} in namespace {SYSTEM} belongs to {owner.name if owner else NO_OWNER}"
-    return f"{said} and stays as it is; to remove it: kubectl delete daemonset {name} -n {SYSTEM}"
+    return f"{said} and stays unchanged; to remove it: kubectl delete daemonset {name} -n {SYSTEM}"

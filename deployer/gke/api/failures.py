@@ -272,7 +272,7 @@ CALLS: dict[type[BaseException], FailureRow] = {
     api.Unauthenticated: FailureRow("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
     api.Forbidden: FailureRow("PERMISSION_DENIED", "you may not", RIGHTS),
     api.PermissionDenied: FailureRow("PERMISSION_DENIED", "you may not", RIGHTS),
-    api.NotFound: FailureRow("NOT_FOUND", "there is no such thing", LOOK),
+    api.NotFound: FailureRow("NOT_FOUND", "not found", LOOK),
     api.MethodNotAllowed: FailureRow("METHOD_NOT_ALLOWED", "Google does not allow this", REPORT),
     api.Conflict: FailureRow("ABORTED", "somebody else changes the same thing", AGAIN),
     api.AlreadyExists: FailureRow("ALREADY_EXISTS", "it is there already", LOOK),

@@ -73,12 +73,12 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
     Waits for a running operation first, since Google allows one at a time; joins a running
     deletion. Raises CloudError if the deletion fails.
     """
-    failure = CloudError(f"{cluster.words} does not go", DOWN)
+    failure = CloudError(f"{cluster.words} was not deleted", DOWN)
     for tries in range(1, TRIES + 1):
         ended = wait_until_idle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:
             failure = explain_operation(gke, ended)
-            LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}): once more")
+            LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}): trying again")
         found = gke.get_cluster(cluster.location, cluster.name)
         if found is None or not found.ours or found.owner_id != cluster.owner_id:
             return  # it is gone; a new cluster may already have its name

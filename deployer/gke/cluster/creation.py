@@ -75,7 +75,7 @@ def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
         )
         if there != wanted:
             lines.append(
-                f"pool {pool.name} is not as the specification says now and stays as it is; "
+                f"pool {pool.name} is not as the specification says now and stays unchanged; "
                 "deployer gke down, then up, makes it anew"
             )
         limit = spec.max_node_time.total_seconds() if spec.max_node_time else 0.0
@@ -186,7 +186,7 @@ def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) ->
     if cluster.owner != gke.owner:
         said = f"pool {pool.name} of {cluster.words} is {pool.status}, and the cluster has "
         raise CloudError(said + describe_owner(cluster.owner), f"ask them: {BY_HAND}", "NOT_YOURS")
-    failure = CloudError(f"pool {pool.name} of {cluster.words} does not go", "deployer gke up")
+    failure = CloudError(f"pool {pool.name} of {cluster.words} was not deleted", "deployer gke up")
     for tries in range(1, TRIES + 1):
         wait_until_idle(
             gke, cluster.location, cluster.name, waiter

@@ -152,7 +152,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     if begun and request.shared and _comes_from_process(input):
         raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
     if found is None and request.caller.sweep_id is not None:
-        raise Refusal(403, "an agent's key cannot start runs of its own")
+        raise Refusal(403, "an agent's key cannot start its own runs")
     row = found or create_run(db, request.caller, project, name, backend.now())
     check_writer(db, request.caller, row)
     if found is None and input.get("sweep"):

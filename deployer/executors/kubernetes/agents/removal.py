@@ -162,7 +162,7 @@ def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
 def _complain(kube: Kube, left: Sequence[Manifest]) -> None:
     names = " ".join(f"{item['kind'].lower()}/{_name(item)}" for item in left[:5])
     raise KubeError(
-        f"agent {name_of(left[0])} does not go: {names} stay in namespace {kube.namespace}",
+        f"agent {name_of(left[0])} was not deleted: {names} remain in namespace {kube.namespace}",
         kube.with_context(f"kubectl describe {names} -n {kube.namespace}"),
     )
 

@@ -332,7 +332,7 @@ def _check_owner(kube: Kube) -> None:
             owner = read_owner(one)
             raise BackendError(
                 f"the embedded backend in namespace {kube.namespace} belongs to "
-                f"{owner.name if owner else NO_OWNER} and stays as it is",
+                f"{owner.name if owner else NO_OWNER} and stays unchanged",
                 "`up` uses it without changing it",
             )
 

@@ -85,7 +85,7 @@ def _wait(kube: Kube, kind: Kind, selector: str) -> None:
         if time.monotonic() > deadline:
             named = f"{kind.kind.lower()}/{left[0]}"
             raise KubeError(
-                f"{named} of the embedded backend does not go in namespace {kube.namespace}",
+                f"{named} of the embedded backend was not deleted in namespace {kube.namespace}",
                 kube.with_context(f"kubectl describe {named} -n {kube.namespace}"),
             )
         time.sleep(POLL_SECONDS)
