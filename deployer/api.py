@@ -51,7 +51,7 @@ from deployer.launch.scaling import list_shown
 from deployer.launch.script import check_script_first
 from deployer.model import Agent, Plan, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
-from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
+from deployer.sweeps.rerun import Healing, get_full_snapshot, heal_sweep
 from deployer.sweeps.results import Coverage, Row, build_results
 from deployer.sweeps.run_rows import KEYS, flatten_rows
 from deployer.sweeps.sweep_file import load_sweep
@@ -316,7 +316,7 @@ def logs(
 
 def results(server: Server, sweep_path: str) -> SweepResults:
     """Return a sweep's ranking, coverage and failures as they are now, follow-ups counted in."""
-    snapshot = get_whole_snapshot(server, _path(sweep_path))
+    snapshot = get_full_snapshot(server, _path(sweep_path))
     found = build_results(snapshot.sweep, snapshot.runs)
     return SweepResults(
         sweep=found.sweep_path,
@@ -336,7 +336,7 @@ def importance(server: Server, sweep_path: str, metric: str | None = None) -> Im
 
     Raises ConfigError where there is none, DeployerError without scikit-learn.
     """
-    snapshot = get_whole_snapshot(server, _path(sweep_path))
+    snapshot = get_full_snapshot(server, _path(sweep_path))
     name = metric or snapshot.sweep.metric_name
     if name is None:
         raise ConfigError("metric", "the sweep has none", "name what the script logs")

@@ -180,7 +180,7 @@ class Agent:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many agents of a sweep its owner wants, not counting those `leaving`.
+    """The number of agents that a sweep's owner wants, without those `leaving`.
 
     Commands set it before they start or end anything; watchers act only on it.
     """

@@ -22,7 +22,7 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a history is reduced to one value; `count` is K of the mean of the last K values."""
+    """How to reduce a history to one value; `count` is K in `mean:K`, the mean of the last K."""
 
     taken: Taken
     count: int = 1

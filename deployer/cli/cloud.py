@@ -365,7 +365,7 @@ def orphans(
 
 
 def _open_gke(call: Call, needed: bool) -> Gke | None:
-    """Return a client of the cloud; None where only Kubernetes can be searched."""
+    """Return the cloud client; None if only Kubernetes can be searched."""
     with waiting_for("Google's libraries to load"):
         from deployer.gke.api.client import open_gke
 

@@ -30,7 +30,7 @@ from deployer.errors import ConfigError, SweepFailed
 from deployer.executors.registry import find_executor
 from deployer.model import SweepPath
 from deployer.sweeps.recount import get_metric_histories, read_dropped, verify_sweep
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import Results, build_results, list_logged, metric_value
 from deployer.text import format_count
 from deployer.wandb_api.model import Snapshot
@@ -144,7 +144,7 @@ def results(
     if verify and (metric or goal or by or group):
         raise ConfigError("--verify", "recounts steps and ranks nothing", "remove the others")
     project, server, path = call.connect(sweep, reading=True)
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     if verify:
         _verify(server, path, snapshot, call.output)
         return
@@ -193,7 +193,7 @@ def importance(
     3 if runs have finished but none logged the metric.
     """
     _, server, path = call.connect(sweep, reading=True)
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     found = choose_metric(snapshot, metric, None, needs_goal=False)
     if found.metric is None:
         raise ConfigError("--metric", "the sweep has no metric", "name one: --metric NAME")

@@ -36,7 +36,7 @@ from deployer.outputs.places import (
 )
 from deployer.sweeps.records import Records
 from deployer.sweeps.recount import read_dropped
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.server import Server
@@ -85,7 +85,7 @@ def get_(
         raise ConfigError("--metric", "ranks runs, but --best is missing", "add --best")
     base = None if to is None else _trim(to)
     config, server, path = _connect(call, sweep)
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     ranking = choose_metric(snapshot, metric, goal) if best else None
     if ranking:
         check_ranked(read_dropped(server, ranking))
@@ -148,7 +148,7 @@ def _is_run_of_newest(call: Call, word: str) -> bool:
         return False
     try:
         server, path = open_sweep(newest, reading=True)
-        return is_run(get_whole_snapshot(server, path), word)
+        return is_run(get_full_snapshot(server, path), word)
     except DeployerError as error:
         say(f"could not check whether {word} is a run of the newest sweep: {error.message}")
         return False

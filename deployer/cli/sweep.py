@@ -42,7 +42,7 @@ from deployer.launch.script import check_file, check_script_first
 from deployer.model import Agent, Sweep, SweepPath
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import Records, SweepRecord
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import build_results
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_age, format_count
@@ -248,7 +248,7 @@ def show_(
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
     config, server, path = call.connect(sweep, reading=True)
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), call.output)
 
 

@@ -35,7 +35,7 @@ from deployer.launch.scaling import read_wanted
 from deployer.model import Agent, SweepPath
 from deployer.sweeps.records import Records
 from deployer.sweeps.recount import read_dropped
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.watch.reconciliation import build_stopped
 from deployer.watch.rules import AT_WORK, HANDING_OUT
@@ -142,7 +142,7 @@ def _say_reasons(status: Status, told: set[str]) -> None:
 def _report(launch: Launch, output: str, last: Status) -> None:
     server, path = launch.server, launch.path
     try:
-        snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path))
+        snapshot = ask_patiently(server, lambda: get_full_snapshot(server, path))
     except BackendStopped as error:
         raise build_stopped(path, "results") from error
     results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs, launch.expected))

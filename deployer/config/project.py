@@ -145,7 +145,7 @@ class Project:
 
     @property
     def backend_on(self) -> str:
-        """Return the place of the embedded backend: the known one, else that of new agents."""
+        """Return the executor of the embedded backend if known, else that of new agents."""
         return self.known_backend_on or self.on
 
     @property

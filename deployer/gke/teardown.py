@@ -19,7 +19,7 @@ from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk, Compute, ForwardingRule, TargetPool
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, wait_until_idle
-from deployer.gke.cluster.access import remove_whole
+from deployer.gke.cluster.access import delete_cluster_and_wait
 from deployer.gke.cluster.rule import (
     ClusterFacts,
     describe_owner,
@@ -240,7 +240,7 @@ def remove_named(
         remover.label(before)
     remover.remove_balancers(before)
     for cluster in clusters:
-        remove_whole(gke, cluster, waiter)
+        delete_cluster_and_wait(gke, cluster, waiter)
     remover.remove_disks(before)
     return remover.prove(before)
 

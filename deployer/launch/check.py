@@ -40,7 +40,7 @@ from deployer.sweeps.creation import (
 )
 from deployer.sweeps.keys import Findings, problem
 from deployer.sweeps.program import check_program, list_scripts
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import Results, build_results, describe_attempt, find_last_words
 from deployer.sweeps.rules import has_local_scheduler
 from deployer.sweeps.run_rows import describe_configuration
@@ -281,7 +281,7 @@ def check_not_ended(project: Project, server: Server, request: SweepRequest) -> 
     if found is None or not found[1].ended:
         return
     path = found[1].path
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     results = build_results(snapshot.sweep, snapshot.runs)
     coverage, file = results.coverage, str(request.file)
     another = f"or create another sweep: deployer up {file} --new"
@@ -308,7 +308,7 @@ def check_not_ended(project: Project, server: Server, request: SweepRequest) -> 
 
 
 def _build_rest_error(server: Server, rest: Sweep, file: str) -> SweepEnded:
-    snapshot = get_whole_snapshot(server, rest.path)
+    snapshot = get_full_snapshot(server, rest.path)
     coverage = build_results(snapshot.sweep, snapshot.runs).coverage
     said = f"{rest.path}, which --reuse made from it, is {rest.state}: {coverage.sentence()}"
     look = "results" if rest.ended else "watch"

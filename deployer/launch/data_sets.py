@@ -99,7 +99,7 @@ def put(
             check_kind(origin, archive)
         size_bytes = sum(entry.size_bytes for entry in entries)
         with _open_kept(project, data, size_bytes) as target:
-            check_apart(origin, target)
+            check_disjoint(origin, target)
             copied = copy(origin, target, progress, entries, overwrite=overwrite)
             return Transfer(data.name, source, str(target), copied)
 
@@ -114,7 +114,7 @@ def get(
     """Copy a data set from its location to a local folder; see `put`."""
     with _open_kept(project, data) as origin:
         target = FolderStore(folder)
-        check_apart(origin, target)
+        check_disjoint(origin, target)
         kept = _list_kept(origin, data)
         copied = copy(origin, target, progress, kept, overwrite=overwrite)
         return Transfer(data.name, str(origin), str(target), copied)
@@ -193,7 +193,7 @@ def list_places(project: Project, refusals: Refusals) -> Iterator[Listing]:
 
 def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
     """Return a data set's files at its location; raises DataError unless it is complete."""
-    check_whole(kept, data.name)
+    check_complete(kept, data.name)
     archive = find_archive(data)
     found = [entry for entry in kept.list_entries() if archive in ("", entry.path)]
     if not found:
@@ -203,7 +203,7 @@ def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
     return found
 
 
-def check_whole(store: Store, name: str) -> None:
+def check_complete(store: Store, name: str) -> None:
     """Raise DataError if the source is an unfinished copy."""
     if store.is_unfinished():
         said = f"data set {name}: a copy to {store} is running or was interrupted"
@@ -217,7 +217,7 @@ def check_kind(source: FileStore, archive: str) -> None:
         raise DataError(said, "pack it so, or correct `url:` in deployer.yaml")
 
 
-def check_apart(source: Store, target: Store) -> None:
+def check_disjoint(source: Store, target: Store) -> None:
     """Raise DataError if the target is inside the copied folder."""
     if isinstance(source, FolderStore) and isinstance(target, FolderStore):
         inside, outer = target.root.resolve(), source.root.resolve()

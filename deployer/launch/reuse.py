@@ -12,7 +12,7 @@ from deployer.images.code import SHORT, find_commit
 from deployer.launch.request import SweepRequest
 from deployer.launch.resolution import choose_sweep, open_sweep
 from deployer.model import Run
-from deployer.sweeps.rerun import get_whole_snapshot, plan_reuse
+from deployer.sweeps.rerun import get_full_snapshot, plan_reuse
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
 
 LOG = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def prepare_reuse(
     ):
         if wanted != given:
             raise ConfigError(flag, f"the sweep that is reused is in {wanted}", f"{flag} {wanted}")
-    source = get_whole_snapshot(server, path)
+    source = get_full_snapshot(server, path)
     found = plan_reuse(request.sweep, str(request.file), source)
     LOG.info(
         f"reusing {found.reused} of {found.expected} configurations, which {path} has finished"

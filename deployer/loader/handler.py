@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         listed = self._read_json(self._head_bytes)
         right = []
         for one in listed:
-            held = self._read_whole(int(one["size_bytes"]))
+            held = self._read_fully(int(one["size_bytes"]))
             if self.server.tree.place(str(one["path"]), str(one["sha256"]), held):
                 right.append(one["path"])
         self._send(200, {"right": right})
@@ -163,9 +163,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(head + b"".join(held))
 
     def _read_json(self, size: int) -> Any:
-        return json.loads(self._read_whole(size))
+        return json.loads(self._read_fully(size))
 
-    def _read_whole(self, size: int) -> bytes:
+    def _read_fully(self, size: int) -> bytes:
         held = self.rfile.read(size)
         if len(held) < size:
             raise ConnectionResetError

@@ -21,7 +21,7 @@ from deployer.page.sweep_document import (
     choose_curves,
 )
 from deployer.sweeps.recount import read_dropped, read_tied_curves
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import (
     ACTIVE_STATES,
     Results,
@@ -135,7 +135,7 @@ class Material:
 
 def collect(server: Server, path: SweepPath, now: float) -> Material:
     """Read a sweep with its follow-ups; raises WandbError. `now` is in epoch seconds."""
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     results = read_dropped(server, build_results(snapshot.sweep, snapshot.runs))
     results = note_curves(results, read_tied_curves(server, path, results))
     source = build_source(snapshot, results, now)

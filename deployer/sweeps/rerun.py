@@ -207,7 +207,7 @@ def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> H
     return Healing(_create(server, original.sweep, missing), len(missing), unknown, created=True)
 
 
-def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
+def get_full_snapshot(server: Server, path: SweepPath) -> Snapshot:
     """Return a sweep with its runs, its agents and the runs other sweeps did for it.
 
     Those are its follow-ups, and the sweep whose runs it reuses.
@@ -220,7 +220,7 @@ def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
     if found is None or found[0] == path:
         return whole
     try:
-        return add_reused(whole, get_whole_snapshot(server, found[0]))
+        return add_reused(whole, get_full_snapshot(server, found[0]))
     except WandbError as error:
         if error.status != 404:
             raise
@@ -228,7 +228,7 @@ def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
 
 
 def list_family(server: Server, path: SweepPath) -> tuple[str, ...]:
-    """Return the ids of the sweeps in `get_whole_snapshot`, the sweep's own first."""
+    """Return the ids of the sweeps in `get_full_snapshot`, the sweep's own first."""
     found = find_source(get_sweep(server.client, path))
     own: tuple[str, ...] = (path.sweep_id,)
     if not server.can_requeue:

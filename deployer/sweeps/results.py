@@ -471,7 +471,7 @@ def _build_row(sweep: Sweep, run: Run, names: tuple[str, ...], listed: str) -> R
         heals=run.heals,
         note=f"reused from {run.reused}"
         if run.reused
-        else describe_ending(run.state, run.attempts, sweep.ended) or _say_apart(run.apart),
+        else describe_ending(run.state, run.attempts, sweep.ended) or _describe_split(run.apart),
         reused=run.reused,
         summary={name: v for name, v in run.summary.items() if not str(name).startswith("_")},
         apart=run.apart,
@@ -479,7 +479,7 @@ def _build_row(sweep: Sweep, run: Run, names: tuple[str, ...], listed: str) -> R
     )
 
 
-def _say_apart(names: Sequence[str]) -> str:
+def _describe_split(names: Sequence[str]) -> str:
     return f"wandb.init was called again: see {', '.join(names)}" if names else ""
 
 

@@ -104,7 +104,7 @@ class Categorical:
         return None if self.probabilities else len(self._distinct)
 
     def grid_value(self, index: int) -> Any:
-        """Return a value by its index among the distinct ones, in the order of the file."""
+        """Return the distinct value at an index, in file order."""
         return self._distinct[index]
 
     def index_of(self, value: Any) -> int:

@@ -170,7 +170,7 @@ def choose_surplus(status: Status, wanted: Wanted) -> tuple[str, ...]:
 
 
 def list_unheard(status: Status, wanted: Wanted) -> tuple[str, ...]:
-    """Return the names of agents that are to leave but are not informed yet."""
+    """Return the names of leaving agents that were not notified yet."""
     own = (agent for agent in status.agents if takes_runs(agent) and not agent.foreign)
     return tuple(agent.name for agent in own if agent.name in wanted.leaving)
 

@@ -114,12 +114,12 @@ def find_duplicates(sweep: Sweep, runs: Sequence[Run]) -> tuple[Run, ...]:
 class Status:
     """A sweep at one moment.
 
-    `agents` are those of our executor; `other_agents` counts other living ones. `ends_at` is a
-    forecast in seconds since the epoch. `twins` are duplicate runs, and `overshooting` means that
-    the sweep should have ended. `trouble` is the server's error if it did not answer: then
-    everything else is stale. `reused` configurations were finished by another sweep, and are in no
-    other count. `deadline` is when the agents leave, even if work remains, and `out_of_time` that
-    it has passed.
+    `agents` are those of our executor, `other_agents` the number of live agents elsewhere.
+    `ends_at` is a forecast in seconds since the epoch. `duplicates` are runs of configurations that
+    already run or ran; `overshooting`: the sweep should have ended. `trouble` is the error of a
+    server that did not answer: everything else is then stale. `reused` configurations, finished by
+    another sweep, are in no other count. `deadline` is when the agents leave, even if work remains;
+    `out_of_time`: it has passed.
     """
 
     sweep_path: str

@@ -13,7 +13,7 @@ import requests  # noqa: TID251 - a test is a client of its own
 from deployer.page.strict_json import to_strict_json
 from deployer.report.collection import collect
 from deployer.report.content import build_html
-from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.rerun import get_full_snapshot
 from deployer.sweeps.results import build_results
 from deployer.watch.run_logs import get_run_tail
 from tests.backend.client import Client
@@ -126,7 +126,7 @@ def test_last_words_tell_no_secret(client: Client, said: str) -> None:
     found = collect(server, path, NOW)
     [words] = found.last_words.values()
     assert words == said.replace("hunter22", "REDACTED")
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     [failed] = build_results(snapshot.sweep, snapshot.runs).failures
     assert get_run_tail(server, None, path, failed, 3)[-2:] == (words, "")
 

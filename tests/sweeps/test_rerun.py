@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.model import SweepPath
-from deployer.sweeps.rerun import get_whole_snapshot, heal_sweep
+from deployer.sweeps.rerun import get_full_snapshot, heal_sweep
 from deployer.sweeps.results import Coverage, build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_sweep, get_viewer, list_sweeps
@@ -42,7 +42,7 @@ def work(sdk: Sdk, sweep: str, *exit_codes: int) -> list[dict[str, Any]]:
 
 
 def coverage(server: Server, path: SweepPath) -> Coverage:
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     return build_results(snapshot.sweep, snapshot.runs).coverage
 
 
@@ -82,7 +82,7 @@ def test_a_closed_grid_gets_exactly_what_is_missing(plain_backend: ServedBackend
 
 
 def _parts(server: Server, path: SweepPath) -> tuple[Any, Any]:
-    snapshot = get_whole_snapshot(server, path)
+    snapshot = get_full_snapshot(server, path)
     return snapshot.sweep, snapshot.runs
 
 
@@ -176,7 +176,7 @@ def test_the_embedded_backend_hands_out_again_itself(backend: ServedBackend) -> 
         "2/2 configurations finished, 0 duplicates, 0 lost"
     )
     assert heal_sweep(server, path).count == 0
-    causes = [[a.cause for a in run.attempts] for run in get_whole_snapshot(server, path).runs]
+    causes = [[a.cause for a in run.attempts] for run in get_full_snapshot(server, path).runs]
     assert causes == [["finished"], ["own failure", "finished"]]
 
 

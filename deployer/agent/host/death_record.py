@@ -31,7 +31,7 @@ RECENT_SECONDS = 30.0
 
 
 class MemoryKills(NamedTuple):
-    """The counts of our control group and of the whole machine; None without a counter."""
+    """Out-of-memory kills in our control group and on the machine; None without a counter."""
 
     group: Optional[int]
     machine: Optional[int]

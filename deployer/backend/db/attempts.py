@@ -302,7 +302,7 @@ def decide_former(db: Connection, run: RunRow) -> RunRow:
         return run
     former = json.loads(run.former)
     if any(not name.startswith("_") for name in read_object(run.summary) or {}):
-        run = _set_history_apart(db, run)
+        run = _split_history_off(db, run)
     else:
         run = change(db, run, **{column: former[column] for column in SAID})
     return change(db, run, undecided_lines=None, former=None)
@@ -339,7 +339,7 @@ def _decided(db: Connection, run: RunRow, offset: int, texts: Sequence[str]) -> 
     if step <= last_step(db, run.id):
         kept = 0
         if run.former and not _is_sent_again(db, run, texts[0]):
-            run = _set_history_apart(db, run)
+            run = _split_history_off(db, run)
         elif run.args is not None and not run.former:
             kept = count_before(db, run.id, step)
         clear_lines(db, run.id, "history", since=kept)
@@ -352,7 +352,7 @@ def _is_sent_again(db: Connection, run: RunRow, text: str) -> bool:
     return read_object(text) == read_object(first)
 
 
-def set_apart(db: Connection, run: RunRow, now: float) -> RunRow:
+def split_off(db: Connection, run: RunRow, now: float) -> RunRow:
     """Create a run next to a sweep's run: same agent, same group, but not part of the sweep."""
     number = free_number(db, run.project_id, run.name, len(run.apart_names) + 2)
     name = f"{run.name}-{number}"
@@ -373,7 +373,7 @@ def set_apart(db: Connection, run: RunRow, now: float) -> RunRow:
     return made
 
 
-def _set_history_apart(db: Connection, run: RunRow) -> RunRow:
+def _split_history_off(db: Connection, run: RunRow) -> RunRow:
     """Move the history of an ended process to a separate run, since a new process starts over.
 
     Each run keeps the columns that its process sent. Return the run of the new process.
@@ -381,7 +381,7 @@ def _set_history_apart(db: Connection, run: RunRow) -> RunRow:
     now = run.heartbeat_at or run.created_at
     former: dict[str, Any] = json.loads(run.former or "{}")
     said = former.pop("said", ())
-    made = set_apart(db, run, now)
+    made = split_off(db, run, now)
     own = {column: value for column, value in former.items() if value is not None}
     if own.get("display_name") == run.name:
         own["display_name"] = f"{run.name} ({made.name.rpartition('-')[2]})"

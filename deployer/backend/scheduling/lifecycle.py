@@ -173,7 +173,7 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
 
 
 def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Outcome:
-    """Give up a run that was killed, or found no server, too often, this time included.
+    """Fail a run after too many kills or lost connections, including this one.
 
     After `wandb.init`, only out-of-memory kills and `stalled` ones count: a supervisor saw the
     process killed, and it had logged no new step. Other kills may have any cause. After a sweep is

@@ -49,7 +49,7 @@ class _Shown(logging.Handler):
         sys.stderr.flush()
 
 
-def is_told(record: logging.LogRecord) -> bool:
+def is_reported(record: logging.LogRecord) -> bool:
     return not record.name.startswith(BACKEND)
 
 
@@ -70,8 +70,8 @@ class _Unsaid(logging.Handler):
 
 
 SHOWN, UNSAID = _Shown(), _Unsaid()
-UNSAID.addFilter(is_told)
-SHOWN.addFilter(is_told)
+UNSAID.addFilter(is_reported)
+SHOWN.addFilter(is_reported)
 LOG.addHandler(SHOWN)
 LOG.setLevel(logging.INFO)
 
@@ -90,7 +90,7 @@ def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
         _listen(REQUESTS, logging.StreamHandler(sys.stderr), "request: %(message)s")
     if file is not None:
         handler = logging.StreamHandler(_open(file))
-        handler.addFilter(is_told)
+        handler.addFilter(is_reported)
         for logger in (LOG, REQUESTS):
             _listen(logger, handler, "%(asctime)s %(name)s %(message)s")
 

@@ -169,7 +169,7 @@ class GkeExecutor(KubernetesExecutor):
 
 
 def warn_about_gpus(project: Project, spec: ClusterSpec) -> list[str]:
-    """Return GPUs for which the image of the section `image:` will have no kernels."""
+    """Return GPUs that the image built from `image:` has no kernels for."""
     gpu = project.kubernetes.gpu
     if project.kubernetes.image or (gpu and not gpu.count):
         return []

@@ -175,9 +175,9 @@ class KubernetesExecutor(Executor):
         return Check("cluster", self.name, lambda: self._examine(demand)).examine()
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        return examine_cluster(self.target.kube, lambda: self._build_whole_case(demand))
+        return examine_cluster(self.target.kube, lambda: self._build_doctor_case(demand))
 
-    def _build_whole_case(self, demand: Demand) -> Case:
+    def _build_doctor_case(self, demand: Demand) -> Case:
         """Return the doctor's case, even if no Job can be built; `check` reports why."""
         embedded = self.project.embedded
         case = self._open_case()

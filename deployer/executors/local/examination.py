@@ -188,7 +188,7 @@ def list_imports(script: Path | None) -> tuple[str, ...]:
         file = waiting.pop()
         seen.add(file)
         for name in _read_imports(file):
-            own = _find_beside(file.parent, name)
+            own = _find_sibling(file.parent, name)
             if not own and (name in PACKAGES or not adds_paths):
                 names[name] = None
             waiting += [one for one in own if one not in seen]
@@ -210,7 +210,7 @@ def _imported(node: ast.stmt) -> Iterator[str]:
         yield node.module.partition(".")[0]
 
 
-def _find_beside(folder: Path, name: str) -> list[Path]:
+def _find_sibling(folder: Path, name: str) -> list[Path]:
     """Return the first existing file of a module next to a script."""
     files = (folder / f"{name}.py", folder / name / "__init__.py", folder / name)
     return [one for one in files if one.exists()][:1]

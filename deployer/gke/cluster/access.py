@@ -67,7 +67,7 @@ def name_context(project: str, cluster: CloudCluster) -> str:
     return f"gke_{project}_{cluster.location}_{cluster.name}"
 
 
-def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
+def delete_cluster_and_wait(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
     """Delete a cluster with its pools and wait until it is gone.
 
     Waits for a running operation first, since Google allows one at a time; joins a running

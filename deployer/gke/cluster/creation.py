@@ -30,7 +30,7 @@ from deployer.gke.api.operations import (
     wait_for_operation,
     wait_until_idle,
 )
-from deployer.gke.cluster.access import begin_removal, remove_whole
+from deployer.gke.cluster.access import begin_removal, delete_cluster_and_wait
 from deployer.gke.cluster.obstacles import NOT_CHECKED, find_obstacles
 from deployer.gke.cluster.rule import ClusterFacts, describe_owner, gather_facts, list_reasons
 from deployer.gke.specification import ClusterSpec
@@ -240,7 +240,7 @@ def ensure_cluster(
 
 
 def mark_expiry(gke: Gke, cluster: CloudCluster, expires: str) -> None:
-    """Label a cluster with its latest end; remove the label if the end is unknown.
+    """Label a cluster with its expiry time; remove the label if that is unknown.
 
     Raises CloudError.
     """
@@ -368,7 +368,7 @@ class _Maker:
                     raise self._explain_kept(cluster, reasons)
                 LOG.info(f"{cluster.words} is {cluster.status}: it is deleted first")
             if cluster.location == location:
-                remove_whole(self.gke, cluster, self.waiter)
+                delete_cluster_and_wait(self.gke, cluster, self.waiter)
             elif cluster.status != "STOPPING":
                 begin_removal(self.gke, cluster)
 
@@ -382,7 +382,7 @@ class _Maker:
             try:
                 if cluster.status == "ERROR" and (reasons := self._list_reasons(cluster)):
                     raise self._explain_kept(cluster, reasons)
-                remove_whole(self.gke, cluster, self.waiter)
+                delete_cluster_and_wait(self.gke, cluster, self.waiter)
             except CloudError as error:
                 self.left = f"{cluster.words} is still there"
                 LOG.info(f"{self.left}: {error.message}")

@@ -109,7 +109,7 @@ def _judge_end(end: Mapping[str, Any], case: Rehearsal) -> Verdict:
 
 
 def _is_of_here(error: str, case: Rehearsal) -> bool:
-    """Return True for an error that a run may not meet: here is no GPU, no key, another Python."""
+    """Return True if an error may be specific to this machine: no GPU, no key, another Python."""
     lacks = GPU.search(error.lower()) or KEY.search(error)
     return bool(lacks) or (case.elsewhere and error.startswith(OF_PACKAGES))
 

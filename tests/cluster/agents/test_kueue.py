@@ -299,11 +299,11 @@ def test_a_queue_that_is_missing_is_told_by_the_doctor_as_by_a_waiting_agent(bed
         said = f"queue nope is not in namespace {bed.namespace}"
         tenant.write(build(bed.namespace, **missing))
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             [agent] = agents.executor.list_agents(str(path))
             return agent.pending is not None and agent.pending.fix == fix
 
-        bed.wait_for(is_told, fix)
+        bed.wait_for(is_reported, fix)
         [agent] = agents.executor.list_agents(str(path))
         assert agent.pending
         assert agent.pending.message.startswith(said)
@@ -337,12 +337,12 @@ def test_what_no_other_end_would_change_is_told(
     path = bed.create_sweep([0.1])
     bed.start(path, 1)
 
-    def is_told() -> object:
+    def is_reported() -> object:
         [agent] = bed.executor.list_agents(str(path))
         found = agent.pending
         return found and (found.code, found.transient) == (cause, passes) and said in found.message
 
-    bed.wait_for(is_told, said)
+    bed.wait_for(is_reported, said)
     [reason] = list_reasons(bed, path)
     assert said in reason
     end_agents(bed.executor, str(path))

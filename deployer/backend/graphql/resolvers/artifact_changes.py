@@ -171,7 +171,7 @@ def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
 
 
 def _expect_patch(info: Info, db: Connection, row: Artifact, digest: str | None) -> Artifact:
-    """Create a run's patch of a version; its manifest's digest may follow later."""
+    """Create a run's patch to a version; the manifest's digest may be set later."""
     now = info.context.backend.now()
     row = change(db, row, updated_at=now)
     known = [patch for patch, its_digest in list_patches(db, row) if its_digest == digest]

@@ -11,7 +11,7 @@ from typing import Any
 
 from deployer.backend.db.accounts import ProjectRow, User, check_label, ensure_project, owns_project
 from deployer.backend.db.artifacts import check_deletable, list_artifacts_of, remove_artifact
-from deployer.backend.db.attempts import create_run, keep_former, reopen_attempt, set_apart
+from deployer.backend.db.attempts import create_run, keep_former, reopen_attempt, split_off
 from deployer.backend.db.lines import (
     Stream,
     clear_lines,
@@ -103,7 +103,7 @@ def resolve_system_metrics(row: RunRow, info: Info) -> dict[str, Any]:
 
 @resolvers.field("Mutation.upsertBucket")
 def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Create or change a run; `wandb.init` sends `name`, an update of the public API `id`."""
+    """Create or change a run; `wandb.init` sends `name`, updates by the public API send `id`."""
     db = info.context.db
     if input.get("id"):
         row, inserted = _own_run(info, db, input["id"]), False
@@ -163,7 +163,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
         _check_state(input["state"])
         return change(db, row, state=input["state"]), found is None
     if _is_rival(backend, row, input):
-        row = set_apart(db, row, backend.now())
+        row = split_off(db, row, backend.now())
     return _started(backend, db, row, input), found is None
 
 

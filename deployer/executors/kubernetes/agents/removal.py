@@ -194,7 +194,7 @@ def forget_objects(
                 raise
             refusals += _delete_unseen(kube, kind, sweep_path, needed, owner, error)
             continue
-        mine = [item for item in found if _is_meant(kube, item, sweep_path)]
+        mine = [item for item in found if _is_selected(kube, item, sweep_path)]
         # Objects of no particular sweep go once no agent is left.
         over = [
             item for item in mine if _refer(item) not in needed and (path_of(item) or not needed)
@@ -206,7 +206,7 @@ def forget_objects(
     return deleted
 
 
-def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
+def _is_selected(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
     """Return True if an object of this namespace belongs to the sweep; None stands for any."""
     claim = item.get("spec", {}).get("claimRef") or {}
     here = kind_of(item) != VOLUME or claim.get("namespace") == kube.namespace

@@ -26,7 +26,7 @@ from deployer.executors.kubernetes.diagnose.rights import (
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.executors.kubernetes.manifests.overlay import (
     REMOVED,
-    Whole,
+    Replacement,
     build_identity,
     encode,
     list_variables,
@@ -129,7 +129,7 @@ def _build_stateful_set(
         "imagePullPolicy": cluster.image_pull_policy,
         "command": [settings.python or cluster.python, *known["command"][1:]],
         # Here the template's variables override the user's.
-        "env": Whole(overlay(list_variables(settings.env), known["env"], "env")),
+        "env": Replacement(overlay(list_variables(settings.env), known["env"], "env")),
         "resources": {"requests": wanted, "limits": wanted},
     }
     sources = [{"configMap": {"name": one["metadata"]["name"]}} for one in config_maps]

@@ -140,7 +140,7 @@ def _is_missing(kube: Kube, claim: str) -> bool:
 
 
 def count_size(data: DataSet, size_bytes: int) -> str:
-    """Return the size of a claim for so many bytes, with room for the file system."""
+    """Return the claim size for a number of bytes, file system overhead included."""
     packed = data.unpack and is_archive(data.url or "")
     wanted = size_bytes * (UNPACKED if packed else SPARE)
     return f"{max(1, math.ceil(wanted / GIBIBYTE))}Gi"

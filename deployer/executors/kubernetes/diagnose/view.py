@@ -56,7 +56,7 @@ class View:
         return found
 
     def find_kueue(self, name: str) -> Kind | None:
-        """Return a kind of Kueue's in the cluster's version; None without Kueue."""
+        """Return a Kueue kind in the cluster's API version; None without Kueue."""
         version = self._remember(KUEUE, lambda: self.kube.find_version(KUEUE), KUEUE_VERSION)
         plural = f"{name.lower()}{'es' if name.endswith('s') else 's'}"
         namespaced = name in ("LocalQueue", "Workload")
