@@ -339,7 +339,9 @@ def importance(server: Server, sweep_path: str, metric: str | None = None) -> Im
     snapshot = get_full_snapshot(server, _path(sweep_path))
     name = metric or snapshot.sweep.metric_name
     if name is None:
-        raise ConfigError("metric", "the sweep has none", "name what the script logs")
+        raise ConfigError(
+            "metric", "is missing, and the sweep has none", "name a metric that the script logs"
+        )
     found = rank_by(snapshot.sweep, snapshot.runs, name, snapshot.sweep.metric_goal)
     return build_importance(found.rows, name)
 

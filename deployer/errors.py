@@ -17,8 +17,8 @@ from deployer.waiting import OWN_VERDICT, PASSING_REASONS, is_passing
 # Whether waiting helps; None if unknown.
 TRANSIENT, PERMANENT = True, False
 WORDS: dict[bool | None, str] = {
-    TRANSIENT: " (passes with time)",
-    PERMANENT: " (never passes)",
+    TRANSIENT: " (transient)",
+    PERMANENT: " (permanent)",
     None: "",
 }
 EDIT = "in deployer.yaml"
@@ -90,7 +90,7 @@ class Finding:
 
     @property
     def line(self) -> str:
-        """The obstacle of a pending pod as one line: `MESSAGE (passes with time): FIX`."""
+        """The obstacle of a pending pod as one line: `MESSAGE (transient): FIX`."""
         rest = WORDS[self.transient] + (f": {self.fix}" if self.fix else "")
         return f"{self.message.removesuffix('.') if rest else self.message}{rest}"
 

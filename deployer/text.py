@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-DURATION_HINT = "write one such as 30s, 90m or 2h"
+DURATION_HINT = "write a duration such as 30s, 90m or 2h"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST_SECONDS = 3650 * 86400
 # Characters that W&B forbids in an entity or a project, because each is one part of a URL.

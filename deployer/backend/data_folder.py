@@ -42,7 +42,7 @@ class FolderLock:
             if time.monotonic() > deadline:
                 self._stream.close()
                 raise BackendError(
-                    f"{self.data} is being served already", "deployer backend status"
+                    f"{self.data} is already being served", "deployer backend status"
                 )
             time.sleep(PROBE_SECONDS / 20)
         self._stream.truncate(0)
@@ -59,10 +59,10 @@ def make_data_folder(data: Path) -> None:
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (FileExistsError, NotADirectoryError) as error:
-        raise BackendError(f"{data}: there is a file in its place", OTHER_FOLDER) from error
+        raise BackendError(f"{data}: a file has this name", OTHER_FOLDER) from error
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise BackendError(f"{data}: this folder cannot be made: {why}", OTHER_FOLDER) from error
+        raise BackendError(f"{data}: cannot create this folder: {why}", OTHER_FOLDER) from error
 
 
 def is_served(data: Path) -> bool:

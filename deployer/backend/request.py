@@ -54,10 +54,10 @@ def is_full(error: BaseException) -> bool:
 def describe_passing(error: BaseException) -> str:
     """Return the message for a transient error of the backend's storage."""
     if isinstance(error, NoSpace):
-        return f"the disk of the backend has too little room, more may help: {error}"
+        return f"the backend's disk has too little free space; make room: {error}"
     if is_full(error):
-        return "the disk of the backend is full; what waits is written once there is room again"
-    return f"the backend's storage is away, trying again may help: {error}"
+        return "the backend's disk is full; pending changes are written once there is free space"
+    return f"the backend's storage is unavailable; try again: {error}"
 
 
 def not_found(what: str) -> Refusal:
@@ -92,7 +92,7 @@ def parse_object(text: str, what: str) -> dict[str, Any]:
 def read_object(text: str) -> dict[str, Any] | None:
     """Parse a stored JSON object; None for anything else."""
     try:
-        return parse_object(text, "what is stored")
+        return parse_object(text, "the stored value")
     except Refusal:
         return None
 

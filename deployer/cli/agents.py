@@ -212,7 +212,7 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
     others = bool(found) and not mine
     own = f"deployer agents down {path} --mine{config.on_option} ends only your own"
     if others and not call.is_sure("end and delete these as well?", own):
-        say(f"ended nothing; {own}")
+        say(f"no agent was ended; {own}")
         return
     with collect_refusals() as refusals:
         with showing_busy(), report_slow_stop(executor, path):
@@ -270,7 +270,7 @@ def _say_if_idle(launch: Launch) -> None:
     foreign = [agent for agent in there if agent.foreign]
     owners = ", ".join(sorted({agent.owner for agent in foreign}))
     whose = f", {len(foreign)} of {owners}" if foreign else ""
-    are = f"{format_count(len(there), 'agent')} {'is' if len(there) == 1 else 'are'} there"
+    are = f"{format_count(len(there), 'agent')} already {'exists' if len(there) == 1 else 'exist'}"
     more = f"deployer agents up {launch.path} --replicas {len(there) + 1}"
     say(f"started no agent: {are}{whose}; for one more: {more}{launch.project.on_option}")
 

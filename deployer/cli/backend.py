@@ -60,9 +60,12 @@ def add(
         accounts.add_user(client, name, key, label)
     shown = {} if key_stdin else {"key": key}
     if key_id in before:
-        state, said = "unchanged", f"{name} has key {key_id} already"
+        state, said = "unchanged", f"{name} already has key {key_id}"
     elif before:
-        state, said = "key-added", f"added key {key_id} of {name}, who has {len(before) + 1}"
+        state, said = (
+            "key-added",
+            f"added key {key_id} of {name}, who now has {len(before) + 1} keys",
+        )
     else:
         state, said = "added", f"added user {name}"
     lines = (Aside(f"the key, id {key_id}, is shown only now:"), key) if shown else ()

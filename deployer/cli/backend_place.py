@@ -95,7 +95,7 @@ def _choose_records(kube: Kube) -> Callable[[SweepRecord], bool]:
 
 
 def _name_shared(kube: Kube, others: str) -> str:
-    return f"the embedded backend in namespace {kube.namespace} stays: {others} uses it as well"
+    return f"the embedded backend in namespace {kube.namespace} stays, since {others} also uses it"
 
 
 def remove_and_tell(

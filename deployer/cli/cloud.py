@@ -386,7 +386,7 @@ def _search_kubernetes(call: Call) -> Searched:
 
     environment, owner = read_environment(), call.read().owner
     if not is_configured(environment):
-        say("no kubeconfig found: skipping Kubernetes")
+        say("no kubeconfig found: Kubernetes was not searched")
         return Searched()
     try:
         kube = open_kube(call.given["context"], environment=environment, owner=owner)
@@ -416,7 +416,7 @@ def _find_cloud(
         _say_unchecked(f"Google's project {gke.project}", error)
         return (), ("-",)
     for zone in missing:
-        say(f"not checked: {zone}, which does not answer")
+        say(f"not checked: {zone} does not answer")
     for name in sorted(set(names) - {one.name for one in found}):
         say(f"nothing of {name} was found in project {gke.project}")
     return (tuple(one for one in found if one.name in names) if names else found), missing

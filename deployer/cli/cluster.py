@@ -56,7 +56,7 @@ KeyStdinOption = Annotated[
 def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     """Create the Secret, or replace its key, from stdin, the environment or netrc.
 
-    Agents at work keep the old key; the command prints how to replace them.
+    Running agents keep the old key; the command prints how to replace them.
     """
     from deployer.executors.kubernetes.key_rotation import rotate_secret
     from deployer.executors.kubernetes.keys import get_key, make_secret
@@ -67,14 +67,14 @@ def set_(call: Call, key_stdin: KeyStdinOption = False) -> None:
     source = "stdin" if key_stdin else config.key_source
     viewer = get_viewer(Client(config.wandb, key, source))
     owner = viewer.name or viewer.entity
-    names, state, said = "wandb-secret", "created", f"created, the key of {owner}"
+    names, state, said = "wandb-secret", "created", f"created with the key of {owner}"
     agents: Mapping[str, Sequence[str]] = {}
     if not make_secret(kube, key, config.wandb):
         done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
-        state, said = "there", f"has the key of {owner} already"
+        state, said = "there", f"already has the key of {owner}"
         if done.secrets:
             names, state = ", ".join(done.secrets), "rotated"
-            said, agents = f"now the key of {owner}", done.agents
+            said, agents = f"now has the key of {owner}", done.agents
     say(f"Secret {names} in namespace {kube.namespace}: {said}")
     for line in _list_replacements(kube, agents):
         say(line)
@@ -99,7 +99,7 @@ def delete(call: Call) -> None:
 
     kube = open_client(call.read())
     deleted = delete_secret(kube)
-    done = "deleted" if deleted else "not there"
+    done = "deleted" if deleted else "not found"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
     _show_state(call, kube.namespace, "deleted" if deleted else "missing")
 
@@ -111,7 +111,7 @@ def _show_state(call: Call, namespace: str, state: str) -> None:
 def _list_replacements(kube: Kube, agents: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield the commands that replace agents, given by sweep; empty without agents."""
     if agents:
-        yield "agents at work keep the key that they began with; to replace them after their run:"
+        yield "running agents keep their old key; to replace them after their run:"
     where = f"-n {kube.namespace}" + (f" --context {quote(kube.context)}" if kube.context else "")
     for path, names in agents.items():
         words = " ".join(f"--agent {name}" for name in names)
@@ -188,8 +188,8 @@ def status(call: Call) -> None:
     survey, served = survey_nodes(kube), describe_dra(list_served(kube))
     notes = [f"node {node.name} {node.obstacle}" for node in survey.gpus if node.obstacle]
     if not survey.complete:
-        said = "pods of other namespaces may not be listed"
-        notes.append(f"{said}: in use counts {kube.namespace} alone")
+        said = "you may not list pods of other namespaces"
+        notes.append(f"{said}: `in use` counts only namespace {kube.namespace}")
     if served or not survey.gpus:
         notes.append(served or "no node has a GPU now")
     rows = [row for node in survey.gpus for row in _build_rows(node)]

@@ -16,7 +16,7 @@ from deployer.text import format_bytes
 if TYPE_CHECKING:
     from deployer.launch.data_sets import Transfer
 
-app = App("The data sets that runs read, as `data:` in deployer.yaml names them.")
+app = App("The data sets that runs read, from `data:` in deployer.yaml.")
 
 NameArgument = Annotated[
     str | None,
@@ -123,7 +123,7 @@ def list_(call: Call) -> None:
                 (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
                 for one in found
             ],
-            empty=f"deployer.yaml has no data set; {data_sets.EXAMPLE} makes one",
+            empty=f"deployer.yaml has no data set; add one with {data_sets.EXAMPLE}",
         )
         call.emit(found, table)
 
@@ -160,5 +160,5 @@ def _size(size_bytes: int) -> str:
 def _show(call: Call, done: Transfer) -> None:
     from deployer.data.copy import describe_copied
 
-    said = describe_copied(done.copied) if done.copied else "all there already"
+    said = describe_copied(done.copied) if done.copied else "all already there"
     call.emit(done, f"{done.name}: {said}, in {done.target}")

@@ -124,7 +124,7 @@ def choose_provider(call: Call, sweep: str | None, config: Project) -> Executor:
         path = str(call.find_path(sweep, config))
         record = next((one for one in Records.load().of(path) if one.cloud), None)
         if record is None:
-            said = f"no cluster is known to have been made for {path}"
+            said = f"no cluster is recorded for {path}"
             raise ConfigError("--cluster", said, f"deployer down {path}")
         return _find_recorded(call, record, config)
     own = find_executor(config)
@@ -211,7 +211,7 @@ def _list_data(config: Project, provider: Executor | None) -> _Data:
             found = whole.list_results() if whole else _list_claims(find_executor(config, on))
         except DeployerError as error:
             if not (isinstance(error, CloudError) and error.reason == "NOT_FOUND"):
-                say(f"the data on {on} cannot be listed and stays: {error.message}")
+                say(f"the data on {on} cannot be listed and was kept: {error.message}")
                 data.unlisted.append(error)
             continue
         if found or whole:
@@ -264,7 +264,7 @@ def _end_everywhere(
         places = ", ".join(executor.place for executor in executors)
         none = f"found no agents of yours on {places}"
         show_ended(
-            "every sweep", ended, output, none if executors else "its agents are gone with it"
+            "every sweep", ended, output, none if executors else "its agents were deleted with it"
         )
     for executor in executors:
         with refusals.noted():

@@ -66,7 +66,7 @@ def init(
     if script is not None:
         find_start(config.folder, script)
     if to.exists():
-        raise ConfigError(str(to), "the file exists already", "name another one with --to")
+        raise ConfigError(str(to), "the file already exists", "name another one with --to")
     if source is not None:
         _write(to, _read_sweep(call, source))
     else:
@@ -116,7 +116,7 @@ def _read_given(given: list[str]) -> dict[str, str]:
 
 def _read_sweep(call: Call, source: str) -> str:
     _, server, path = call.connect(source, reading=True)
-    return f"# As {path} has it.\n{dump_config(get_sweep(server.client, path).config)}"
+    return f"# The configuration of {path}.\n{dump_config(get_sweep(server.client, path).config)}"
 
 
 def _write(path: Path, text: str) -> None:

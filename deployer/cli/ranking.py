@@ -277,7 +277,7 @@ def _ending(row: Row) -> str:
     if last == "OOM":
         return f", {format_count(causes.count(last), 'time')} out of memory"
     if last == "signal":
-        return f", killed {format_count(causes.count(last), 'time')}, at last without a new step"
+        return f", killed {format_count(causes.count(last), 'time')}, finally without a new step"
     early = " before wandb.init" if last in ("never started", "no server") else ""
     if last == "own failure" and row.exit_code == 0:
         early = " during its run"
@@ -314,9 +314,9 @@ def name_other_metric(results: Results) -> str:
     if list_wrong(results):
         return f"log it as a number: run.log({{{json.dumps(results.metric)}: float(value)}})"
     if results.dropped.startswith(EARLIER):
-        return 'wandb.init(resume="allow"), where it is called again, continues the run'
+        return 'to continue the run, call wandb.init(resume="allow") each time'
     if results.dropped:
-        own = f'an axis of its own: run.define_metric("{results.metric}", step_metric="epoch")'
+        own = f'or give it its own axis: run.define_metric("{results.metric}", step_metric="epoch")'
         return f"log it without step=, or with a step that does not go back; {own}"
     if not results.logged:
         return (

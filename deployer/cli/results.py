@@ -142,7 +142,7 @@ def results(
     exits with 3. Exits with 3 if runs have finished but none logged the metric.
     """
     if verify and (metric or goal or by or group):
-        raise ConfigError("--verify", "recounts steps and ranks nothing", "remove the others")
+        raise ConfigError("--verify", "recounts steps; it does not rank runs", "remove the others")
     project, server, path = call.connect(sweep, reading=True)
     snapshot = get_full_snapshot(server, path)
     if verify:
@@ -225,7 +225,7 @@ def _list_notes(found: Importance) -> list[str]:
         runs = format_count(found.left_out, "run")
         notes.append(f"left out: {runs} not finished, or without a finite {found.metric}")
     if found.names:
-        notes.append(f"left out: {', '.join(found.names)}, another text in every run")
+        notes.append(f"left out: {', '.join(found.names)}, whose text differs in every run")
     return notes
 
 

@@ -225,10 +225,10 @@ def _judge(
         listed = ", ".join(names[run.run_id] for run in lost)
         raise SweepFailed(
             f"{path}: the outputs of {listed} could not be kept: {find_loss(lost[0])}",
-            f"deployer agents logs --run {lost[0].run_id} says more",
+            f"deployer agents logs --run {lost[0].run_id} shows the reason",
         )
     if not any(one.files for one in copied.values()):
         raise SweepFailed(
-            f"{path}: {format_count(len(runs), 'run')} and no outputs",
+            f"{path}: found no outputs of {format_count(len(runs), 'run')}",
             "a trainer writes to DEPLOYER_OUTPUT_DIR, calls wandb.save, or logs an artifact",
         )

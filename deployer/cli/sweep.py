@@ -292,7 +292,7 @@ def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
     try:
         return find_executor(config).list_agents(str(path))
     except DeployerError as error:
-        warn(f"its agents are not known: {error.message}")
+        warn(f"its agents could not be listed: {error.message}")
         return None
 
 

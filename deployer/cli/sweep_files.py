@@ -66,7 +66,7 @@ def import_(
         said = f"runs look for {file.name} in their working folder"
         warn(f"{said}: cp {file} . in the folder of deployer.yaml")
     if found.wrapped:
-        say(f"runs get no flags: the script reads its set in {file.name}, by JOB_ID from 1")
+        say(f"runs get no flags: the script reads its set from {file.name} by JOB_ID (from 1)")
     if not metric:
         warn("the sweep has no metric: add --metric NAME, or metric: to its file")
     script = program or _find_program(here)
@@ -145,5 +145,5 @@ def _write(text: str, to: Path | None, force: bool) -> None:
     except OSError:
         other = True
     if other and not force:
-        raise ConfigError(str(to), "the file exists already", "--force overwrites it")
+        raise ConfigError(str(to), "the file already exists", "--force overwrites it")
     write_user_text(to, text)

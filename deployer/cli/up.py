@@ -120,7 +120,7 @@ def say_how_to_reattach(launch: Launch, output: str) -> None:
     starting = sum(agent.state == "starting" for agent in agents)
     state = " starting"
     if starting < len(agents):
-        state = f", {starting} of them starting" if starting else " at work"
+        state = f", {starting} of them starting" if starting else " running"
     say(f"{format_count(len(agents), 'agent')}{state}")
     say(f"reattach: deployer watch {path}")
     emit({"sweep": str(path), "agents": [agent.name for agent in agents]}, output)

@@ -65,7 +65,9 @@ def refuse_twice(items: Iterable[Any], within: str = "") -> None:
         seen = [getattr(one, what) for one in items]
         twice = next((value for value in seen if seen.count(value) > 1), None)
         if twice is not None:
-            refuse(f"{within}two entries have the {what} '{twice}'", f"give each its own {what}")
+            refuse(
+                f"{within}two entries have the {what} '{twice}'", f"give each entry its own {what}"
+            )
 
 
 def section() -> Any:

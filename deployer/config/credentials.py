@@ -177,7 +177,7 @@ def _load_settings(path: Path, problems: list[ConfigError]) -> dict[str, str]:
         parser.read(path)
         return dict(parser["default"]) if parser.has_section("default") else {}
     except (configparser.Error, UnicodeDecodeError):  # their messages may contain a key
-        problems.append(ConfigError(str(path), "is not as wandb writes it", SETTINGS))
+        problems.append(ConfigError(str(path), "is not in wandb's format", SETTINGS))
     except OSError as error:
         problems.append(_refuse_file(path, error, SETTINGS))
     return {}

@@ -47,7 +47,7 @@ def check_url(value: str) -> str:
 def check_endpoint(value: str) -> str:
     """Refuse an invalid server address, without repeating a key that it may contain."""
     if not ENDPOINT.fullmatch(value):
-        hint = "write it such as http://minio.example:9000; keys do not belong in a file"
+        hint = "write an address such as http://minio.example:9000; keys do not belong in a file"
         refuse("is not the address of a server", hint)
     return value.rstrip("/")
 
@@ -113,19 +113,24 @@ class DataSet:
     def _check(self) -> Self:
         given = [source for source in SOURCES if getattr(self, source) is not None]
         if len(given) != 1:
-            said = f"is in {' and '.join(given)}" if given else "has no place"
+            said = f"is in {' and '.join(given)}" if given else "has no source"
             refuse(said, f"give exactly one of {', '.join(SOURCES)}")
         for option, sources in OPTIONS.items():
             if getattr(self, option) is not None and given[0] not in sources:
                 owner = " or ".join(sources)
-                refuse(f"{option}: belongs to {owner}, and this is a {given[0]}", "remove it")
+                refuse(
+                    f"{option}: applies only to {owner}, and this data set has {given[0]}",
+                    "remove it",
+                )
         if f"{self.path}/".startswith("/deployer/"):
             refuse("path: /deployer is reserved for deployer", "choose another")
         if self.path.strip("/") == "" or ".." in self.path.split("/"):
-            refuse(f"path: nothing can be mounted at {self.path}", "write one such as /data")
+            refuse(f"path: nothing can be mounted at {self.path}", "write a path such as /data")
         parts = (self.sub_path or "part").split("/")
         if any(part in ("", ".", "..") for part in parts):
-            refuse("sub_path: is not a folder inside the claim", "write one such as images/train")
+            refuse(
+                "sub_path: is not a folder inside the claim", "write a path such as images/train"
+            )
         return self
 
 

@@ -48,7 +48,9 @@ ABSOLUTE_PATH = r"^/[^:]*$"
 _LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = rf"^({_LABEL_NAME})?$"
 LABEL_KEY = rf"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}$"
-LABEL_LETTERS = "at most 63 letters, digits, dashes, dots and underscores, no sign first or last"
+LABEL_LETTERS = (
+    "at most 63 letters, digits, dashes, dots and underscores; a letter or digit first and last"
+)
 Quantity = Annotated[Value, matching(QUANTITY, "write it as Kubernetes does: 500m, 2, 4Gi")]
 Image = Annotated[str, matching(IMAGE, IMAGE_HINT)]
 ObjectName = Annotated[str, matching(NAME, "small letters, digits and dashes, at most 63")]
@@ -64,13 +66,13 @@ MOST_PER_POD = 16
 def count_to_gpu(value: object) -> object:
     given = value.get("count") if isinstance(value, dict) else value
     if isinstance(given, float):
-        hint = "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb"
+        hint = "to share one: agents_per_pod: 2; for a slice: resource: nvidia.com/mig-1g.5gb"
         refuse("a pod cannot request a fraction of a GPU", hint)
     if isinstance(value, list) or (
         isinstance(value, dict) and isinstance(value.get("product"), list)
     ):
         hint = "write gpu: {count: 1, product: NAME}, or remove it and set node_selector"
-        refuse("a list, and agents get one product", hint)
+        refuse("is a list, but all agents get one product", hint)
     return {"count": value} if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -95,7 +95,7 @@ def _check_pattern(value: str) -> str:
     try:
         compiled = re.compile(value)
     except re.error as error:
-        hint = f"a regular expression as Python's re has it, such as {EXAMPLE}"
+        hint = f"write a regular expression for Python's re module, such as {EXAMPLE}"
         refuse(f"is not a regular expression: {error}", hint)
     if not compiled.groupindex:
         hint = f"name each group after its metric: {EXAMPLE}"
@@ -268,7 +268,7 @@ def read_settings(
     hint = "write a value, or remove the key"
     problems = [((*within, key), "is empty", hint) for key in empty]
     if {"on", "True"} <= said.keys():
-        problems.append(((*within, "on"), "is there twice", "remove one of them"))
+        problems.append(((*within, "on"), "appears twice", "remove one of them"))
         empty.append("on")
     kept = {key: one for key, one in said.items() if key not in empty}
     return read(Settings, document, kept, within, problems)

@@ -29,7 +29,7 @@ NOT_UNPACKED = (".tar.zst", ".tzst", ".tar.lz4", ".tar.lzma", ".tar.br", ".tar.z
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 CHUNK_BYTES = 1 << 20
 MOST_LINKS_IN_A_ROW = 40  # the kernel's limit
-DAMAGED_HINT = "fetch it again; what lies in an object store is replaced by data put --overwrite"
+DAMAGED_HINT = "download it again; data put --overwrite replaces it in an object store"
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(EOFError, NotImplementedError, ValueError),
@@ -79,7 +79,7 @@ def warn_if_not_unpacked(name: str) -> str:
     """Return a warning if an archive of this name is not unpacked; else empty."""
     if not name.lower().endswith(NOT_UNPACKED):
         return ""
-    return f"{name} is put as the file that it is: what is unpacked are {', '.join(SUFFIXES)}"
+    return f"{name} is copied without unpacking: only {', '.join(SUFFIXES)} are unpacked"
 
 
 def unpack(archive: Path, folder: Path, limits: ArchiveLimits | None = None) -> None:
@@ -111,7 +111,7 @@ class _Allowance:
         if self._bytes_left < 0:
             allowed = self._limits.count_allowed_bytes(self._packed_bytes)
             said = f"its {format_bytes(self._packed_bytes)} unpack to more than"
-            bound = f"{format_bytes(allowed)}; allowed are {self._limits}"
+            bound = f"{format_bytes(allowed)}; the limit is {self._limits}"
             raise _refuse(self._archive, f"{said} {bound}")
         if self._free_bytes < 0:
             raise OSError(errno.ENOSPC, "no space left on device", str(self._archive))
@@ -123,7 +123,7 @@ class _Allowance:
 
 
 def _refuse(archive: Path, said: str) -> DataError:
-    hint = f"look into it; if it is right, unpack {archive.name} yourself and put the folder"
+    hint = f"check it; if it is correct, unpack {archive.name} yourself and put the folder"
     return DataError(f"{archive}: {said}", hint)
 
 
@@ -152,9 +152,9 @@ def _check(path: str, member: str) -> str:
     try:
         checked = check_path(path)
     except DataError:
-        raise DataError(f"{member!r} leads out of it, or is not a file path") from None
+        raise DataError(f"{member!r} points outside the archive, or is not a file path") from None
     if is_own(checked):
-        raise DataError(f"{member!r} has a name that deployer keeps for itself")
+        raise DataError(f"{member!r} has a name that deployer reserves")
     return checked
 
 
@@ -165,7 +165,9 @@ def _copy_links(links: Iterable[_Member], folder: Path, allowed: _Allowance) -> 
         ready = [link for link in left if (folder / link.target).is_file()]
         rounds += 1
         if not ready or rounds > MOST_LINKS_IN_A_ROW:
-            raise DataError(f"{left[0].path!r} is a link to {left[0].target!r}, no file in it")
+            raise DataError(
+                f"{left[0].path!r} is a link to {left[0].target!r}, which is not a file in it"
+            )
         for link in ready:
             source, target = folder / link.target, folder / link.path
             allowed.take(source.stat().st_size)
@@ -244,11 +246,11 @@ def _translating(archive: Path) -> Iterator[None]:
             raise
         raise _refuse(archive, error.message) from error
     except DAMAGED as error:
-        raise DataError(f"{archive}: is damaged, or no archive", DAMAGED_HINT) from error
+        raise DataError(f"{archive}: is damaged, or not an archive", DAMAGED_HINT) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
-        said = error.strerror or "is damaged, or no archive"  # BadGzipFile has no number
+        said = error.strerror or "is damaged, or not an archive"  # BadGzipFile has no number
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
-            said = "one name in it is a file and a folder"
+            said = "a file and a folder in it have the same name"
         raise _refuse(archive, said.lower()) from error

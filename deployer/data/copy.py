@@ -84,8 +84,8 @@ def compare(
 
 def refuse_other(target: Store, other: Sequence[str]) -> DataError:
     named = ", ".join(other[:MOST_NAMED]) + (", …" if len(other) > MOST_NAMED else "")
-    said = f"{target}: {format_count(len(other), 'file')} there with other content: {named}"
-    return DataError(said, "--overwrite replaces what is there; or choose another place")
+    said = f"{target} already has {format_count(len(other), 'file')} with other content: {named}"
+    return DataError(said, "--overwrite replaces it; or choose another place")
 
 
 def cut_batches(entries: Sequence[Entry], together: bool) -> Iterator[list[Entry]]:
@@ -332,8 +332,8 @@ class _Errand:
         if self._transfer(known, 0):  # the partial file was corrupt
             return _Done(known)
         raise DataError(
-            f"{self._source}: {entry.path} is not what it was when the copy began",
-            "leave the source alone, then type the command again",
+            f"{self._source}: {entry.path} has changed since the copy began",
+            "do not change the source during a copy; type the command again",
         )
 
     def _transfer(self, entry: Entry, offset: int) -> bool:
@@ -374,9 +374,9 @@ def describe_copied(copied: CopyResult) -> str:
     """Return the result of a copy as one line."""
     parts = [f"{format_count(copied.files, 'file')}, {format_bytes(copied.size_bytes)}"]
     if copied.equal_files:
-        parts.append(f"{copied.equal_files} there already")
+        parts.append(f"{copied.equal_files} already there")
     if copied.replaced_files:
         parts.append(f"{copied.replaced_files} replaced")
     if copied.resumed_bytes:
-        parts.append(f"went on after {format_bytes(copied.resumed_bytes)}")
+        parts.append(f"resumed after {format_bytes(copied.resumed_bytes)}")
     return ", ".join(parts)

@@ -16,15 +16,15 @@ from deployer.data.store import PARTIAL_FOLDER, Entry, Store, check_path, is_own
 from deployer.errors import DataError
 
 CHUNK_BYTES = 1 << 20
-OTHER_PLACE = "name another place, or make it one that you may write to"
+OTHER_PLACE = "choose another place, or make it writable"
 HINTS = {
-    errno.EACCES: "ask its owner for the right, or name another place",
-    errno.EPERM: "ask its owner for the right, or name another place",
+    errno.EACCES: "ask its owner for access, or choose another place",
+    errno.EPERM: "ask its owner for access, or choose another place",
     errno.EROFS: OTHER_PLACE,
     errno.ENOENT: OTHER_PLACE,
-    errno.ENOTDIR: "one name is a file and a folder: rename or remove one of them",
-    errno.EISDIR: "one name is a file and a folder: rename or remove one of them",
-    errno.ENOTEMPTY: "one name is a file and a folder: rename or remove one of them",
+    errno.ENOTDIR: "a file and a folder have the same name: rename or remove one of them",
+    errno.EISDIR: "a file and a folder have the same name: rename or remove one of them",
+    errno.ENOTEMPTY: "a file and a folder have the same name: rename or remove one of them",
     errno.ENAMETOOLONG: "give it a shorter name",
     errno.ELOOP: "remove the links that lead to each other",
 }
@@ -71,8 +71,8 @@ class FolderStore(Store):
                 yield chunk
             if self._listed.get(path) not in (None, build_tag(os.fstat(stream.fileno()))):
                 raise DataError(
-                    f"{file} has changed while it was copied",
-                    "leave the source alone, then type the command again",
+                    f"{file} changed during the copy",
+                    "do not change the source during a copy; type the command again",
                 )
 
     def partial_size(self, entry: Entry) -> int:
@@ -192,13 +192,13 @@ class FolderStore(Store):
         end = os.path.realpath(link)
         said = ""
         if not os.path.exists(end):
-            said = f"to {end}, which is not there"
+            said = f"to {end}, which does not exist"
         elif end in above:
-            said = f"to {end}, a folder that it lies in"
+            said = f"to {end}, a folder that contains it"
         elif not self._links_out and not Path(end).is_relative_to(above[0]):
             said = f"that leads out of {self.root}, to {end}"
         if said:
-            hint = "put what it stands for in its place, or remove it"
+            hint = "replace it with its target, or remove it"
             raise DataError(f"{link} is a link {said}", hint)
 
     def _find(self, path: str) -> Path:
@@ -210,8 +210,8 @@ class FolderStore(Store):
         file = self.root / check_path(path)
         # The file itself may be a link: it is read, replaced or deleted as such.
         if not file.parent.resolve().is_relative_to(self.root.resolve()):
-            said = f"{file} lies outside of {self.root}: a folder above it is a link"
-            raise DataError(said, "put a folder in the link's place, or choose another one")
+            said = f"{file} is outside {self.root}: a parent folder is a link"
+            raise DataError(said, "replace the link with a folder, or choose another folder")
         return file
 
     def _partial(self, entry: Entry) -> Path:
@@ -222,7 +222,9 @@ def _lock(handle: int, root: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise DataError(f"{root}: another copy to it is under way", "wait for its end") from error
+        raise DataError(
+            f"{root}: another copy to it is in progress", "wait until it ends"
+        ) from error
     except OSError:  # no locks here; two concurrent copies waste time but lose no file
         return
 
@@ -251,5 +253,5 @@ def _translating(place: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(error.errno, error.strerror, str(place)) from error
-        hint = HINTS.get(error.errno or 0, "type the command again: it goes on where it stopped")
+        hint = HINTS.get(error.errno or 0, "type the command again: it resumes where it stopped")
         raise DataError(f"{error.filename or place}: {error.strerror or error}", hint) from error

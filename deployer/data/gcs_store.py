@@ -205,6 +205,6 @@ def _load_key(credentials: Mapping[str, str], where: str) -> Any:
             try:
                 return load(info, scopes=[SCOPE])
             except (GoogleAuthError, ValueError, TypeError) as error:
-                said = f"{where}: the key in the Secret is none that Google takes"
+                said = f"{where}: Google does not accept the key in the Secret"
                 raise DataError(said, SECRET_HINT) from error
-    raise DataError(f"{where}: no key of a service account is in the Secret", SECRET_HINT)
+    raise DataError(f"{where}: the Secret has no service account key", SECRET_HINT)

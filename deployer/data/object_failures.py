@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from deployer.errors import DataError
 from deployer.waiting import is_passing, waiting_for
 
-WRONG_KEY = "the access key is not known there"
-AGAIN = "type the command again: it goes on where it stopped"
-ASK = "ask who runs the object store: its log says why"
-CHANGED = ("the object has changed meanwhile", "type the command again")
+WRONG_KEY = "the access key is unknown"
+AGAIN = "type the command again: it resumes where it stopped"
+ASK = "ask the object store's administrator: its log says why"
+CHANGED = ("the object changed during the copy", "type the command again")
 # Code: message, hint.
 REFUSALS = {
     "InvalidAccessKeyId": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
@@ -33,7 +33,7 @@ REFUSALS = {
         "the bucket is in another region",
         "export AWS_REGION=ITS_REGION",
     ),
-    "InvalidBucketName": ("no bucket can have this name", "correct `url:` in deployer.yaml"),
+    "InvalidBucketName": ("the bucket's name is invalid", "correct `url:` in deployer.yaml"),
     "NoSuchKey": ("the object is gone", "type the command again"),
     "PreconditionFailed": CHANGED,
     # HEAD has no body, so the status is the only code.
@@ -83,7 +83,7 @@ def translate(error: BaseException, place: str) -> DataError | None:
     if known is not None:
         return DataError(f"{place}: {known[0]}", known[1], passing=known is UNREACHABLE)
     if isinstance(error, FileNotFoundError):
-        return DataError(f"{place}: is not there", "correct `url:` in deployer.yaml")
+        return DataError(f"{place}: not found", "correct `url:` in deployer.yaml")
     if isinstance(error, PermissionError):
         return DataError(f"{place}: access is denied", "check the credentials")
     if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -128,7 +128,7 @@ def _translate_google(error: BaseException) -> tuple[str, str] | None:
     from google.auth.exceptions import GoogleAuthError
 
     if isinstance(error, GoogleAuthError):
-        return "there are no credentials for it that Google takes", GOOGLE_HINT
+        return "no credentials that Google accepts", GOOGLE_HINT
     code = getattr(error, "code", None)
     if isinstance(code, int):
         return GOOGLE_REFUSALS.get(code, (f"refused: HTTP status {code}", ASK))

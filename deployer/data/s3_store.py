@@ -42,7 +42,7 @@ SETTINGS = {
 LEAST_PART_BYTES = 8 << 20
 MOST_PARTS = 10_000  # S3's limit
 READ_BYTES = 8 << 20  # per request; the next one runs meanwhile
-GONE_HINT = "leave the source alone, then type the command again"
+GONE_HINT = "do not change the source during a copy; type the command again"
 
 
 class S3Client:
@@ -188,7 +188,7 @@ class Uploads:
             return
         upload_id = self._find_upload(entry) if offset else self._begin(entry)
         if upload_id is None:
-            said = f"{self._client.where}: the upload was dropped meanwhile"
+            said = f"{self._client.where}: the server dropped the upload"
             raise DataError(said, "type the command again", passing=True)
         content = hashlib.sha256()
         for number, part in enumerate(_cut(chunks, part_bytes), offset // part_bytes + 1):

@@ -150,7 +150,7 @@ def check_here(data: DataSet, folder: Path) -> None:
     verb = "preload" if data.url else "put SOURCE"
     hint = f"deployer data {verb} {data.name}"
     if FolderStore(place).is_unfinished():
-        raise DataError(f"data set {data.name}: the copy to {place} was broken off", hint)
+        raise DataError(f"data set {data.name}: the copy to {place} was interrupted", hint)
     if not place.is_dir() or not any(place.iterdir()):
         raise DataError(f"data set {data.name} is not on this machine: {place} is empty", hint)
 

@@ -468,7 +468,7 @@ class Executor(ABC):
 def judge_clock(subject: str, ahead_seconds: float) -> Finding:
     """Return a finding about a server's clock that is `ahead_seconds` ahead of ours."""
     if abs(ahead_seconds) <= MOST_SKEW_SECONDS:
-        return right("clock", subject, "its clock is this machine's")
+        return right("clock", subject, "its clock matches this machine's")
     way = "ahead of" if ahead_seconds > 0 else "behind"
     said = f"its clock is {format_seconds(abs(ahead_seconds))} {way} this machine's"
     return warning("clock", subject, said, "sudo timedatectl set-ntp true")

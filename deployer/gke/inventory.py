@@ -227,7 +227,7 @@ def _describe(
 ) -> Iterator[str]:
     idle = estimate_choice(spec, cluster.location, prices, 0, 0).idle_usd_per_hour
     cost = f"{format_usd(idle)} an hour" if idle is not None else "at an unknown price"
-    going = ", Google goes on with it" if cluster.status in ("PROVISIONING", "STOPPING") else ""
+    going = ", still in progress" if cluster.status in ("PROVISIONING", "STOPPING") else ""
     yield f"{cluster.words} is {cluster.status}{going}: {cost} without agents: {command}"
     for name in cluster.pool_names:
         if name in spec.pool_names:

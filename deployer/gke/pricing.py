@@ -93,12 +93,12 @@ class PriceRow:
         try:
             self.count_months(datetime.date.max)
         except ValueError:
-            said = f"{self.date or self.read} is no day"
+            said = f"{self.date or self.read} is not a date"
             refuse(said, DAY_HINT)
         near = difflib.get_close_matches(self.what.lower(), OTHERS, n=1, cutoff=0.8)
         known = self.what in OTHERS or re.fullmatch(f"{MACHINE_TYPE}|{ACCELERATOR}", self.what)
         if not known or (near and self.what != near[0]):
-            said = f"what: '{self.what}' is nothing that is counted"
+            said = f"what: '{self.what}' is not a priced item"
             others = ", ".join(f"`{one}`" for one in OTHERS)
             hint = f"did you mean `{near[0]}`?" if near else f"a machine type, a GPU, {others}"
             refuse(said, hint)
@@ -124,7 +124,7 @@ def _list_twice(rows: list[PriceRow], document: Document) -> list[ConfigError]:
         first = seen.setdefault((row.what, row.region, row.spot), index)
         if first != index:
             line = document.line_of((f"[{first}]",))
-            said = f"{row.what} in {row.region} is there twice (line {line} too)"
+            said = f"{row.what} in {row.region} appears twice (also in line {line})"
             place = document.place_of((f"[{index}]",))
             problems.append(ConfigError(place, said, "remove one of them"))
     return problems
@@ -385,8 +385,8 @@ def describe_ends(
     if usd is not None:
         price = f"{format_usd(usd)} an hour, about ${usd * HOURS_OF_A_MONTH:.0f} a month"
     return [
-        f"ends by itself: {', '.join(ends)}",
-        f"goes on until {until}: the cluster's fee and its system pool, {price}",
+        f"ends automatically: {', '.join(ends)}",
+        f"continues until {until}: the cluster's fee and its system pool, {price}",
     ]
 
 
@@ -395,7 +395,7 @@ def describe_disk(usd_per_month: float | None) -> str:
     price = (
         "at an unknown price" if usd_per_month is None else f"{format_usd(usd_per_month)} a month"
     )
-    return f"goes on until its results are deleted: the embedded backend's disk, {price}"
+    return f"continues until its results are deleted: the embedded backend's disk, {price}"
 
 
 def _count_seconds(limit: timedelta | None) -> float | None:
@@ -432,7 +432,7 @@ def describe_pool(spec: ClusterSpec, location: str, pool: str, prices: Prices) -
     found = estimate_choice(spec, location, prices, index)
     usd = found.gpu_usd_per_hour
     if usd is None or not found.nodes:
-        return f"{found.gpus}: what it costs is unknown, a price is missing"
+        return f"{found.gpus}: cost unknown, a price is missing"
     return f"{found.gpus}: {format_usd(usd / found.nodes)} an hour for each of its nodes"
 
 
@@ -450,7 +450,7 @@ def _describe_largest(estimate: Estimate) -> Iterator[str]:
     if largest is None or largest.usd_per_hour == estimate.usd_per_hour:
         return
     if largest.usd_per_hour is None:
-        yield "the most that it can cost is unknown: a price is missing"
+        yield "the maximum cost is unknown: a price is missing"
     else:
         usd = format_usd(largest.usd_per_hour)
         yield f"{usd} an hour at most: every pool at its max_nodes, in {largest.region}"

@@ -259,7 +259,7 @@ def _check_accelerator(name: str) -> Iterator[KeyProblem]:
     # `t4`, `nvidia-t4` and `nvidia-a100` contain only words of a known name.
     like = [one for one in KNOWN if name not in KNOWN and words <= set(one.split("-"))]
     if like:
-        yield "accelerator", f"{name!r} is not Google's name of it", f"write {' or '.join(like)}"
+        yield "accelerator", f"{name!r} is not Google's name for it", f"write {' or '.join(like)}"
     elif not re.fullmatch(ACCELERATOR, name):
         near = difflib.get_close_matches(name.lower(), KNOWN, n=1) or KNOWN
         yield "accelerator", f"{name!r} is not an accelerator", f"such as {', '.join(near)}"
@@ -275,11 +275,11 @@ def _check_machine(choice: GpuChoice) -> Iterator[KeyProblem]:
         hint = f"it comes with the machine types {' and '.join(f'{one}*' for one in starts)}"
         yield "machine_type", f"{machine_type} has no {accelerator}", hint
     elif machine_type in SHARED_CORE or not machine_type.startswith(("n1-", "custom-")):
-        hint = "GPUs are attached to N1 machines alone, such as n1-standard-8"
-        yield "machine_type", f"{machine_type} takes no {accelerator}", hint
+        hint = "only N1 machines can have attached GPUs, such as n1-standard-8"
+        yield "machine_type", f"{machine_type} does not support {accelerator}", hint
     elif choice.count not in ATTACHED.get(accelerator, (choice.count,)):
         counts = ", ".join(str(one) for one in ATTACHED[accelerator])
-        yield "count", f"a machine takes no {choice.count} of {accelerator}", f"one of: {counts}"
+        yield "count", f"a machine cannot have {choice.count} of {accelerator}", f"one of: {counts}"
 
 
 def _check_built_in(choice: GpuChoice, built_in: str) -> Iterator[KeyProblem]:
@@ -303,7 +303,7 @@ def _count_built_in(machine_type: str) -> int | None:
 def _check_purchase(choice: GpuChoice) -> Iterator[KeyProblem]:
     said = [way for way in WAYS if getattr(choice, way)]
     if len(said) > 1:
-        yield said[1], f"does not go with `{said[0]}`", "machines are bought in one way"
+        yield said[1], f"conflicts with `{said[0]}`", "choose one of them"
     ways = NOT_ON_DEMAND.get(choice.machine_type, ())
     if ways and not set(said) & set(ways):
         how = " or ".join(f"`{way}`" for way in ways)
@@ -320,7 +320,7 @@ def _check_partition(choice: GpuChoice) -> Iterator[KeyProblem]:
         hint = "strategy: time-sharing, or remove partition_size"
         yield "sharing", "MPS does not share partitions of a GPU", hint
     if accelerator in UNPARTITIONED:
-        hint = "A100, H100 and later GPUs can be; remove it, or choose one of them"
+        hint = "only A100, H100 and later GPUs can; remove it, or choose one of them"
         yield "partition_size", f"{accelerator} cannot be partitioned", hint
     elif size not in PARTITIONS.get(accelerator, (size,)):
         hint = f"one of: {', '.join(PARTITIONS[accelerator])}"
@@ -366,8 +366,8 @@ def _read_choice(given: Mapping[str, Any]) -> GpuChoice | None:
 
 def _check_lists(value: Mapping[str, Any]) -> Iterator[Problem]:
     if "location" in value and "locations" in value:
-        hint = "remove one; either takes a place, or a list of them in the order of preference"
-        yield ("locations",), "there is `location` too", hint
+        hint = "remove one; each takes one location, or a list in order of preference"
+        yield ("locations",), "`location` is also set", hint
     for key, hint in (("location", A_PLACE), ("locations", A_PLACE), ("gpus", AN_ACCELERATOR)):
         if value.get(key) == []:
             yield (key,), "is empty", hint
@@ -381,12 +381,12 @@ def _check_locations(value: Mapping[str, Any], choices: Choices) -> Iterator[Pro
         return
     for index, one in enumerate(locations):
         if one in locations[:index]:
-            yield (key, f"[{index}]"), f"{one} is there twice", "remove one of them"
+            yield (key, f"[{index}]"), f"{one} appears twice", "remove one of them"
     regions = {region_of(one): one for one in locations}
     for path, choice in choices.items():
         for index, zone in enumerate(choice.zones):
             if region_of(zone) not in regions:
-                said = f"{zone} does not lie in {' or '.join(regions)}"
+                said = f"{zone} is not in {' or '.join(regions)}"
                 hint = "nodes are in the region of the cluster: see `location`"
                 yield (*path, "zones", f"[{index}]"), said, hint
 
@@ -395,7 +395,7 @@ def _check_system_pool(pool: Any) -> Iterator[Problem]:
     machine_type = pool.get("machine_type") if isinstance(pool, dict) else None
     gpu = find_built_in(machine_type) if isinstance(machine_type, str) else None
     if gpu:
-        said = f"{machine_type} comes with {gpu}, and would always run"
+        said = f"{machine_type} comes with {gpu}, and the system pool always runs"
         yield ("system_pool", "machine_type"), said, "such as e2-standard-2"
 
 
@@ -453,8 +453,8 @@ class ClusterSpec:
         taken = [one for one in value if one == MANAGED_BY or one.startswith(OWN_PREFIX)]
         taken += [one for one in value if one.startswith(GOOGLE_PREFIX)]
         if taken:
-            whose = "Google's" if taken[0].startswith(GOOGLE_PREFIX) else "deployer's"
-            said = f"'{taken[0]}' is one of {whose} own"
+            whose = "Google" if taken[0].startswith(GOOGLE_PREFIX) else "deployer"
+            said = f"'{taken[0]}' is reserved by {whose}"
             refuse(said, "choose another")
         return value
 

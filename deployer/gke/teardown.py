@@ -65,8 +65,9 @@ AGAIN_SECONDS = 10.0  # before an ineffective deletion is requested again
 LABEL_SECONDS = 60.0  # for labels to become visible
 AGAIN = "type the command again"
 LEFT_HINT = (
-    "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
-    "gcloud compute disks delete NAME --zone ZONE, gcloud compute forwarding-rules delete NAME"
+    "deployer gke down tries again; resources without deployer's labels are yours to "
+    "delete, if you recognize them: gcloud compute disks delete NAME --zone ZONE, "
+    "gcloud compute forwarding-rules delete NAME"
 )
 
 
@@ -95,7 +96,7 @@ def empty_cluster(
         _delete_all(every, CLAIM, [one for one in claims if _name(one) not in names])
         _wait(every, waiter, patience_seconds, names)
     except DeployerError as error:
-        LOG.info(f"going on without the cluster's Kubernetes: {error.message}")
+        LOG.info(f"continuing without the cluster's API server: {error.message}")
 
 
 def _delete_all(kube: Kube, kind: Kind, items: Sequence[Manifest]) -> None:
@@ -110,13 +111,13 @@ def _wait(kube: Kube, waiter: Waiter, patience_seconds: float, kept: Set[str]) -
     for elapsed in waiter.pauses() if left else ():
         words = ", ".join(left)
         if words != shown:
-            LOG.info(f"waiting for {words} to go")
+            LOG.info(f"waiting for the deletion of {words}")
             shown = words
         left = _list_left(kube, kept)
         if not left:
             return
         if elapsed > patience_seconds:
-            LOG.info(f"after {format_seconds(elapsed)} still there: {', '.join(left)}")
+            LOG.info(f"still there after {format_seconds(elapsed)}: {', '.join(left)}")
             return
 
 
@@ -229,7 +230,7 @@ def remove_named(
     if kept := next(filter(None, held), None):
         raise CloudError(
             f"{kept.words}; it stays",
-            f"deployer orphans {name} deletes it with all that it holds",
+            f"deployer orphans {name} deletes it and everything in it",
             "HELD",
         )
     for cluster in clusters:
@@ -271,7 +272,7 @@ class _Remover:
     def report_others(self) -> None:
         for other in self.others:
             why = f"has {describe_owner(other.owner)} and stays"
-            unlabelled = "is not ours and stays: it lacks our labels"
+            unlabelled = "stays: it lacks deployer's labels"
             LOG.info(f"{other.words} {why if other.ours else unlabelled}")
 
     def examine(self, cluster: CloudCluster) -> HeldCluster | None:
@@ -311,10 +312,10 @@ class _Remover:
             return drop_hidden(found, self.missing_zones)
         except CloudError as error:
             if error.passing:  # otherwise unlabelled disks would stay forever
-                said = f"its disks and load balancers cannot be looked for: {error.message}"
+                said = f"could not list its disks and load balancers: {error.message}"
                 raise CloudError(f"{self.name} stays: {said}", AGAIN, error.reason) from error
             LOG.info(
-                f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
+                f"could not list disks and load balancers ({error.reason}); deleting the cluster"
             )
             return Inventory()
 
@@ -350,7 +351,7 @@ class _Remover:
             if elapsed > LABEL_SECONDS or all(_key(one) in refused for one in bare):
                 break
         for thing in bare:
-            LOG.info(f"{thing.words} has no labels of ours: note its name until it is gone")
+            LOG.info(f"{thing.words} lacks deployer's labels: note its name until it is gone")
 
     def remove_balancers(self, found: Inventory) -> None:
         """Delete forwarding rules, then their target pools."""
@@ -400,7 +401,7 @@ class _Remover:
             own = self._list_own_disks()
             bare = list_unlabelled(self.gke, self.name)
         except CloudError as error:
-            said = f"whether anything is left of {self.name} is not checked: {error.message}"
+            said = f"could not check for leftovers of {self.name}: {error.message}"
             raise CloudError(said, error.hint, error.reason) from error
         disks = {_key(one): one for one in (*left.disks, *own)}.values()
         rules = list({_key(one): one for one in (*left.forwarding_rules, *rules)}.values())
@@ -409,14 +410,14 @@ class _Remover:
         if not rest.empty or not bare.empty:
             named = [
                 *rest.names(),
-                *(f"{one}, which has no labels of ours" for one in bare.names()),
+                *(f"{one}, without deployer's labels" for one in bare.names()),
             ]
             raise CloudError(f"still there: {', '.join(named)}", LEFT_HINT, "LEFT")
         if left.missing_zones:
             zones = ", ".join(left.missing_zones)
             raise CloudError(
-                f"not checked: whether a cluster {self.name} is left in {zones}, which does not "
-                "answer; nothing of it is left elsewhere",
+                f"could not check {zones} for cluster {self.name}: no response; "
+                "no leftovers elsewhere",
                 "https://status.cloud.google.com; then type the command again",
                 "MISSING_ZONES",
             )

@@ -142,8 +142,8 @@ class Builder:
         try:
             return run_program([self.name, *words], ASK_SECONDS, what, env=self.environment)
         except subprocess.TimeoutExpired as error:
-            said = f"{what} did not answer in {ASK_SECONDS} s and was ended"
-            raise ImageError(said, f"does `{self.name} {words[0]}` answer in a shell?") from error
+            said = f"{what} did not answer in {ASK_SECONDS} s and was killed"
+            raise ImageError(said, f"check `{self.name} {words[0]}` in a shell") from error
 
     def _run(
         self,
@@ -174,7 +174,7 @@ class Builder:
                     if STEP.match(line):
                         LOG.info(line.strip()[:STEP_LETTERS])
             except subprocess.TimeoutExpired:
-                kept.append(f"error: it printed nothing for {BUILD_SECONDS} s and was ended")
+                kept.append(f"error: it printed nothing for {BUILD_SECONDS} s and was killed")
         if process.returncode:
             raise build_tool_failure(what, list(kept), host, self.name == "docker")
 
@@ -196,9 +196,9 @@ def choose_builder(wanted: str | None, environment: Mapping[str, str]) -> Builde
             return Builder(name, environment)
         problems.append(f"{name}: {problem}")
     if wanted:
-        hint = f"install or start {wanted}, or leave `builder:` out in deployer.yaml"
+        hint = f"install or start {wanted}, or remove `builder:` from deployer.yaml"
         raise ImageError(f"{wanted} does not work: {problems[0].partition(': ')[2]}", hint)
-    raise ImageError(f"nothing here builds images ({'; '.join(problems)})", INSTALL)
+    raise ImageError(f"no working image builder found ({'; '.join(problems)})", INSTALL)
 
 
 def _probe(name: str, environment: Mapping[str, str]) -> str:
@@ -213,7 +213,7 @@ def _probe(name: str, environment: Mapping[str, str]) -> str:
     if done.returncode == 0:
         return ""
     said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-    return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"
+    return " ".join(said[-1].split()) if said else f"it exited with {done.returncode}"
 
 
 # Folders for secrets and contexts of builds. Each holds a locked file while its command is alive.

@@ -60,7 +60,7 @@ def try_git(
     except FileNotFoundError as error:
         raise ConfigError("git", "is not on PATH", "install it: apt-get install git") from error
     except subprocess.TimeoutExpired as error:
-        said = f"{command} in {folder} printed nothing for {silent_seconds:.0f} s and was ended"
+        said = f"{command} in {folder} printed nothing for {silent_seconds:.0f} s and was killed"
         raise DeployerError(said, f"cd {folder} && git status") from error
 
 
@@ -141,7 +141,7 @@ def resolve_code(folder: Path, environment: Mapping[str, str], commit: str = "")
     ensure_checkout(root, found, target, origin or str(root), environment)
     inside = target / folder.resolve().relative_to(root.resolve())
     if not inside.is_dir():
-        said = f"there is no folder {inside.relative_to(target)} at {found[:SHORT]}"
+        said = f"folder {inside.relative_to(target)} not found at {found[:SHORT]}"
         raise ConfigError(place, said, "git add it, and commit")
     return Code(inside, found, origin)
 

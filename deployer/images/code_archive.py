@@ -87,7 +87,7 @@ def build_code_archive(folder: Path) -> bytes:
     """
     names = list_files(folder)
     if not names:
-        raise ConfigError(f"{folder}", "there is no code", "git add your trainer, or `code: image`")
+        raise ConfigError(f"{folder}", "no code found", "git add your trainer, or `code: image`")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in names:
@@ -159,7 +159,7 @@ def _ask_git(folder: Path, *flags: str) -> list[str] | None:
     except FileNotFoundError:
         return None
     except subprocess.TimeoutExpired as error:
-        said = f"git ls-files in {folder} printed nothing for {GIT_SECONDS:.0f} s and was ended"
+        said = f"git ls-files in {folder} printed nothing for {GIT_SECONDS:.0f} s and was killed"
         raise DeployerError(said, f"cd {folder} && git status") from error
     if answer.returncode:
         return None

@@ -137,7 +137,7 @@ def copy_context(inputs: Inputs, target: Path) -> None:
 
 def _check(settings: ImageConfig, dockerfile: Path, context: Path) -> None:
     if not context.is_dir():
-        raise ConfigError(f"{FILE_NAME}: image.context", f"there is no folder {context}")
+        raise ConfigError(f"{FILE_NAME}: image.context", f"folder {context} not found")
     if not dockerfile.is_file():
         hint = "write one, or name another in deployer.yaml: image: {dockerfile: …}"
         raise ConfigError(f"{dockerfile}", "file not found", hint)

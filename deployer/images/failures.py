@@ -29,11 +29,12 @@ REMEDIES = (
     (r"toomanyrequests|rate limit", "docker login, or another base: build_args: {{BASE: …}}"),
     (
         r"manifest unknown|pull access denied|short-name|initializing source|no such image",
-        "is the base image there and may you pull it? build_args: {{BASE: …}} names another",
+        "check that the base image exists and that you may pull it; "
+        "build_args: {{BASE: …}} sets another",
     ),
     (
         r"failed to fetch|dns error|resolve host|name resolution|No matching distribution",
-        "can this machine reach the package index? UV_DEFAULT_INDEX and PIP_INDEX_URL name "
+        "check the connection to the package index; UV_DEFAULT_INDEX and PIP_INDEX_URL set "
         "another one, HTTPS_PROXY a proxy",
     ),
     (
@@ -48,7 +49,7 @@ REMEDIES = (
     (r"unauthorized|authentication required|denied:|access denied", LOGIN),
     (
         r"connection refused|connection reset|i/o timeout|unexpected EOF|no such host",
-        "is the registry up and reached from here? What was uploaded stays: try again",
+        "check that the registry is up and reachable, then try again: uploaded parts are kept",
     ),
 )
 TLS_HINT = "for the package index: export SSL_CERT_FILE=FILE; for a registry: " + OWN_CA
@@ -83,14 +84,16 @@ def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) ->
     if answer.status_code in (507, 413):
         return ImageError(message, "free some space in the registry")
     if answer.status_code == 400 and "HTTPS server" in answer.text:
-        return ImageError(message, "leave `plain_http` out: it speaks TLS")
+        return ImageError(message, "remove `plain_http`: the registry uses TLS")
     busy = is_passing(answer.status_code)
     return ImageError(message, "type the command again in a minute" if busy else "", status)
 
 
 def build_foreign_login(url: str, what: str, repository: Repository) -> ImageError:
     other = urlsplit(url).netloc
-    message = f"cannot {what} {repository}: the registry sends us to {other}, which wants a login"
+    message = (
+        f"cannot {what} {repository}: the registry redirects to {other}, which requires a login"
+    )
     hint = (
         f"the login is for {repository.host} alone; if {other} is the registry's own name:"
         f" image: {{repository: {other}/{repository.path}}}"
@@ -101,8 +104,8 @@ def build_foreign_login(url: str, what: str, repository: Repository) -> ImageErr
 def translate_failure(error: requests.RequestException, login: RegistryLogin) -> ImageError:
     repository, words = login.repository, str(error)
     if "wrong version number" in words.lower() or "record layer" in words.lower():
-        hint = "`plain_http: true` in deployer.yaml's section `image:` if that is meant"
-        return ImageError(f"{repository.host} does not speak TLS", hint)
+        hint = "`plain_http: true` in deployer.yaml's section `image:` if this is intended"
+        return ImageError(f"{repository.host} does not use TLS", hint)
     if isinstance(error, OSError) and "invalid path" in words:
         return ImageError(f"the certificate authority's file: {words}", OWN_CA)
     if isinstance(error, requests.exceptions.SSLError):
@@ -113,7 +116,7 @@ def translate_failure(error: requests.RequestException, login: RegistryLogin) ->
         return ImageError(f"{repository.host} does not answer", "type the command again")
     return ImageError(
         f"cannot reach the registry {repository.host}: {_innermost(error)}",
-        "is the name right, is it running, and does HTTPS_PROXY let you there?",
+        "check the registry's name, that it is running, and HTTPS_PROXY",
     )
 
 
@@ -123,7 +126,7 @@ def build_tool_failure(
     """Translate a tool's last lines: its error in line 1, more of them below."""
     said = [_shorten(line) for line in lines if line.strip()]
     wrong = [line for line in said if re.match(FAILED, line) and not re.search(WRAPPED, line)]
-    first = (wrong or said or ["it said nothing"])[-1]
+    first = (wrong or said or ["no output"])[-1]
     tail = [line for line in said[-TAIL_LINES:] if line != first]
     # Lines of the Dockerfile are not errors.
     words = "\n".join(line for line in lines if not re.search(r"\bSTEP\b", line))
@@ -137,7 +140,7 @@ def _find_remedy(words: str, host: str, docker: bool) -> str:
             if hint != "TLS":
                 return hint.format(host=host or "REGISTRY")
             return DOCKER_CA.format(host=host) if docker and host else TLS_HINT
-    return "its last lines say why; mend the Dockerfile, or the section `image:`"
+    return "its last lines say why; fix the Dockerfile, or the section `image:`"
 
 
 def _read_words(answer: requests.Response) -> str:
@@ -161,7 +164,9 @@ def _make_repository(repository: Repository) -> str:
 
 def _allow(repository: Repository) -> str:
     if not repository.is_artifact_registry:
-        return f"ask whoever runs {repository.host} for the right to push to {repository.path}"
+        return (
+            f"ask the administrator of {repository.host} for the right to push to {repository.path}"
+        )
     location, project, name = repository.google_place
     return (
         f"gcloud artifacts repositories add-iam-policy-binding {name} --location={location} "

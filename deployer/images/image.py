@@ -148,7 +148,7 @@ def push_image(
     reference = f"{registry.repository}:{inputs.tag}"
     if not rebuild and (there := registry.get_manifest(inputs.tag)):
         _check_ours(registry, there, inputs.tag)
-        LOG.info(f"{reference}: the registry has it already")
+        LOG.info(f"{reference}: already in the registry")
         return f"{registry.repository}@{there.digest}"
     builder = choose_builder(settings.builder, environment)
     registry.check_push()
@@ -159,7 +159,7 @@ def push_image(
         builder.push(reference, login, registry.repository.host)
     pushed = registry.get_manifest(inputs.tag)
     if pushed is None:
-        raise ImageError(f"{reference} was pushed and the registry does not have it", "push again")
+        raise ImageError(f"{reference} was pushed, but the registry does not have it", "push again")
     size = format_bytes(pushed.size_bytes)
     LOG.info(f"pushed {reference}: {size} in the registry, {time.monotonic() - began:.0f} s")
     return f"{registry.repository}@{pushed.digest}"
@@ -190,7 +190,7 @@ def _check_ours(registry: Registry, there: ImageManifest, tag: str) -> None:
         raise ImageError(
             f"{registry.repository}:{tag} in the registry is not ours: it lacks the label "
             f"{INPUTS_LABEL}={tag}",
-            "deployer image push --rebuild puts ours in its place; `repository:` names another",
+            "deployer image push --rebuild replaces it; `repository:` sets another",
         )
 
 
@@ -212,7 +212,7 @@ def _build(
     rebuild: bool = False,
 ) -> None:
     if not rebuild and _is_current(inputs, reference, builder):
-        LOG.info(f"{reference}: built already")
+        LOG.info(f"{reference}: already built")
         return
     if warning := warn_about_context(inputs):
         LOG.warning(warning)
@@ -287,7 +287,7 @@ def find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
     path = Path(named).expanduser().resolve()
     if not path.is_file():
         place = CA if environment.get(CA) else f"{FILE_NAME}: image.ca"
-        raise ConfigError(place, f"there is no file {path}", "name the authority's PEM file")
+        raise ConfigError(place, f"{path} not found", "name the authority's PEM file")
     return str(path)
 
 

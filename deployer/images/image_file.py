@@ -197,7 +197,7 @@ def save_image(
     ImageError.
     """
     if not path.parent.is_dir():
-        raise ConfigError(str(path), f"there is no folder {path.parent}")
+        raise ConfigError(str(path), f"folder {path.parent} not found")
     reference, builder = build_image(settings, folder, environment)
     unfinished = path.with_name(f"{path.name}.partial")
     unfinished.unlink(missing_ok=True)
@@ -224,7 +224,7 @@ def load_image(path: Path, settings: ImageConfig, environment: Mapping[str, str]
     pinned = f"{registry.repository}@{archive.digest}"
     there = registry.get_manifest(tag)
     if there and there.digest == archive.digest:
-        LOG.info(f"{registry.repository}:{tag}: the registry has it already")
+        LOG.info(f"{registry.repository}:{tag}: already in the registry")
         return LoadedImage(pinned, archive.size_bytes, 0)
     uploaded = _upload(archive, registry)
     registry.put_manifest(tag, archive.kind, archive.manifest)

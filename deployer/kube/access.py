@@ -206,10 +206,10 @@ def _read_server(cluster: NamedEntry) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise ConfigError(str(cluster.file), "a cluster has no server's address", SHOW_KUBECONFIG)
+        raise ConfigError(str(cluster.file), "a cluster has no server address", SHOW_KUBECONFIG)
     if parts.username is not None:
-        said = "a server's address has no login in it"
-        raise ConfigError(str(cluster.file), said, "name a user, with a token or a certificate")
+        said = "a server address must not contain a login"
+        raise ConfigError(str(cluster.file), said, "use a user with a token or a certificate")
     return server
 
 

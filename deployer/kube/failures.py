@@ -28,8 +28,10 @@ WEBHOOKS = (
     "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations{context}"
 )
 EXPIRED = "if `date` is right, ask an administrator to renew the API server's certificate"
-OTHER_CLUSTER = "get the cluster's kubeconfig anew: this one is not for the server that answers"
-SENT = "deployer plan FILE -o yaml shows what is sent"
+OTHER_CLUSTER = (
+    "get a new kubeconfig of the cluster: this one does not match the server's certificate"
+)
+SENT = "deployer plan FILE -o yaml shows the manifests"
 VIEW = "kubectl config view"
 NOT_FOUND = "NotFound"  # Kubernetes' reason for a missing object
 NO_SUCH_PATH = "could not find the requested resource"  # or an empty message
@@ -42,7 +44,7 @@ HINTS: dict[int, str] = {
     404: "kubectl get {plural}{namespace}{context}",
     408: AGAIN,
     409: AGAIN,
-    413: "fewer files, or an image that contains them",
+    413: "send fewer files, or use an image that contains them",
     422: SENT,
     429: "wait a little, then type the command again",
     504: AGAIN,
@@ -67,9 +69,13 @@ TROUBLES: tuple[tuple[tuple[type[Exception], ...], str, str], ...] = (
     ((http.SSLError, ssl.SSLError), "its certificate is not trusted", REACH),
     ((http.ProtocolError,), "the answer was cut off", AGAIN),
     ((http.LocationValueError, ConfigException), "the kubeconfig is wrong", VIEW),
-    ((json.JSONDecodeError, UnicodeDecodeError), "the answer is not Kubernetes'", REACH),
+    ((json.JSONDecodeError, UnicodeDecodeError), "the answer is not from Kubernetes", REACH),
     # Its text may contain the token.
-    ((ValueError,), "the client cannot send it: is the kubeconfig's token one line?", VIEW),
+    (
+        (ValueError,),
+        "the client cannot send it: check that the kubeconfig's token is one line",
+        VIEW,
+    ),
     ((http.HTTPError, OpenApiException, OSError), "the connection failed", REACH),
 )
 # The request was sent, and its effect is unknown unless it only read.
@@ -134,7 +140,7 @@ def translate_error(error: Exception, attempt: ApiCall) -> KubeError:
     cause = _find_cause(error)
     said, hint = next((said, hint) for kinds, said, hint in TROUBLES if isinstance(cause, kinds))
     if isinstance(cause, UNANSWERED) and attempt.verb not in READS:
-        said += "; it may have been done all the same"
+        said += "; the server may have done it anyway"
     if words := getattr(_find_certificate(cause), "verify_message", ""):
         said += f": {words}"
         hint = EXPIRED if "expired" in words or "not yet valid" in words else OTHER_CLUSTER

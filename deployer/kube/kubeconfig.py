@@ -79,7 +79,7 @@ class Kubeconfig:
         if wanted:
             said = f"context '{wanted}' not found in {self.files}"
             raise ConfigError("context", said, f"name one of: {names}")
-        said = "no context is chosen"
+        said = "no current context is set"
         if name:
             said = f"has no context {name}, which is its current one"
         hint = f"kubectl config use-context NAME, one of: {names}"
@@ -127,7 +127,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         said = f"cannot be read: {error.strerror}"
         raise ConfigError(str(path), said, SHOW_KUBECONFIG) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(str(path), "is not YAML that can be read", SHOW_KUBECONFIG) from error
+        raise ConfigError(str(path), "is not valid YAML", SHOW_KUBECONFIG) from error
     if content is not None and not isinstance(content, dict):
         raise _refuse(path, content, "Config", "v1.Config")
     return content or {}

@@ -187,15 +187,15 @@ def describe_renewal(files: str, user: NamedEntry) -> str:
     """Return the hint for when a server no longer accepts a kubeconfig's user."""
     if command := (user.values.get("exec") or {}).get("command"):
         name = Path(str(command)).name
-        return LOG_IN.get(name, f"log in again: {command} gave what is refused")
+        return LOG_IN.get(name, f"log in again: the server refuses the credentials of {command}")
     if file := user.values.get("client-certificate"):
-        return f"see whether it is over: openssl x509 -noout -enddate -in {file}"
+        return f"check if it has expired: openssl x509 -noout -enddate -in {file}"
     if user.get("token").startswith("sha256~"):
         return "oc login"  # OpenShift's tokens end after a day
     if not user.values:
-        return f"{files} has no such user: kubectl config view"
+        return f"the user is not in {files}: kubectl config view"
     what = "certificate" if "client-certificate-data" in user.values else "token"
-    return f"ask whoever gave you {files} for a new one: its {what} is refused"
+    return f"ask the provider of {files} for a new one: the server refuses its {what}"
 
 
 def run_plugin(
@@ -211,8 +211,8 @@ def run_plugin(
     if os.sep in command:
         path = str(user.file.parent / command)
     if not path or not os.path.exists(path):
-        said = f"{command}, which gives the credentials, is not installed"
-        hint = plugin.get("installHint") or f"install {command}, and see that it is on the PATH"
+        said = f"the credential plugin {command} is not installed"
+        hint = plugin.get("installHint") or f"install {command}, and check that it is on the PATH"
         raise ConfigError(files, said, str(hint))
     mode = plugin.get("interactiveMode") or "IfAvailable"
     interactive = mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
@@ -254,7 +254,7 @@ def _run(
                 errors="replace",
             )
         except (OSError, ValueError) as error:
-            text = f"{name}, which gives the credentials, cannot be run: {error}"
+            text = f"the credential plugin {name} cannot be run: {error}"
             raise ConfigError(files, text, hint) from error
 
         def show() -> None:
@@ -269,7 +269,7 @@ def _run(
                 code = process.wait(seconds)
         except subprocess.TimeoutExpired as error:
             _kill(process)
-            text = f"{name} gave no credentials in {seconds:.0f} s and was ended"
+            text = f"{name} gave no credentials in {seconds:.0f} s and was killed"
             raise ConfigError(files, text, f"log in first: {hint}") from error
         reader.join(1.0)
         if code:

@@ -96,9 +96,11 @@ def list_checks(
             "program",
             file,
             lambda: check_program_here(executor, config, project.code, file),
-            "its program is there",
+            "its program exists",
         ),
-        Check("names", file, lambda: _check_names(executor, request, server), "its names fit"),
+        Check(
+            "names", file, lambda: _check_names(executor, request, server), "its names are valid"
+        ),
         *list_server_checks(executor, server, request),
         Check(
             "runs",
@@ -124,7 +126,12 @@ def list_server_checks(
             lambda: check_reach(executor, server.url, server.inside),
             "agents can reach its address",
         ),
-        Check("draws", server.url, lambda: check_draws(server, draws), "it has the wanted draws"),
+        Check(
+            "draws",
+            server.url,
+            lambda: check_draws(server, draws),
+            "it supports the requested draws",
+        ),
     )
 
 
@@ -138,9 +145,13 @@ def list_place_checks(
     url = server.url if server else executor.embedded_url
     draft = build_draft(executor.project, url, server.extended if server else True)
     name = executor.name
-    checks = [Check("settings", name, lambda: executor.check(draft, limits), "the settings fit")]
+    checks = [
+        Check(
+            "settings", name, lambda: executor.check(draft, limits), "the settings are valid there"
+        )
+    ]
     if executor.data:
-        checks.append(Check("data", name, executor.data.check, "the data sets are there"))
+        checks.append(Check("data", name, executor.data.check, "the data sets exist"))
     return checks
 
 
@@ -152,7 +163,7 @@ def _check_one_run(executor: Executor, request: SweepRequest) -> None:
     packed = executor.project.kubernetes.agents_per_pod
     if packed > 1 and not executor.runs_here:
         said = f"a pod of {packed} agents ends with the last of their runs"
-        hint = "leave --one-run-per-job out, or agents_per_pod"
+        hint = "remove --one-run-per-job or agents_per_pod"
         raise ConfigError("deployer.yaml: kubernetes.agents_per_pod", said, hint)
 
 
@@ -183,7 +194,7 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
     project = executor.project
     by_identity = project.kubernetes.identity_audience is not None
     if not (executor.runs_here or project.embedded or project.key or by_identity):
-        said = "is a file of this machine, and pods need a login as well"
+        said = "is a local file, and pods also need a login"
         hint = "kubernetes: {identity_audience: AUDIENCE} in deployer.yaml, or WANDB_API_KEY"
         raise ConfigError(TOKEN_FILE_VARIABLE, said, hint)
     if executor.runs_here or not is_loopback(base_url):
@@ -249,7 +260,7 @@ def warn_about_port(executor: Executor, config: Mapping[str, Any], agents: int) 
     named = PORT.search(" ".join(str(word) for word in config.get("command") or ()))
     if not named or agents < 2 or not executor.runs_here:
         return ""
-    said = f"{named[0]}: one port for {agents} agents of this machine, and the second run fails"
+    said = f"{named[0]}: {agents} agents on this machine share one port, so the second run fails"
     return f"{said}; torchrun --standalone uses a free port"
 
 

@@ -52,8 +52,8 @@ def steer(session: Session, state: str, agree: Agree) -> bool:
     info = get_sweep(server.client, path)
     if info.state not in STEERABLE[state]:
         raise WandbError(
-            f"{path}: a sweep that is {info.state} cannot become {state}",
-            "deployer up FILE --new makes another" if info.ended else "",
+            f"{path} is {info.state} and cannot become {state}",
+            "deployer up FILE --new creates another sweep" if info.ended else "",
         )
     if info.state != state:
         concerns = _list_concerns(session)
@@ -86,13 +86,13 @@ def delete(session: Session, agree: Agree) -> bool:
     for sentence in concerns:
         LOG.info(sentence)
     if concerns and not info.ended:
-        said = f"{path}: others' agents may work on it"
+        said = f"{path}: agents of other users may be working on it"
         raise AgentError(said, f"deployer sweep stop {path}")
     outputs = measure_here(path.sweep_id)
-    gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
+    gone = f", their local outputs are deleted: {format_bytes(outputs)}" if outputs else ""
     made = describe_maker(server, path)
     whose = f", {made}," if made else ""
-    kept = f"{format_count(info.run_count, 'run')} of it stay{gone}"
+    kept = f"its {format_count(info.run_count, 'run')} stay{gone}"
     concerns += _list_makers(server, path)
     if not agree(concerns, f"sweep {path}{whose} permanently ({kept})"):
         LOG.info("nothing was deleted")
@@ -146,13 +146,13 @@ def _list_concerns(session: Session) -> list[str]:
             found = [one for one in executor.list_others(path) if one.agents]
         except DeployerError as error:
             if not (isinstance(error, CloudError) and error.reason == "NOT_FOUND"):
-                said = f"could not check whether others' agents work on it: {error.message}"
+                said = f"could not check whether agents of other users work on it: {error.message}"
                 concerns.append(said)
             continue  # a cluster that was deleted has no agents
         concerns += describe_owners(found, time.time(), executor.on)
     beating = get_snapshot(session.server.client, session.path).agents
     if count := count_other_agents(beating, known, time.time()):
-        concerns.append(f"{format_count(count, 'agent')} at work on it, started elsewhere")
+        concerns.append(f"{format_count(count, 'agent')} started elsewhere working on it")
     return concerns
 
 

@@ -93,7 +93,7 @@ def put(
         if not entries:
             raise DataError(f"{source}: is empty", "name the source of the data")
         if archive and [entry.path for entry in entries] != [archive]:
-            said = f"data set {data.name} is the one archive {data.url}"
+            said = f"data set {data.name} is a single archive: {data.url}"
             raise DataError(said, f"pack it first: deployer data put {archive} {data.name}")
         if archive and data.unpack and isinstance(origin, FileStore):
             check_kind(origin, archive)
@@ -126,7 +126,7 @@ def bring(project: Project, data: DataSet, progress: Progress) -> Transfer:
     kept = open_kept(data, project.folder, places.read_credentials(data))
     if kept is None or is_place(executor, data):
         place = "in a cluster" if data.claim or data.nfs else "on this machine"
-        said = f"data set {data.name} is {place}, where runs see it"
+        said = f"data set {data.name} is already {place}, where runs see it"
         raise ConfigError("deployer data preload", said, _hint(data))
     with kept:
         found = _list_kept(kept, data)
@@ -142,7 +142,7 @@ def find_keeper(project: Project) -> tuple[Executor, DataPlaces]:
     executor = find_executor(project)
     if executor.data:
         return executor, executor.data
-    said = f"{executor.name} keeps no data sets"
+    said = f"{executor.name} does not keep data sets"
     raise ConfigError("--on", said, "--on local or --on kubernetes")
 
 
@@ -157,7 +157,7 @@ def find_elsewhere(project: Project) -> list[DataSet]:
     if not found:
         raise ConfigError(
             "deployer.yaml: data",
-            "all data sets are where runs see them",
+            "all data sets are already where runs see them",
             "deployer data put SOURCE NAME",
         )
     return found
@@ -197,9 +197,7 @@ def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
     archive = find_archive(data)
     found = [entry for entry in kept.list_entries() if archive in ("", entry.path)]
     if not found:
-        raise DataError(
-            f"data set {data.name}: there is nothing in {data.url or kept}", _hint(data)
-        )
+        raise DataError(f"data set {data.name}: {data.url or kept} is empty", _hint(data))
     return found
 
 
@@ -214,7 +212,7 @@ def check_kind(source: FileStore, archive: str) -> None:
     """Raise DataError if an archive's name is given to a file that cannot be unpacked."""
     if not is_like(source.file, archive):
         said = f"{source} is not an archive like {archive}"
-        raise DataError(said, "pack it so, or correct `url:` in deployer.yaml")
+        raise DataError(said, "pack it in that format, or correct `url:` in deployer.yaml")
 
 
 def check_disjoint(source: Store, target: Store) -> None:
@@ -264,7 +262,7 @@ def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
         return
     more = (project.folder, Path(project.environment.get("HOME") or "/"))
     if any(one.resolve().is_relative_to(place.resolve()) for one in more):
-        said = f"data set {data.name}: {place} holds more than the data set"
+        said = f"data set {data.name}: {place} also holds other files"
         raise DataError(said, f"delete the files yourself, or give {data.name} another folder")
     if place.is_symlink():
         said = f"data set {data.name}: {place} is a link to {place.resolve()}"
@@ -273,11 +271,11 @@ def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
 
 def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
     executor = find_executor(project)
-    seen = f"what runs on {executor.name} see of data set {data.name}"
+    seen = f"the files of data set {data.name} that runs on {executor.name} see"
     if is_place(executor, data):
         return f"data set {data.name}, the folder {find_place(data, project.folder)}"
     if data.claim or data.nfs:
-        return f"{seen}, for good"
+        return f"{seen}, permanently"
     return f"{seen}, and all of it in {describe_kept(data)}" if everywhere else seen
 
 
@@ -322,6 +320,6 @@ def _refuse_nothing(executor: Executor, data: DataSet, everywhere: bool) -> Data
     kept = data.url and not everywhere
     more = f"; --kept also deletes {data.url}" if kept else ""
     return DataError(
-        f"data set {data.name} was not found{place}: deleted nothing",
+        f"data set {data.name} was not found{place}; nothing was deleted",
         f"deployer data list{executor.project.on_option} lists the data sets{more}",
     )

@@ -64,7 +64,7 @@ def _find_why_none(server: Server, path: SweepPath) -> DeployerError:
     get_sweep(server.client, path)
     return AgentError(
         f"{path} has no agents here, and `down` deletes their logs",
-        f"what a run sent to the server: deployer agents logs {path} --run RUN",
+        f"to see what a run sent to the server: deployer agents logs {path} --run RUN",
     )
 
 

@@ -155,7 +155,7 @@ def drain_surplus(launch: Launch, replicas: int | None) -> None:
         return
     runs = list_runs(launch.server.client, launch.path)
     if leaving := scale_down(launch.executor, launch.path, replicas, runs):
-        LOG.info(f"draining {', '.join(leaving)}: {format_count(replicas, 'agent')} asked for")
+        LOG.info(f"draining {', '.join(leaving)}: {format_count(replicas, 'agent')} requested")
 
 
 def prepare_packing(project: Project, packing: int | None) -> Project:
@@ -205,7 +205,7 @@ def start_asked(session: Session, request: SweepRequest) -> Launch:
             raise
         hint = f"; {error.hint}" if error.hint else ""
         LOG.warning(f"only {', '.join(working)} started: {error.message}{hint}")
-        LOG.info(f"for more, later: deployer agents up {session.path} --replicas N")
+        LOG.info(f"to start more later: deployer agents up {session.path} --replicas N")
         agents = tuple(agent for agent in there if agent.name in working)
         return Launch(**vars(session), agents=agents, expected=request.sweep.expected)
 
@@ -218,7 +218,7 @@ def resolve_project_code(project: Project, sweep_path: str = "") -> Project:
     if not project.code_from_git or project.resolved_code:
         return project
     if not find_executor(project).has_folder:
-        said = "`kubernetes.code: image` runs the code in the image, not that of git"
+        said = "`kubernetes.code: image` runs the code in the image, not the code from git"
         raise ConfigError(f"{FILE_NAME}: code", said, "remove one of them")
     made = Records.load().of(sweep_path) if sweep_path else ()
     known = next((record.commit for record in made if record.commit), "")
@@ -245,7 +245,7 @@ def up(project: Project, request: SweepRequest) -> Launch:
     report = await_report(script, request.file)
     log_report(report, request)
     if report.raised and request.asks and executor.runs_here:
-        raise ScriptRaised(str(request.file), "its script failed in the check")
+        raise ScriptRaised(str(request.file), "its script failed during the check")
     _log_descriptions(executor, server)
     note_cluster(executor)
     executor.provision(build_limits(executor.project, request))
@@ -317,7 +317,7 @@ def _describe_file(session: Session, sweep: Sweep) -> Iterator[str]:
         return
     file = Path(record.folder, record.file)
     if is_edited(sweep, file):
-        said = f"{file.name} was edited after {sweep.path} was created, which stays as it was"
+        said = f"{file.name} was edited after {sweep.path} was created; the sweep is unchanged"
         yield f"{said}; a sweep of the edited file: deployer up {record.file}"
     yield from describe_others(session, file)
 

@@ -169,7 +169,7 @@ def describe_cloud(
 def _say_unchecked(what: str, error: DeployerError, failure: BaseException | None) -> str:
     """Omit the reason if it is the `failure`, which is printed next."""
     reason = "" if error.message == str(failure) else f": {error.message}"
-    return f"not checked whether {what}{reason}"
+    return f"could not check whether {what}{reason}"
 
 
 def _describe(

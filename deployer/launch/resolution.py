@@ -44,7 +44,7 @@ def connect(project: Project, executor: Executor | None = None, *, reading: bool
     from deployer.backend.server.daemon import revive_backend, start_backend
 
     if project.known_data and not project.known_data.is_dir():
-        said = f"the copy of its backend, {project.known_data}, is gone"
+        said = f"the copy of its backend was not found: {project.known_data}"
         raise BackendError(said, "restore the folder from your own backup")
     if reading and not project.known_data and not is_served(backend_folder()):
         raise BackendStopped("the embedded backend is stopped", "deployer backend up")
@@ -150,7 +150,7 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
     if not whole and len(parts) < 3:  # a whole path does not need an agent that knows it
         whole = _match(text, known_paths)
     if not whole and text.endswith(FILE_ENDINGS):
-        hint = f"deployer sweep list lists sweeps; deployer up {text} makes one"
+        hint = f"deployer sweep list lists sweeps; deployer up {text} creates one"
         raise ConfigError("SWEEP", f"'{text}' is a sweep file, not a sweep", hint)
     entity, project, sweep_id = (whole.split("/") if whole else ["", "", *parts])[-3:]
     record = next(iter(records.of(whole)), None) if whole else None
@@ -203,7 +203,7 @@ def _go_to_cluster(config: Project, record: SweepRecord) -> Project:
         if record.context not in list_contexts(config.environment):
             started = f"in which {record.sweep_path} was started"
             said = f"the kubeconfig has no context '{record.context}', {started}"
-            raise ConfigError("--context", said, "name the context that leads there now")
+            raise ConfigError("--context", said, "name the current context of that cluster")
     return config.with_cluster(record.context, named.get("namespace", record.namespace))
 
 
@@ -250,7 +250,7 @@ def _newest(config: Project) -> Choice:
     if not made:
         raise ConfigError(
             "SWEEP",
-            f"no sweep was made from {config.folder}",
+            f"no sweep was created from {config.folder}",
             "name one as ENTITY/PROJECT/SWEEP_ID, or create one: deployer up FILE",
         )
     return Choice(_config_for(made[0], config), *made[0].sweep_path.split("/"))

@@ -33,11 +33,11 @@ def prepare_reuse(
         ("--entity", "--project"), (path.entity, path.project), named, strict=True
     ):
         if wanted != given:
-            raise ConfigError(flag, f"the sweep that is reused is in {wanted}", f"{flag} {wanted}")
+            raise ConfigError(flag, f"the reused sweep is in {wanted}", f"{flag} {wanted}")
     source = get_full_snapshot(server, path)
     found = plan_reuse(request.sweep, str(request.file), source)
     LOG.info(
-        f"reusing {found.reused} of {found.expected} configurations, which {path} has finished"
+        f"reusing {found.reused} of {found.expected} configurations, already finished in {path}"
     )
     LOG.info(_describe_code(project, source.runs))
     sweep = parse_sweep(dump_config(found.config), str(request.file))
@@ -50,7 +50,7 @@ def _describe_code(project: Project, runs: tuple[Run, ...]) -> str:
     then = f"commit {', '.join(sorted(commits))}" if commits else "no commit in their metadata"
     here = find_executor(project).has_folder
     now = find_commit(project.folder, project.environment, "HEAD") if here else None
-    new = f"commit {now[:SHORT]}" if now else "a commit that is unknown here"
+    new = f"commit {now[:SHORT]}" if now else "an unknown commit"
     return f"code: the finished runs have {then}; the new ones get {new}"
 
 

@@ -207,7 +207,7 @@ def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> No
     if len(others) > replicas:
         owners = ", ".join(sorted({agent.owner for agent in others}))
         stay = f"{format_count(len(others), 'agent')} of {owners}"
-        raise AgentError(f"{path}: not yours to drain: {stay}", f"ask {owners} to scale down")
+        raise AgentError(f"{path}: you may not drain {stay}", f"ask {owners} to scale down")
 
 
 def list_shown(executor: Executor, sweep_path: str | None) -> list[Agent]:
@@ -263,7 +263,7 @@ def _report_live(executor: Executor, sweep_path: str | None) -> None:
     if left:
         seconds = max(agent.stop_seconds for agent in left)
         who = ", ".join(map(_name, left))
-        LOG.info(f"waiting for {who}: {format_seconds(seconds)} at most, then killed")
+        LOG.info(f"waiting up to {format_seconds(seconds)} for {who}, then killing them")
 
 
 def _name(agent: Agent) -> str:

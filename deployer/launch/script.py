@@ -98,11 +98,11 @@ def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Findi
     """Warn about a sweep's metric that `metrics:` does not read."""
     metric, wanted = metric_name(config), project.metrics.wanted
     if metric and metric == project.metrics.step:
-        said = f"metrics: in deployer.yaml has {metric} as its step, which is no metric then"
-        yield doubt(METRIC_PATH, said, "name as step what counts the rows, such as epoch")
+        said = f"metrics: in deployer.yaml uses {metric} as its step, so it is not a metric"
+        yield doubt(METRIC_PATH, said, "set step to the value that counts the rows, such as epoch")
     if metric and wanted and metric not in wanted:
-        said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, and not {metric}"
-        yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
+        said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, but not {metric}"
+        yield doubt(METRIC_PATH, said, f"add {metric} to names: or to the pattern's groups")
 
 
 def log_report(report: Report, request: SweepRequest) -> None:

@@ -78,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
             token = self.headers.get("Authorization", "").partition("Bearer ")[2]
             found = hashlib.sha256(token.encode()).hexdigest()
             if not hmac.compare_digest(found, self.server.token_hash):
-                raise RequestRefusal(401, "token", "the token is another loader's")
+                raise RequestRefusal(401, "token", "the token belongs to another loader")
             if split.path not in actions:
                 raise RequestRefusal(404, "unknown", f"{self.command} {split.path} is not served")
             actions[split.path]()

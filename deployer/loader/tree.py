@@ -121,7 +121,7 @@ class Tree:
         """
         there = self.partial_size(identity)
         if offset > there:
-            raise RequestRefusal(409, "gap", f"only {there} bytes are there")
+            raise RequestRefusal(409, "gap", f"the partial file has only {there} bytes")
         os.makedirs(self._marks, exist_ok=True)
         handle = os.open(self._partial(identity), os.O_RDWR | os.O_CREAT, 0o644)
         with open(handle, "r+b", buffering=0) as file:
@@ -219,7 +219,7 @@ class Tree:
 
     def _partial(self, identity: str) -> str:
         if not IDENTITY.fullmatch(identity):
-            raise RequestRefusal(400, "bad-path", f"{identity!r} names no partial file")
+            raise RequestRefusal(400, "bad-path", f"{identity!r} is not the name of a partial file")
         return os.path.join(self._marks, identity)
 
 

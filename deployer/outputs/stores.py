@@ -47,7 +47,7 @@ class ReadOnlyStore(Store):
         raise self._refuse(path)
 
     def _refuse(self, path: str) -> DataError:
-        return DataError(f"{self}: {path} cannot be changed: what a run has kept is only read")
+        return DataError(f"{self}: {path} is read-only: files of a run cannot be changed")
 
 
 class ServedFiles(ReadOnlyStore):
@@ -85,7 +85,9 @@ class ServedFiles(ReadOnlyStore):
                 yield new
             position += len(chunk)
         if digest.hexdigest() != file.md5:
-            raise DataError(f"{self}: {path} has come with other bytes", "try again", passing=True)
+            raise DataError(
+                f"{self}: {path} does not match its checksum", "try again", passing=True
+            )
 
     def _fetch(self, path: str, offset: int) -> Iterator[bytes]:
         """Yield bytes from the file's address, or from a new one if that has expired."""
@@ -258,9 +260,9 @@ class RunFolder(FolderStore):
                     continue
                 if not link.is_file():
                     what = "a folder" if link.is_dir() else "nothing"
-                    yield f"{path} is skipped: it is a link to {what} ({os.readlink(link)})"
+                    yield f"skipping {path}: it is a link to {what} ({os.readlink(link)})"
                 elif not leads_to.is_relative_to(root):
-                    yield f"{path} is a copy of {leads_to}, to which it is a link"
+                    yield f"{path} is a link: copying its target {leads_to}"
 
 
 def open_run_here(sweep_id: str, run_id: str) -> Store:

@@ -232,7 +232,7 @@ class _Check:
                     hint = "default=False in the script, or a flag that takes a value"
                     found[name] = doubt(path, message, hint)
                 if flag["inert"] and value is (not flag["default"]):
-                    said = f"can never be {value}: {not value} is its default and what it sets"
+                    said = f"can never be {value}: it defaults to {not value} and sets {not value}"
                     message = f"{where}: --{name} {said}, so it changes nothing"
                     found[name] = doubt(path, message, f"default={value} in the script")
                 if isinstance(value, dict) and flag["type"] in ("", "str"):
@@ -261,7 +261,7 @@ class _Check:
                     ("command", f"[{template.index(word)}]") if word in template else ("command",)
                 )
                 where = "" if "/" in word else " on PATH"
-                yield problem(path, f"no program {word}{where}", hint)
+                yield problem(path, f"program {word} not found{where}", hint)
             return
 
     def _list_detours(self) -> Iterator[Finding]:

@@ -96,7 +96,7 @@ LARGER = (
 )
 HELD_OUT = ("val", "valid", "validation", "eval", "test", "dev")
 SETTINGS = """\
-# What holds for every sweep of this folder; each key is in docs/reference.md. All may be left out.
+# Settings for every sweep of this folder, all optional; docs/reference.md lists each key.
 
 # on: local           # or kubernetes, gke
 # replicas: 2         # how many agents work at once
@@ -352,7 +352,7 @@ def _write_rest(rest: Sequence[Flag]) -> list[str]:
     if not rest:
         return []
     lines = [f"  # {_show(f.name)}: {{value: {_show_default(f)}}}{_comment(f)}" for f in rest]
-    return ["  # As the script has them, unless you write them above:", *lines]
+    return ["  # The script's defaults, unless you set them above:", *lines]
 
 
 def _show_default(flag: Flag) -> str:

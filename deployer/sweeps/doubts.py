@@ -75,9 +75,9 @@ def _doubt_exits(results: Results) -> Iterator[str]:
     bad = [row for row in done if row.attempts and 0 < (row.exit_code or 0) < SIGNALS]
     if bad:
         yield (
-            f"{len(bad)} of {len(done)} finished runs ended with an exit code, first "
-            f"{bad[0].run_id} with {bad[0].exit_code}: wandb calls a run finished that fails "
-            "after run.finish(), or by raise SystemExit in place of sys.exit()"
+            f"{len(bad)} of {len(done)} finished runs exited with an error, first "
+            f"{bad[0].run_id} with {bad[0].exit_code}: wandb marks a run as finished if it fails "
+            "after run.finish(), or by raise SystemExit instead of sys.exit()"
         )
 
 
@@ -102,8 +102,8 @@ def _doubt_processes(results: Results) -> Iterator[str]:
     if rows := [row for row in results.rows if row.apart]:
         yield (
             f"{len(rows)} of {len(results.rows)} runs called wandb.init more than once, first "
-            f"{rows[0].run_id}: what else was logged is in {', '.join(rows[0].apart)}, without a "
-            "rank (call it in one process alone, such as rank 0, and once)"
+            f"{rows[0].run_id}: other values are in {', '.join(rows[0].apart)}, "
+            "without a rank (call it once, in one process, such as rank 0)"
         )
 
 

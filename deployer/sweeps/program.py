@@ -49,7 +49,7 @@ def check_command(config: Mapping[str, Any]) -> Findings:
     if not command and (command == [] or "command" not in config):
         return
     if command is None:
-        yield doubt(("command",), "there is none, so the default is started", "remove the key")
+        yield doubt(("command",), "is empty, so agents use the default command", "remove the key")
         return
     if not isinstance(command, list):
         hint = "write a list: [python, train.py, '${args}']"
@@ -207,7 +207,7 @@ def _hint_at_file(folder: Path, name: str, commit: str) -> str:
         start = "'${env}', '${interpreter}', " if name.split()[0].endswith(".py") else ""
         return f"write command: [{start}{', '.join(name.split())}, '${{args}}'], without program"
     if commit and not near:
-        return f"agents get what is committed: git add {name}, git commit"
+        return f"agents get only committed files: git add {name}, git commit"
     return (
         f"did you mean {near[0]}?"
         if near

@@ -80,8 +80,8 @@ def plan_reuse(sweep: SweepFile, file: str, source: Snapshot) -> Reuse:
         said = f"{path} has finished all {len(points)} configurations"
         raise ConfigError(file, said, look)
     if len(done) > MOST_REUSED:
-        said = f"{path} has finished {len(done)} configurations of {file}, and {MOST_REUSED} is all"
-        raise ConfigError("--reuse", f"{said} that a description can name", "leave --reuse out")
+        said = f"{path} has finished {len(done)} configurations of {file}, and only {MOST_REUSED}"
+        raise ConfigError("--reuse", f"{said} can be used in a description", "leave --reuse out")
     description = f"{REUSE_MARK}{path}: {' '.join(done.values())}"
     name = f"{sweep.name or source.sweep.title} (rest)"
     config = build_list_config(sweep.config, missing, name, description)
@@ -99,7 +99,7 @@ def check_reusable(sweep: SweepFile, file: str, source: Snapshot) -> None:
         said = f"{sweep.method} draws its configurations while it runs"
         raise ConfigError(f"{file}: method", said, f"method: grid, or {leave}")
     if sweep.config.get("early_terminate"):
-        said = "compares runs with each other, but a list has only the missing ones"
+        said = "compares runs with each other, but the new sweep has only the missing runs"
         raise ConfigError(f"{file}: early_terminate", said, f"remove it, or {leave}")
     if not source.sweep.ended:
         said = f"{path} is {source.sweep.state}: its unfinished configurations would run twice"
@@ -108,9 +108,9 @@ def check_reusable(sweep: SweepFile, file: str, source: Snapshot) -> None:
     words = [str(word) for word in now.get("command") or DEFAULT_COMMAND]
     known = [words, list(build_command(words))]
     if [str(word) for word in then.get("command") or DEFAULT_COMMAND] not in known:
-        raise ConfigError(f"{file}: command", f"is another than that of {path}", leave)
+        raise ConfigError(f"{file}: command", f"differs from that of {path}", leave)
     if then.get("program") != now.get("program"):
-        raise ConfigError(f"{file}: program", f"is another than that of {path}", leave)
+        raise ConfigError(f"{file}: program", f"differs from that of {path}", leave)
 
 
 def find_source(sweep: Sweep) -> tuple[SweepPath, tuple[str, ...]] | None:

@@ -88,7 +88,7 @@ def describe_attempt(cause: str, exit_code: int | None) -> str:
     """Describe how an attempt ended, with its exit code or the signal that killed it."""
     said = WORDS.get(cause, cause)
     if cause == "own failure" and exit_code == 0:
-        said = "left during its run"
+        said = "exited during its run"
     if cause == "delivered" and exit_code is None:
         return f"{said}, exit unknown"
     code = f"exit code {exit_code}" if cause in OWN_EXIT_CODE and exit_code is not None else ""

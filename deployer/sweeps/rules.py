@@ -134,7 +134,7 @@ def check_start(config: Mapping[str, Any]) -> Findings:
     flags = next((word for word in words if word in PARAMETER_MACROS), "")
     if flags and (words[0] == flags or {*words} <= {"${env}", "${interpreter}", *PARAMETER_MACROS}):
         hint = f"write ['${{env}}', '${{interpreter}}', '${{program}}', '{flags}']"
-        yield problem(("command",), f"{flags} stands where the program should be", hint)
+        yield problem(("command",), f"{flags} is in place of the program", hint)
     module = f"command: ['${{env}}', '${{interpreter}}', '-m', {str(program).removeprefix('-m ')}"
     for key, name in list_scripts(config):
         if name.endswith(".ipynb"):
@@ -227,7 +227,7 @@ def _check_names(space: Space) -> Findings:
             message = "W&B keeps its own settings under this name, so runs may lose it"
             yield doubt(_place(parameter.path), message, "choose another name")
         if name in seen:
-            message = f"results call it {name}, like another parameter"
+            message = f"results show it as {name}, like another parameter"
             yield doubt(_place(parameter.path), message, "rename one of them")
         seen.setdefault(name, parameter.path)
 

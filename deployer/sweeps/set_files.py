@@ -230,7 +230,7 @@ def _check_name(name: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
     elif not isinstance(name, str):
         yield ConfigError(place, f"{name!r} is not a name", "put it in quotes")
     elif not (name.strip() and name.isprintable() and (wrapped or FLAG.fullmatch(name))):
-        hint = "write it such as learning_rate: no dash in front, no space or separator"
+        hint = "write a name such as learning_rate, without spaces, separators or a leading dash"
         yield ConfigError(place, f"{name!r} cannot be the name of a flag", hint)
 
 

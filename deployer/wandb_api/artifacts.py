@@ -99,7 +99,9 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
     Sends the key only to the server itself, not to the store that it redirects to.
     """
     if not url:
-        raise WandbError(f"{client.base_url}: a file is not kept on the server itself", status=501)
+        raise WandbError(
+            f"{client.base_url}: the server has no download address for a file", status=501
+        )
     own = urlsplit(url).netloc == urlsplit(client.base_url).netloc
     headers = {"Range": f"bytes={offset}-"} if offset else {}
     try:

@@ -58,16 +58,16 @@ TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
     (http.ChunkedEncodingError, "the answer was cut off", "try again"),
     (http.ConnectionError, "cannot be reached", NOT_THERE),
     (http.InvalidJSONError, "the answer is not JSON", NOT_WANDB),
-    (http.ContentDecodingError, "the answer is garbled", NOT_WANDB),
-    (http.StreamConsumedError, "the answer was read twice", "please report this"),
+    (http.ContentDecodingError, "the answer cannot be decoded", NOT_WANDB),
+    (http.StreamConsumedError, "the response was read twice", "please report this"),
     (http.RetryError, "refused too often", "try again later"),
-    (http.TooManyRedirects, "redirects without end", NOT_WANDB),
+    (http.TooManyRedirects, "too many redirects", NOT_WANDB),
     (http.URLRequired, "is not an address", BAD_ADDRESS),
     (http.MissingSchema, "is not an address", BAD_ADDRESS),
     (http.InvalidSchema, "is not an address", BAD_ADDRESS),
     (http.InvalidURL, "is not an address", BAD_ADDRESS),
     (http.InvalidHeader, "the key cannot be sent", "keys are letters, digits, '-' and '_'"),
-    (http.UnrewindableBodyError, "the question could not be sent again", "try again"),
+    (http.UnrewindableBodyError, "the request could not be sent again", "try again"),
     (http.HTTPError, "refused", NOT_WANDB),
 )
 
@@ -220,9 +220,9 @@ class Client:
         if response.is_redirect:
             return f"use the address {response.headers.get('Location', '')}".strip()
         if response.status_code == 429:
-            return "the server limits how often it may be asked; wait a minute"
+            return "the server limits the request rate; wait a minute"
         if response.status_code >= 500:
-            return "the server is in trouble; what is stored there is safe, try again"
+            return "the server has a problem; its stored data is safe; try again"
         return "" if spoke_json else NOT_WANDB
 
 

@@ -194,7 +194,7 @@ def delete_sweep(client: Client, path: SweepPath) -> None:
     """Delete a sweep and keep its runs; raises WandbError if the server does not support it."""
     if DELETE_SWEEP not in client.mutations:
         page = build_sweep_url(client.base_url, path)
-        raise WandbError(f"{client.base_url} deletes sweeps on their page alone", f"open {page}")
+        raise WandbError(f"{client.base_url} deletes sweeps only on their page", f"open {page}")
     client.execute(queries.DELETE_SWEEP, {"sweepPath": str(path)})
 
 

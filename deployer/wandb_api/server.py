@@ -13,9 +13,9 @@ from deployer.wandb_api.operations import AGENT_KEYS, REQUEUE, build_sweep_url
 
 # What W&B's own servers do not guarantee, in one line.
 NOT_GUARANTEED = (
-    "not guaranteed by this server: each configuration exactly once, interrupted runs handed out "
-    "again, retries, repeatable draws; results counts what is lost or doubled, "
-    "deployer heal runs what is missing"
+    "not guaranteed by this server: each configuration exactly once, interrupted runs assigned "
+    "again, retries, repeatable draws; `deployer results` counts lost and duplicate runs, "
+    "`deployer heal` runs the missing ones"
 )
 
 

@@ -130,7 +130,9 @@ class Reconciler:
             number = wanted.number if wanted else 0
             if self._wanted_before and not number and status.sweep_state in HANDING_OUT:
                 more = f"deployer agents up {self.path} --replicas N"
-                LOG.info(f"another command set the number of agents to 0; for more: {more}")
+                LOG.info(
+                    f"another command set the number of agents to 0; to start agents again: {more}"
+                )
             self._wanted_before = number
             if wanted is None:
                 return False
@@ -151,7 +153,7 @@ class Reconciler:
         except (KubeError, AgentError) as error:
             if error.passing:
                 raise
-            self._log_once(f"started and ended no agent: {error.message}")
+            self._log_once(f"no agent was started or ended: {error.message}")
             return None
 
     def _change(self, change: Callable[[Wanted], Wanted]) -> None:
@@ -243,7 +245,7 @@ class Reconciler:
         self._surplus_before = surplus
         if leaving:
             self._change(lambda old: Wanted(old.number, old.leaving | {*leaving}))
-            said = f"leave after their runs, because {wanted.number} are wanted"
+            said = f"stop after their runs, because the wanted number is {wanted.number}"
             LOG.info(f"{', '.join(leaving)}: {said}")
         self._drain([*list_unheard(status, wanted), *leaving])
 
@@ -259,7 +261,7 @@ class Reconciler:
         except KubeError as error:
             if not error.forbidden:
                 raise
-            self._log_once(f"{', '.join(names)}: to leave, and cannot be told: {error.message}")
+            self._log_once(f"{', '.join(names)}: could not be asked to stop: {error.message}")
 
     def _replace(self, status: Status, wanted: Wanted) -> bool:
         for agent in status.agents:
@@ -309,7 +311,7 @@ class Reconciler:
             why = often if self._is_fruitless(agent.name) else ""
             reason = "; ".join(filter(None, (why, agent.reason)))
             code = f" with exit code {agent.exit_code}" if agent.exit_code is not None else ""
-            self._log_once(f"{agent.name} ended{code} and is not started again: {reason}")
+            self._log_once(f"{agent.name} ended{code} and is not restarted: {reason}")
 
     def _is_fruitless(self, name: str) -> bool:
         return self._fruitless.get(name, 0) >= FRUITLESS_STARTS

@@ -42,7 +42,7 @@ class BadNode:
     def sentence(self) -> str:
         """Return why it is avoided; whether it is bad for others is unknown."""
         runs = f"{len(self.run_ids)} runs in a row failed there ({', '.join(self.run_ids)})"
-        return f"node {self.name}: {runs}, avoided from now on"
+        return f"node {self.name} is avoided from now on: {runs}"
 
 
 def locate_attempts(

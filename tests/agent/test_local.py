@@ -249,7 +249,7 @@ def test_who_does_not_end_is_named_while_everybody_waits(
     monkeypatch.setattr(scaling, "SILENT_SECONDS", 0.0)
     with scaling.report_slow_stop(Lasting("local", build_project()), "e/p/s"):
         wait_for(lambda: told, "its name")
-    assert told == ["waiting for s-a2 (run r1): 34 s at most, then killed"]
+    assert told == ["waiting up to 34 s for s-a2 (run r1), then killing them"]
 
 
 def test_an_agent_that_cannot_start_is_an_error_with_its_words(

@@ -82,7 +82,7 @@ def test_a_link_signs_in_once_and_is_nowhere_after(
     page.context.clear_cookies()
     page.goto("about:blank")
     page.goto(link)
-    page.wait_for_selector("text=This link was used already")
+    page.wait_for_selector("text=This link was already used")
     assert "link=" not in page.url
     assert client.key not in page.content()
 

@@ -40,7 +40,7 @@ def test_an_error_and_what_to_do(project: Project) -> None:
         (
             "results",
             2,
-            f"SWEEP: no sweep was made from {project.folder}",
+            f"SWEEP: no sweep was created from {project.folder}",
             "name one as ENTITY/PROJECT/SWEEP_ID, or create one: deployer up FILE",
         ),
         (f"sweep list --wandb {server}", 2, f"--wandb: no key found for {server}", login),
@@ -213,8 +213,8 @@ def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -
     assert said.endswith(asked)
     lines = fail(project, "sweep", "resume", path, code=1, **backend.environment)
     assert lines[-2:] == [
-        f"error: {path}: a sweep that is CANCELED cannot become RUNNING",
-        "hint: deployer up FILE --new makes another",
+        f"error: {path} is CANCELED and cannot become RUNNING",
+        "hint: deployer up FILE --new creates another sweep",
     ]
 
 

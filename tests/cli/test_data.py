@@ -47,17 +47,19 @@ def test_from_an_archive_to_a_folder_and_back(project: Project, tmp_path: Path) 
     assert (project.folder / "out/set/a").read_bytes() == FILES["set/a"]
     (project.folder / "out/set/a").write_text("own")
     refused = project.run("data", "get", "--to", "out", code=1)
-    assert refused.stderr.splitlines()[0].endswith("out: 1 file there with other content: set/a")
+    assert refused.stderr.splitlines()[0].endswith(
+        "out already has 1 file with other content: set/a"
+    )
     assert (project.folder / "out/set/a").read_text() == "own"
     done = project.run("data", "get", "--to", "out", "--overwrite")
-    assert done.stdout == "data: 2 files, 5 kB, 1 there already, 1 replaced, in out\n"
+    assert done.stdout == "data: 2 files, 5 kB, 1 already there, 1 replaced, in out\n"
     assert project.run("data", "get", "--to", "", code=2).stderr.startswith("error: --to: is empty")
     refused = project.run("data", "delete", code=2)
     assert "--yes: is missing" in refused.stderr
     project.run("data", "delete", "--yes")
     assert not held.exists()
     refused = project.run("data", "delete", code=1)
-    assert refused.stderr.splitlines()[0].endswith("deleted nothing")
+    assert refused.stderr.splitlines()[0].endswith("nothing was deleted")
     held.touch()
     listed = project.run("data", "list", code=1)
     assert (listed.stdout.count("is not a folder"), listed.stderr.count("is not a folder")) == (
@@ -83,10 +85,10 @@ def test_an_object_store_with_keys_that_no_message_shows(
     refused = project.run("up", "grid.yaml", code=1)
     assert refused.stderr.splitlines()[-1] == "hint: deployer data preload cats"
     assert "cats: 1 file, 1 kB, in " in project.run("data", "preload", **keys).stdout
-    assert project.run("data", "preload", **keys).stdout.startswith("cats: all there already")
+    assert project.run("data", "preload", **keys).stdout.startswith("cats: all already there")
     for name, said in (
         ("AWS_SECRET_ACCESS_KEY", "the secret key is wrong"),
-        ("AWS_ACCESS_KEY_ID", "the access key is not known there"),
+        ("AWS_ACCESS_KEY_ID", "the access key is unknown"),
     ):
         refused = project.run("data", "preload", code=1, **{**keys, name: "wrong"})
         error, hint = refused.stderr.splitlines()

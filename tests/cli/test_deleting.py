@@ -88,7 +88,7 @@ def test_other_servers_delete_sweeps_on_their_page(
     ]
     said = project.run("sweep", "delete", path, "--yes", code=1, **environment).stderr
     assert said.splitlines()[-2:] == [
-        f"error: {plain_backend.url} deletes sweeps on their page alone",
+        f"error: {plain_backend.url} deletes sweeps only on their page",
         f"hint: open {plain_backend.url}/{plain_backend.entity}/deleting/sweeps/{sweep}",
     ]
 
@@ -122,7 +122,7 @@ def test_only_what_is_listed_is_deleted(project: Project) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         file = write_kubeconfig(project, silent)
     unlisted = project.run(*command, "--on", "kubernetes", code=1, KUBECONFIG=str(file)).stderr
-    assert unlisted.startswith("the data on kubernetes cannot be listed and stays: ")
+    assert unlisted.startswith("the data on kubernetes cannot be listed and was kept: ")
     project.run(*command, "-y", "--on", "local")
     assert not any(outputs_folder().iterdir())
     assert not tuple(Records.load())
@@ -142,7 +142,7 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
     path = f"{backend.entity}/deleting/{sweep}"
     # Quiet, too, it asks what somebody has to answer, and shows what that is about.
     said = answer(project, "n", "--quiet", path, **backend.environment)
-    goes = "0 runs of it stay, their outputs on this machine go: 5 kB"
+    goes = "its 0 runs stay, their local outputs are deleted: 5 kB"
     whose = f"made by {backend.entity} elsewhere"
     assert f"delete sweep {path}, {whose}, permanently ({goes})? [y/N]" in said
     assert any(line.startswith("using ") for line in said)
@@ -212,13 +212,13 @@ def test_agents_that_only_the_server_knows_are_asked_about(
     path = f"{sdk.entity}/asked-{extended}/{sweep}"
     for words in (("pause",), ("stop",), ("cancel",), ("pause", "--on", "local")):
         refused = project.run("sweep", *words, path, code=2, **served.environment)
-        assert "1 agent at work on it, started elsewhere\n" in refused.stderr
+        assert "1 agent started elsewhere working on it\n" in refused.stderr
         assert "--yes: is missing" in refused.stderr
     assert sdk.sweep(sweep)["state"] == "RUNNING"
     if extended:
         refused = project.run("sweep", "delete", path, "-y", code=1, **served.environment)
         assert refused.stderr.splitlines()[-2:] == [
-            f"error: {path}: others' agents may work on it",
+            f"error: {path}: agents of other users may be working on it",
             f"hint: deployer sweep stop {path}",
         ]
     project.run("sweep", "stop", path, "--yes", **served.environment)

@@ -96,7 +96,7 @@ def test_a_watcher_tells_those_whom_a_killed_command_has_not_told(project: Proje
     lines = iter(watcher.stderr.readline, "")
     told = next(line for line in lines if "no agent" in line)
     assert told.startswith(
-        f"started and ended no agent: {file} does not contain a number of agents"
+        f"no agent was started or ended: {file} does not contain a number of agents"
     )
     time.sleep(2 * POLL_SECONDS)
     watcher.send_signal(signal.SIGINT)

@@ -11,8 +11,8 @@ from deployer.errors import right, unknown, wrong
 def test_findings_are_lines_with_their_remedies(capsys: pytest.CaptureFixture[str]) -> None:
     show_findings(
         (
-            right("settings", "kubernetes", "the settings fit"),
-            right("data", "kubernetes", "the data sets are there"),
+            right("settings", "kubernetes", "the settings are valid there"),
+            right("data", "kubernetes", "the data sets exist"),
             right("namespace", "namespace research", "is there"),
             wrong("secret", "Secret hub", "is missing", "kubectl create secret generic hub"),
             unknown("nodes", "nodes", "may not be listed"),
@@ -20,7 +20,7 @@ def test_findings_are_lines_with_their_remedies(capsys: pytest.CaptureFixture[st
         "table",
     )
     assert capsys.readouterr().out == (
-        "✓ kubernetes: the settings fit; the data sets are there\n"
+        "✓ kubernetes: the settings are valid there; the data sets exist\n"
         "✓ namespace research: is there\n"
         "✗ Secret hub: is missing\n"
         "    kubectl create secret generic hub\n"

@@ -61,7 +61,7 @@ def test_a_bare_number_is_no_duration(
     assert run([*words, *arguments, flag, "6"]) == 2
     assert capsys.readouterr().err.splitlines() == [
         f"error: Invalid value for '{flag}': '6' is not a duration",
-        "hint: write one such as 30s, 90m or 2h",
+        "hint: write a duration such as 30s, 90m or 2h",
     ]
 
 

@@ -26,7 +26,7 @@ def test_a_sweep_file_for_a_script(project: Project) -> None:
     assert other.stderr.splitlines()[-1] == "next: deployer up 'nëw sweep.yaml'"
     again = project.run("init", "train.py", "--yes", code=2).stderr.splitlines()
     assert again == [
-        "error: sweep.yaml: the file exists already",
+        "error: sweep.yaml: the file already exists",
         "hint: name another one with --to",
     ]
     planned = project.run("plan", "sweep.yaml")

@@ -67,5 +67,5 @@ def test_a_sweep_without_agents_has_no_logs(project: Project, backend: ServedBac
     made = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
     assert fail(project, "agents", "logs", made, code=1, **backend.environment) == [
         f"error: {made} has no agents here, and `down` deletes their logs",
-        f"hint: what a run sent to the server: deployer agents logs {made} --run RUN",
+        f"hint: to see what a run sent to the server: deployer agents logs {made} --run RUN",
     ]

@@ -94,7 +94,7 @@ def test_a_run_that_was_killed_each_time_says_so() -> None:
     )
     struck = tuple(replace(one, cause="signal", exit_code=137) for one in killed)
     assert build_failure_line(replace(row, attempts=struck), ()) == (
-        "failed: bad, killed 2 times, at last without a new step (lr=2)"
+        "failed: bad, killed 2 times, finally without a new step (lr=2)"
     )
 
 
@@ -208,10 +208,10 @@ def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:
     waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy)
     hopeless = replace(waiting, reason=never.line, pending=never)
     assert describe_agents([waiting, running, replace(waiting, name="a3")]) == (
-        "1 running, 2 starting: all 4 are in use (passes with time); "
-        "they start when they can, watched or not"
+        "1 running, 2 starting: all 4 are in use (transient); "
+        "they start when they can, even without a watcher"
     )
-    assert describe_agents([hopeless]) == "1 starting: Secret x is missing (never passes)"
+    assert describe_agents([hopeless]) == "1 starting: Secret x is missing (permanent)"
     assert describe_agents([]) == "none"
 
 

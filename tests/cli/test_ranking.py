@@ -178,7 +178,7 @@ def test_what_cannot_be_ranked_is_refused(
             ("--by", "first"),
             "error: Invalid value for '--by': 'first' is none of last, best and mean:K",
         ),
-        (("--verify", "--group"), "error: --verify: recounts steps and ranks nothing"),
+        (("--verify", "--group"), "error: --verify: recounts steps; it does not rank runs"),
     ):
         done = project.run("results", path, *words, code=2, **backend.environment)
         assert done.stderr.splitlines()[0] == said

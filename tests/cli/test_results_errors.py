@@ -97,8 +97,8 @@ def test_rows_that_wandb_has_dropped_are_named_and_verify_ends_alike(
         done = project.run(*words, code=3, **plain_backend.environment)
         assert done.stderr.splitlines()[-2:] == [
             f"error: {path}: {said}",
-            "hint: log it without step=, or with a step that does not go back; an axis of its own: "
-            'run.define_metric("val_loss", step_metric="epoch")',
+            "hint: log it without step=, or with a step that does not go back; or give it its own "
+            'axis: run.define_metric("val_loss", step_metric="epoch")',
         ]
     project.run("report", path, **plain_backend.environment)
     report = (project.folder / f"report-{sweep}.html").read_text()
@@ -123,7 +123,7 @@ def test_a_metric_that_was_logged_before_another_wandb_init_is_found(
         done = project.run(*words, code=3, **backend.environment)
         assert done.stderr.splitlines()[-2:] == [
             f"error: {path}: {said}",
-            'hint: wandb.init(resume="allow"), where it is called again, continues the run',
+            'hint: to continue the run, call wandb.init(resume="allow") each time',
         ]
 
 

@@ -50,7 +50,7 @@ if os.environ["WANDB_MODE"] == "disabled":  # of the trial start alone
 wandb.init().log({"loss": 1})
 """
 SAID = "warning: grid.yaml:2: program: train.py:5: KeyError: DATA"
-ASKED = "grid.yaml: its script failed in the check"
+ASKED = "grid.yaml: its script failed during the check"
 
 
 @pytest.mark.slow(seconds=15)

@@ -22,7 +22,7 @@ def test_a_file_of_sets_becomes_a_sweep_and_comes_back(project: Project) -> None
     assert yaml.safe_load(exported) == yaml.safe_load(SETS)
     project.run(*words)  # the same again is no other file
     refused = project.run(*words, "--goal", "maximize", code=2).stderr
-    assert "sweep.yaml: the file exists already" in refused
+    assert "sweep.yaml: the file already exists" in refused
     nowhere = project.run(*words[:-1], "nowhere/sweep.yaml", code=2).stderr
     assert "error: nowhere/sweep.yaml: cannot be written: no such file or directory" in nowhere
     assert "--force overwrites it" in refused

@@ -372,7 +372,7 @@ def test_a_command_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> None:
     wrong = [said for case in cases if (said := case.judge())]
     assert not wrong, "\n".join(wrong)
     said = {case.words: "\n".join(line for _, line in case.lines) for case in cases}
-    assert "get-token gave no credentials in 30 s and was ended" in said["agents list --all"]
+    assert "get-token gave no credentials in 30 s and was killed" in said["agents list --all"]
     assert "(context lab)\n" in said["down --all"]
     assert "HTTPConnection" not in "".join(said.values())
     assert "(read timeout=15.0)" in said["doctor"]
@@ -397,7 +397,7 @@ def test_a_backend_that_does_not_end_is_named(project: Project) -> None:
     if "for the libraries of" in said:  # a slow machine waits for that first
         said = down.stderr.readline()
     os.kill(process_id, signal.SIGCONT)
-    assert said == "waiting for the embedded backend to end\n"
+    assert said == "waiting for the embedded backend to stop\n"
     assert down.communicate(timeout=60)[1] == "backend stopped; its data stays\n"
 
 

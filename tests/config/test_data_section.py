@@ -68,7 +68,7 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
-        ("{path: /d}", "data: has no place", "give exactly one of claim, nfs, url, folder"),
+        ("{path: /d}", "data: has no source", "give exactly one of claim, nfs, url, folder"),
         (
             "{path: /d, claim: a, folder: b}",
             "data: is in claim and folder",
@@ -84,23 +84,23 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
         (
             "{path: /, claim: a}",
             "data: path: nothing can be mounted at /",
-            "write one such as /data",
+            "write a path such as /data",
         ),
         ("{path: /d, clam: a}", "data.clam: unknown key", "did you mean `claim`?"),
         (
             "{path: /d, url: 's3://b', sub_path: a}",
-            "data: sub_path: belongs to claim, and this is a url",
+            "data: sub_path: applies only to claim, and this data set has url",
             "remove it",
         ),
         (
             "{path: /d, claim: a, sub_path: ../b}",
             "data: sub_path: is not a folder inside the claim",
-            "write one such as images/train",
+            "write a path such as images/train",
         ),
         (
             "[{path: /a, claim: a}, {path: /b, claim: b}]",
             "data: two entries have the name 'data'",
-            "give each its own name",
+            "give each entry its own name",
         ),
         (
             "[{path: /a, claim: a}, 3]",

@@ -131,9 +131,9 @@ PLACE = "deployer.yaml: kubernetes"
         (
             "{gpu: 0.5}",
             "gpu: a pod cannot request a fraction of a GPU",
-            "agents share one by agents_per_pod: 2; a slice is resource: nvidia.com/mig-1g.5gb",
+            "to share one: agents_per_pod: 2; for a slice: resource: nvidia.com/mig-1g.5gb",
         ),
-        ("{gpu: {product: [A100, H100]}}", "gpu: a list, and agents get one product", None),
+        ("{gpu: {product: [A100, H100]}}", "gpu: is a list, but all agents get one product", None),
         ("{gpu: -1}", "gpu: -1 is below 0", "write 0 or more"),
         ("{image: 3}", "image: 3 is not text", "put it in quotes"),
         ("{image: Team/Trainer:1}", "image: 'Team/Trainer:1' is not valid", IMAGE_HINT),
@@ -184,7 +184,7 @@ PLACE = "deployer.yaml: kubernetes"
         (
             "{max_time: long}",
             "max_time: 'long' is not a duration",
-            "write one such as 30s, 90m or 2h",
+            "write a duration such as 30s, 90m or 2h",
         ),
         ("{max_time: 6}", "max_time: '6' is not a duration", DURATION_HINT),
         ("{grace_period: 4s}", "grace_period: is shorter than 5s", ""),

@@ -131,10 +131,10 @@ def test_a_broken_netrc_is_an_error_only_where_a_login_is_looked_for(
     assert not caplog.records
     load(tmp_path, WANDB_BASE_URL="http://w.example", WANDB_API_KEY=KEY).check_login()
     write_settings(tmp_path / "wandb" / "settings", f"api_key = {KEY}\n[default")
-    with pytest.raises(ConfigError, match="is not as wandb writes it"):
+    with pytest.raises(ConfigError, match="is not in wandb's format"):
         load(tmp_path).check_login()
     load(tmp_path, WANDB_API_KEY=KEY).check_login()
-    assert "is not as wandb writes it" in caplog.text
+    assert "is not in wandb's format" in caplog.text
 
 
 def test_bytes_of_another_host_in_netrc_need_not_be_utf8(tmp_path: Path) -> None:

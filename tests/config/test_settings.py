@@ -28,7 +28,7 @@ REFUSED = {
         "deployer.yaml:2: replicas: is empty",
         "deployer.yaml:4: owner: the key appears twice (also in line 3); the last one counts",
     ],
-    "'on': kubernetes\non: local": ["deployer.yaml:1: on: is there twice"],
+    "'on': kubernetes\non: local": ["deployer.yaml:1: on: appears twice"],
     "on: ''": ["deployer.yaml:1: on: '' is not an executor"],
     # YAML 1.1 reads the name of the variable as false.
     SECRETS: [

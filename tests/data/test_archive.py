@@ -71,21 +71,27 @@ def test_links_within_an_archive_become_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../out", "/tmp/out", "a/../../out", "a//b", "x" * 256, ".."])
 def test_names_that_lead_out(tmp_path: Path, name: str) -> None:
     assert refuse(write_tar(tmp_path / "a.tar", {name: b"1"}, mode="w")) == (
-        f"{name!r} leads out of it, or is not a file path"
+        f"{name!r} points outside the archive, or is not a file path"
     )
     if name != "..":
         (tmp_path / "zip").mkdir()
-        assert "leads out of it" in refuse(write_zip(tmp_path / "zip/a.zip", {name: b"1"}))
+        assert "points outside the archive" in refuse(
+            write_zip(tmp_path / "zip/a.zip", {name: b"1"})
+        )
 
 
 @pytest.mark.parametrize(
     ("kind", "target", "said"),
     [
-        (tarfile.SYMTYPE, "/etc/passwd", "'x' leads out of it, or is not a file path"),
-        (tarfile.SYMTYPE, "../../etc/passwd", "'x' leads out of it, or is not a file path"),
-        (tarfile.LNKTYPE, "../etc/passwd", "'x' leads out of it, or is not a file path"),
-        (tarfile.SYMTYPE, "set", "'x' is a link to 'set', no file in it"),
-        (tarfile.SYMTYPE, "x", "'x' is a link to 'x', no file in it"),
+        (tarfile.SYMTYPE, "/etc/passwd", "'x' points outside the archive, or is not a file path"),
+        (
+            tarfile.SYMTYPE,
+            "../../etc/passwd",
+            "'x' points outside the archive, or is not a file path",
+        ),
+        (tarfile.LNKTYPE, "../etc/passwd", "'x' points outside the archive, or is not a file path"),
+        (tarfile.SYMTYPE, "set", "'x' is a link to 'set', which is not a file in it"),
+        (tarfile.SYMTYPE, "x", "'x' is a link to 'x', which is not a file in it"),
         (tarfile.FIFOTYPE, "", "'x' is a device, a pipe or a socket"),
         (tarfile.CHRTYPE, "", "'x' is a device, a pipe or a socket"),
         (tarfile.BLKTYPE, "", "'x' is a device, a pipe or a socket"),
@@ -103,15 +109,17 @@ def test_a_link_is_never_written_through(tmp_path: Path) -> None:
     with tarfile.open(archive, "w") as opened:
         opened.addfile(build_special("x", tarfile.SYMTYPE, "/tmp"))
         opened.addfile(tarfile.TarInfo("x/written"))
-    assert "leads out of it" in refuse(archive)
+    assert "points outside the archive" in refuse(archive)
     (tmp_path / "zip").mkdir()
-    assert "leads out of it" in refuse(write_zip(tmp_path / "zip/a.zip", {}, {"x": "/etc/passwd"}))
+    assert "points outside the archive" in refuse(
+        write_zip(tmp_path / "zip/a.zip", {}, {"x": "/etc/passwd"})
+    )
 
 
 def test_a_bomb_is_stopped_by_the_bytes_that_come_out(tmp_path: Path) -> None:
     limits = ArchiveLimits(ratio=50, harmless_bytes=1_000_000)
     bomb = write_zip(tmp_path / "a.zip", {"zeros": bytes(20_000_000)})
-    said = "its 20 kB unpack to more than 1 MB; allowed are 50 times its size"
+    said = "its 20 kB unpack to more than 1 MB; the limit is 50 times its size"
     assert refuse(bomb, limits) == f"{said}, 1 MB at least and 2 TB at most"
     assert not (tmp_path / "out/unpacked/zeros").stat().st_size > 2_000_000
     (tmp_path / "tar").mkdir()
@@ -130,7 +138,7 @@ def test_what_is_allowed_if_nobody_says_more(tmp_path: Path) -> None:
     bomb = write_zip(tmp_path / "a.zip", {"zeros": bytes(101_000_000)})
     assert refuse(bomb) == (
         "its 98 kB unpack to more than 100 MB; "
-        "allowed are 200 times its size, 100 MB at least and 2 TB at most"
+        "the limit is 200 times its size, 100 MB at least and 2 TB at most"
     )
 
 
@@ -156,7 +164,7 @@ def test_what_compresses_well_but_is_small_is_no_bomb(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tar.gz", "a.tar.xz", "a.tar.bz2"])
 def test_what_is_no_archive_or_only_half_of_one(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"no archive" * 1000)
-    assert refuse(tmp_path / name) == "is damaged, or no archive"
+    assert refuse(tmp_path / name) == "is damaged, or not an archive"
     half = tmp_path / "half"
     half.mkdir()
     kinds = {"gz": "w:gz", "xz": "w:xz", "bz2": "w:bz2"}
@@ -166,15 +174,15 @@ def test_what_is_no_archive_or_only_half_of_one(tmp_path: Path, name: str) -> No
         write_tar(half / name, FILES, mode=kinds.get(name.rpartition(".")[2], "w"))
     whole = (half / name).read_bytes()
     (half / name).write_bytes(whole[: len(whole) // 2])
-    assert refuse(half / name) == "is damaged, or no archive"
+    assert refuse(half / name) == "is damaged, or not an archive"
 
 
 def test_other_oddities(tmp_path: Path) -> None:
     both = write_tar(tmp_path / "a.tar", {"a": b"1", "a/b": b"2"}, mode="w")
-    assert refuse(both) == "one name in it is a file and a folder"
+    assert refuse(both) == "a file and a folder in it have the same name"
     (tmp_path / "own").mkdir()
     own = write_tar(tmp_path / "own/a.tar", {".deployer-partial/x": b"1"}, mode="w")
-    assert "a name that deployer keeps for itself" in refuse(own)
+    assert "a name that deployer reserves" in refuse(own)
 
 
 def test_names_of_archives() -> None:

@@ -69,7 +69,7 @@ def test_a_tree_arrives_whole_and_a_second_copy_finds_it_equal(tmp_path: Path) -
     assert {entry.path: entry.sha256 for entry in copied.entries} == sums
     again = copy(source, target, count)
     assert again.equal_files == len(TREE)
-    assert describe_copied(again) == "4 files, 5.3 MB, 4 there already"
+    assert describe_copied(again) == "4 files, 5.3 MB, 4 already there"
     assert not target.is_unfinished()
     assert sorted(path.name for path in (tmp_path / "to").iterdir()) == ["labels.csv", "train"]
 
@@ -89,13 +89,13 @@ def test_other_content_is_replaced_only_if_that_is_said(tmp_path: Path) -> None:
     source, target = FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to")
     with pytest.raises(DataError) as raised:
         copy(source, target, overwrite=False)
-    assert raised.value.message == f"{target}: 4 files there with other content: b, c, d, …"
+    assert raised.value.message == f"{target} already has 4 files with other content: b, c, d, …"
     assert raised.value.hint.startswith("--overwrite ")
     assert read_tree(target) == {**theirs, "a": content["a"]}
     assert not target.is_unfinished()
     copied = copy(source, target)
     assert (copied.equal_files, copied.replaced_files) == (1, 4)
-    assert describe_copied(copied).endswith(", 1 there already, 4 replaced")
+    assert describe_copied(copied).endswith(", 1 already there, 4 replaced")
     assert read_tree(target) == {**content, "f": theirs["f"]}
 
 
@@ -158,9 +158,7 @@ def test_wrong_bytes_never_get_the_final_name(tmp_path: Path) -> None:
     target, count = FolderStore(tmp_path / "to"), Count()
     with pytest.raises(DataError) as raised:
         copy(Lying(tmp_path / "from"), target, count)
-    assert raised.value.message == (
-        f"{tmp_path / 'from'}: a is not what it was when the copy began"
-    )
+    assert raised.value.message == (f"{tmp_path / 'from'}: a has changed since the copy began")
     assert (target.list_entries(), count.done) == ([], 0)
 
 
@@ -190,7 +188,7 @@ def test_a_second_copy_to_the_same_folder_is_refused(tmp_path: Path) -> None:
     target = FolderStore(tmp_path / "to")
     with target.copying(), pytest.raises(DataError) as raised:
         copy(FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to"))
-    assert raised.value.message == f"{tmp_path / 'to'}: another copy to it is under way"
+    assert raised.value.message == f"{tmp_path / 'to'}: another copy to it is in progress"
 
 
 def _give_up(_seconds: float) -> None:
@@ -228,8 +226,8 @@ def test_links_inside_are_copied_and_folders_behind_links_never_written(tmp_path
     [
         ("elsewhere", "is a link that leads out of"),
         ("elsewhere/secret", "is a link that leads out of"),
-        ("from/none", "which is not there"),
-        ("from", "a folder that it lies in"),
+        ("from/none", "which does not exist"),
+        ("from", "a folder that contains it"),
     ],
 )
 def test_links_that_cannot_be_copied(tmp_path: Path, target: str, said: str) -> None:

@@ -61,10 +61,10 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     data = data_sets.find_data(project, "data")
     data_sets.get(project, data, tmp_path / "out", QUIET)
     assert read_tree(FolderStore(tmp_path / "out")) == content
-    assert "is on this machine, where runs see it" in refuse(lambda: bring(project))[0]
+    assert "is already on this machine, where runs see it" in refuse(lambda: bring(project))[0]
     data_sets.delete(project, data, False)
     assert not (tmp_path / "held").exists()
-    gone = "data set data was not found where runs on local see it: deleted nothing"
+    gone = "data set data was not found where runs on local see it; nothing was deleted"
     for act in (data_sets.check_deletable, data_sets.delete):
         said, hint = refuse(lambda act=act: act(project, data, False))  # type: ignore[misc]
         assert said == gone
@@ -91,13 +91,13 @@ def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path, told: li
     archive.rename(tmp_path / "set.tar.zst")
     data = project.data[0]
     data_sets.put(project, data, str(tmp_path / "set.tar.zst"), QUIET, True)
-    assert told[-1].startswith("set.tar.zst is put as the file that it is")
+    assert told[-1].startswith("set.tar.zst is copied without unpacking")
     (tmp_path / "set.tar.zst").rename(archive)
     kept = read(tmp_path / "kept", "{path: /data, folder: held, unpack: false}")
     put(kept, archive)
     assert (tmp_path / "kept/held/set.tar.gz").is_file()
     hostile = write_tar(tmp_path / "hostile.tar", {"../out": b"1"}, mode="w")
-    assert "leads out of it" in refuse(lambda: put(project, hostile))[0]
+    assert "points outside the archive" in refuse(lambda: put(project, hostile))[0]
 
 
 def test_what_cannot_be_meant(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
     held = FolderStore(tmp_path / "project/held")
     with pytest.raises(ConfigError), held.copying():
         raise ConfigError("broken", "off")
-    assert "was broken off" in refuse(check)[0]
+    assert "was interrupted" in refuse(check)[0]
     make_tree(tmp_path / "from", SIZES)
     put(project, tmp_path / "from")
     check()
@@ -167,7 +167,7 @@ def test_an_object_store_is_brought_here_once(object_server: ObjectServer, tmp_p
     assert held == {"a", "b", "own", ORIGIN_NOTE}
     data_sets.delete(project, project.data[0], True)
     assert store.list_entries() == []
-    assert "there is nothing" in refuse(lambda: bring(project))[0]
+    assert "is empty" in refuse(lambda: bring(project))[0]
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_an_archive_in_an_object_store_is_unpacked_once(
     )
     archive = write_tar(tmp_path / "other-name.tgz", {"cats/a": b"1", "cats/b": b"2"})
     make_tree(tmp_path / "from", SIZES)
-    assert "is the one archive" in refuse(lambda: put(project, tmp_path / "from"))[0]
+    assert "is a single archive" in refuse(lambda: put(project, tmp_path / "from"))[0]
     put(project, archive)
     brought = bring(project)
     assert read_tree(FolderStore(Path(brought.target))) == {"cats/a": b"1", "cats/b": b"2"}
@@ -203,7 +203,7 @@ def test_what_could_not_be_unpacked_is_not_put_as_the_archive(tmp_path: Path, na
     wrong = tar if name == "cats.zip" else tmp_path / "deployer.yaml"
     assert refuse(lambda: put(project, wrong)) == (
         f"{wrong} is not an archive like {name}",
-        "pack it so, or correct `url:` in deployer.yaml",
+        "pack it in that format, or correct `url:` in deployer.yaml",
     )
 
 
@@ -260,7 +260,7 @@ def test_a_folder_with_more_than_the_data_set_is_not_deleted(tmp_path: Path, fol
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
     project = read(tmp_path, f"{{path: /data/x, folder: {folder}}}")
-    with pytest.raises(DataError, match=r"holds more than|is a link to"):
+    with pytest.raises(DataError, match=r"also holds other files|is a link to"):
         data_sets.check_deletable(project, project.data[0], False)
 
 

@@ -59,7 +59,7 @@ def test_a_tree_goes_there_and_comes_back(server: str, tmp_path: Path) -> None:
 def test_wrong_bytes_never_appear(server: str, tmp_path: Path) -> None:
     make_tree(tmp_path / "from", {"a": 10, "big": 2 * PIECE_BYTES})
     with open_address(f"gs://{BUCKET}/{tmp_path.name}", server) as store:
-        with pytest.raises(DataError, match="is not what it was"):
+        with pytest.raises(DataError, match="has changed since"):
             copy(Lying(tmp_path / "from"), store)
         assert store.list_entries() == []
         assert store.is_unfinished()
@@ -68,7 +68,7 @@ def test_wrong_bytes_never_appear(server: str, tmp_path: Path) -> None:
 def test_refusals_are_one_line_and_say_what_to_do(server: str) -> None:
     with pytest.raises(DataError) as raised:
         open_address("gs://no-such-bucket/x", server).list_entries()
-    assert raised.value.message == f"gs://no-such-bucket/x at {server}: is not there"
+    assert raised.value.message == f"gs://no-such-bucket/x at {server}: not found"
     assert raised.value.hint == "correct `url:` in deployer.yaml"
 
 
@@ -130,9 +130,9 @@ def test_the_service_account_of_a_secret_is_the_one_that_asks(
 @pytest.mark.parametrize(
     ("secret", "said"),
     [
-        ({"AWS_ACCESS_KEY_ID": "x"}, "no key of a service account is in the Secret"),
-        ({"key.json": '{"type": "service_account"}'}, "is none that Google takes"),
-        ({"key.json": "{}"}, "is none that Google takes"),
+        ({"AWS_ACCESS_KEY_ID": "x"}, "the Secret has no service account key"),
+        ({"key.json": '{"type": "service_account"}'}, "Google does not accept the key"),
+        ({"key.json": "{}"}, "Google does not accept the key"),
     ],
 )
 def test_a_secret_without_a_key_is_refused(secret: dict[str, str], said: str) -> None:

@@ -124,7 +124,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(
     copy(FolderStore(tmp_path / "from"), ObjectStore(store.describe(), _endpoint(store)))
     with pytest.raises(DataError) as raised:
         list(store.read("a"))
-    assert raised.value.message.endswith("the object has changed meanwhile")
+    assert raised.value.message.endswith("the object changed during the copy")
 
 
 def test_given_credentials_count_more_than_the_environment(
@@ -140,7 +140,7 @@ def test_given_credentials_count_more_than_the_environment(
     ("variables", "bucket", "said", "hint"),
     [
         ({"AWS_SECRET_ACCESS_KEY": "wrong"}, BUCKET, "the secret key is wrong", "AWS_SECRET"),
-        ({"AWS_ACCESS_KEY_ID": "wrong"}, BUCKET, "the access key is not known", "AWS_ACCESS"),
+        ({"AWS_ACCESS_KEY_ID": "wrong"}, BUCKET, "the access key is unknown", "AWS_ACCESS"),
         ({"AWS_PROFILE": "none"}, BUCKET, "profile not found", "check AWS_PROFILE"),
         ({}, "no-such-bucket", "bucket not found", "make it, or correct `url:`"),
     ],

@@ -1,4 +1,4 @@
-"""What is done about a backend that does not come up, by how its pod ended or why it waits."""
+"""What is done about a backend that does not start, by how its pod ended or why it waits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_ends_again_and_again_or_never_starts_is_hopeless() -> None:
     assert first == Absence("last words", None, 70, 1)
     assert not first.hopeless
     assert again
-    assert (again.words, again.hopeless) == ("its server ended with 70", True)
+    assert (again.words, again.hopeless) == ("its server exited with 70", True)
     assert read_end(None) is read_end({"status": {}}) is None
     for transient in (True, False, None):
         reason = pending(Cause.IMAGE, "a", transient)

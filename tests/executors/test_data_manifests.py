@@ -98,7 +98,7 @@ def test_a_volume_in_the_way_of_a_data_set_is_named() -> None:
     cluster = parse_cluster({"image": "trainer:1", "volumes": [volume]})
     with pytest.raises(ConfigError) as caught:
         add_data(cluster, parse_data(yaml.safe_load(DATA)), FOLDER)
-    said = "deployer.yaml: kubernetes.volumes: a data set has the path '/data/cifar10', too"
+    said = "deployer.yaml: kubernetes.volumes: a data set also has the path '/data/cifar10'"
     assert caught.value.message == said
 
 

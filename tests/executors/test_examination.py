@@ -120,7 +120,7 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
     lost = {**stopped, "reason": "ClusterQueueDoesNotExist"}
     assert said(None) == []
     assert said(None, queue("research-user-queue")) == [
-        "unknown: this namespace has research-user-queue, and the agents are in none | "
+        "unknown: this namespace has research-user-queue, but the agents use none | "
         "kubernetes: {queue: research-user-queue} in deployer.yaml"
     ]
     assert said("research-queue", queue("research-user-queue")) == [
@@ -132,7 +132,7 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubectl describe localqueue gpus -n research --context c"
     ]
     assert said("gpus", queue("gpus", conditions=[lost])) == [
-        "error: leads to ClusterQueue all, which is missing | "
+        "error: points to ClusterQueue all, which is missing | "
         "ask an administrator for ClusterQueue all"
     ]
     assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["ok: takes Jobs; 2 wait in it | "]
@@ -230,7 +230,7 @@ def test_a_priority_class_in_the_queue_is_looked_for() -> None:
 def test_each_right_that_is_missing_is_named(kubeconfig: Path, missing: Right) -> None:
     case = build_case(kubeconfig)
     [found] = judge_rights(case, [missing])
-    cost = WITHOUT.get(missing, "agents cannot start, or cannot be ended")
+    cost = WITHOUT.get(missing, "agents cannot be started or stopped")
     assert found.message == f"you may not {describe_right(missing)}: {cost}"
     assert found.severity is (Severity.ERROR if missing in RUN_AGENTS.rights else Severity.UNKNOWN)
     assert found.fix.startswith("ask an administrator: deployer rights agents | kubectl apply ")

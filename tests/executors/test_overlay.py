@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.kubernetes.manifests.overlay import REMOVED, Replacement, overlay
+from deployer.executors.kubernetes.manifests.overlay import REMOVED, ReplacedList, overlay
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from tests.executors.profiles import build, build_from, replace_section
 
@@ -23,7 +23,7 @@ A, B = {"name": "a", "value": 1}, {"name": "b", "value": 2}
         ({"a": None}, {"a": {}, "b": [], "c": ""}, {"a": None, "c": ""}),
         ({"env": [A]}, {"env": [B]}, {"env": [A, B]}),
         ({"env": [A, B]}, {"env": [{"name": "a"}]}, {"env": [{"name": "a"}, B]}),
-        ({"env": [A]}, {"env": Replacement([B])}, {"env": [B]}),
+        ({"env": [A]}, {"env": ReplacedList([B])}, {"env": [B]}),
         ({"containers": [A]}, {"containers": [{"name": "a"}]}, {"containers": [A]}),
         ({"tolerations": [A]}, {"tolerations": [A]}, {"tolerations": [A, A]}),
         ({"command": ["a"]}, {"command": ["b"]}, {"command": ["b"]}),

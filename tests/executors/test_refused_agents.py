@@ -52,12 +52,12 @@ def test_a_quota_of_config_maps_that_is_used_up_says_that_its_namespace_is_there
 ) -> None:
     found = examine(tmp_path, {"configmaps": FULL.format("configmaps")}, examine_access)
     namespace = found["namespace"]
-    assert (namespace.severity, namespace.message) == (Severity.OK, "is there")
+    assert (namespace.severity, namespace.message) == (Severity.OK, "exists")
 
 
 def test_a_namespace_is_unknown_where_another_rule_refuses_config_maps(tmp_path: Path) -> None:
     found = examine(tmp_path, {"configmaps": "something else"}, examine_access)["namespace"]
-    assert (found.severity, found.message) == (Severity.UNKNOWN, "may not be read")
+    assert (found.severity, found.message) == (Severity.UNKNOWN, "no permission to read it")
 
 
 def find_forbidden(folder: Path, said: str, **section: Any) -> Finding:
@@ -80,7 +80,9 @@ def test_pod_security_names_the_setting_at_each_level(tmp_path: Path) -> None:
 
 def test_what_deployer_yaml_does_not_ask_for_is_left_to_the_template(tmp_path: Path) -> None:
     for said in (PRIVILEGED, HOST_IPC):
-        assert find_forbidden(tmp_path, said).fix == "change what it names in your template"
+        assert (
+            find_forbidden(tmp_path, said).fix == "change the fields that it names in your template"
+        )
 
 
 def test_up_stops_at_what_is_refused_and_warns_of_what_is_missing(

@@ -189,7 +189,7 @@ def test_up_and_the_doctor_say_the_same(tmp_path: Path) -> None:
     )
     assert found[1].fix == (
         "ask an administrator: deployer rights backend | kubectl apply -n ns --context c -f -; "
-        "or an administrator types: deployer backend up --on gke; or use --wandb ADDRESS"
+        "or an administrator runs: deployer backend up --on gke; or use --wandb ADDRESS"
     )
 
 

@@ -46,4 +46,4 @@ def test_a_cluster_without_an_address_is_not_opened(cloud: Cloud) -> None:
         open_kube_of(open_client(), build_cluster("", "PROVISIONING"), None)
     said = "cluster train in us-central1-a is PROVISIONING: its Kubernetes has no address"
     assert told.value.message == said
-    assert told.value.hint == "deployer gke up goes on with it"
+    assert told.value.hint == "deployer gke up continues its creation"

@@ -44,7 +44,7 @@ def test_a_cluster_is_made_listed_and_removed(cloud: Cloud, machine: Machine) ->
     assert listed == [made]
     err = machine.run(*DOWN)[1]
     gone = "no cluster, no disk, no load balancer"
-    assert f"nothing of ours is left of {NAME} in project {PROJECT}: {gone}" in err
+    assert f"no leftovers of {NAME} in project {PROJECT}: {gone}" in err
     assert cloud.inventory().empty
     assert json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0]) == []
 
@@ -66,11 +66,11 @@ def test_plan_says_what_ends_by_itself_and_what_a_month_costs(
     monkeypatch.chdir(tmp_path)
     assert run(["plan", "sweep.yaml", "--max-time", "6h", "--no-check"]) == 0
     err = capsys.readouterr().err
-    assert "ends by itself: agents after 6 h 00 min, GPU nodes after 6 h 30 min\n" in err
+    assert "ends automatically: agents after 6 h 00 min, GPU nodes after 6 h 30 min\n" in err
     assert re.search(
-        r"goes on until `deployer gke down`: the cluster's fee and its system pool, "
+        r"continues until `deployer gke down`: the cluster's fee and its system pool, "
         r"\$0\.\d\d an hour, about \$1\d\d a month\n"
-        r"goes on until its results are deleted: the embedded backend's disk, \$1\.00 a month\n",
+        r"continues until its results are deleted: the embedded backend's disk, \$1\.00 a month\n",
         err,
     )
     assert cloud.calls == ()
@@ -94,7 +94,7 @@ NOWHERE = {
     "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:9"}}],
     "users": [{"name": "x", "user": {}}],
 }
-GOES_ON = f"cluster {NAME} in {FIRST} is PROVISIONING, Google goes on with it: {IDLE}"
+GOES_ON = f"cluster {NAME} in {FIRST} is PROVISIONING, still in progress: {IDLE}"
 KEPT = f"cluster {NAME} in {FIRST} is RUNNING: {IDLE}"
 BROKEN = f"cluster {NAME} in {FIRST} is ERROR: {IDLE}"
 POOL = f"its pool gpu-1, nvidia-tesla-t4: {PRICE} an hour for each of its nodes"
@@ -131,7 +131,8 @@ def test_a_failure_says_what_exists_and_costs(cloud: Cloud, machine: Machine) ->
     cloud.fail("ListClusters", permission("container.clusters.list"), nth=3, times=math.inf)
     err = machine.run(*UP, code=1)[1]
     assert (
-        "not checked whether a cluster made by deployer still exists: cannot list clusters" in err
+        "could not check whether a cluster made by deployer still exists: cannot list clusters"
+        in err
     )
     cloud.heal()
     machine.run(*DOWN)
@@ -164,7 +165,7 @@ def test_a_refusal_is_an_error_with_a_remedy(cloud: Cloud, machine: Machine) -> 
     cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND, times=math.inf)
     out, err = machine.run(*UP, code=1)
     assert out == ""
-    assert f"error: no room for cluster {NAME}" in err
+    assert f"error: no capacity for cluster {NAME}" in err
     assert err.count("Insufficient regional quota to satisfy request: resource") == 1
     hint = err.splitlines()[-1]
     assert hint.startswith("hint: ask for more NVIDIA_T4_GPUS in us-central1: https://console.")
@@ -178,7 +179,7 @@ def test_a_foreign_cluster_is_an_error(cloud: Cloud, machine: Machine) -> None:
     err = machine.run(*UP, code=1)[1]
     assert f"error: cluster {NAME} in {FIRST} is not ours" in err
     assert list_existing(err) == []
-    assert "is not ours and stays" in machine.run(*DOWN)[1]
+    assert "stays: it lacks deployer's labels" in machine.run(*DOWN)[1]
     assert cloud.changes == ()
 
 
@@ -202,13 +203,13 @@ def test_orphans_are_found_without_a_specification(cloud: Cloud, machine: Machin
     assert cloud.inventory().disks == ()
     err = machine.run(*old, "--yes", code=1)[1]
     assert f"{NAME}: not checked: cannot list Pod in any namespace" in err
-    assert f"{NAME} stays (not checked); deployer orphans {NAME} removes it all the same" in err
+    assert f"{NAME} stays (not checked); deployer orphans {NAME} removes it anyway" in err
     assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
     machine.run("orphans", NAME, "--yes")
     assert cloud.inventory().empty
     out, err = machine.run("orphans")
     assert out == "no leftovers\n"
-    assert "no kubeconfig found: skipping Kubernetes" in err
+    assert "no kubeconfig found: Kubernetes was not searched" in err
 
 
 def test_a_cluster_that_does_not_answer_is_not_checked(cloud: Cloud, machine: Machine) -> None:

@@ -27,12 +27,12 @@ def test_a_changed_specification_is_said_and_changes_nothing(
     larger = replace(spec, gpus=(replace(spec.gpus[0], max_nodes=99), *spec.gpus[1:]))
     ensure_cluster(gke, larger)
     [line] = told
-    assert line.startswith("pool gpu-1 is not as the specification says now and stays unchanged")
+    assert line.startswith("pool gpu-1 differs from the specification and stays unchanged")
     told.clear()
     ensure_cluster(gke, spec.limit_nodes(7200))
     assert told == [
-        "nodes of pool gpu-1 have no time limit of Google's, as when it was made; "
-        "deployer gke down, then up, makes it anew"
+        "nodes of pool gpu-1 have no time limit, as set at its creation; "
+        "deployer gke down, then up, recreates it"
     ]
     assert cloud.changes == before
 

@@ -57,5 +57,5 @@ def test_google_is_asked_whose_a_token_is(cloud: Cloud, home: Path) -> None:
     cloud.set_account("")
     assert open_with(nameless).owner == load_random_owner()
     cloud.fail("TokenInfo", UNAVAILABLE, times=9)
-    with pytest.raises(CloudError, match="cannot find out your Google account"):
+    with pytest.raises(CloudError, match="cannot determine your Google account"):
         _ = open_with(nameless).owner

@@ -24,7 +24,7 @@ def test_what_google_would_refuse_is_said_before_anything_is_made(
     (machine.folder / "deployer.yaml").write_text(CONFIG)
     code, found = examine(machine)
     assert (code, found["cloud-quota"]["sentence"]) == (0, "quotas and machine types suffice")
-    assert found["cloud"]["sentence"].startswith("is not there: `up` makes it in project ")
+    assert found["cloud"]["sentence"].startswith("not found: `up` creates it in project ")
 
     cloud.fail("regions.get", permission("compute.regions.get"))
     code, found = examine(machine)

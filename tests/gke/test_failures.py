@@ -20,9 +20,7 @@ from tests.gke.rooms import FIRST, NAME, open_client, read_spec
 ROLES = f"https://console.cloud.google.com/iam-admin/iam?project={PROJECT}"
 QUOTAS = f"https://console.cloud.google.com/iam-admin/quotas?project={PROJECT}"
 ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
-LOGIN = (
-    "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
-)
+LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
 LATER = "wait a minute, then type the command again"
 ENABLE = f"gcloud services enable {{}}.googleapis.com --project {PROJECT}"
 
@@ -34,11 +32,11 @@ TABLE: list[tuple[Fault, str, str]] = [
     (faults.quota("GPUS_ALL_REGIONS"), "GCE_QUOTA_EXCEEDED", f"GPUS_ALL_REGIONS: {QUOTAS}"),
     (faults.permission(), "PERMISSION_DENIED", ROLES),
     (faults.api_disabled(), "SERVICE_DISABLED", ENABLE.format("container")),
-    (faults.consumer_invalid(), "CONSUMER_INVALID", "name the right project: --project"),
+    (faults.consumer_invalid(), "CONSUMER_INVALID", "set another project: --project"),
     (faults.busy("operation-1"), "FAILED_PRECONDITION", LATER),
     (faults.already_exists("projects/p/zones/z/clusters/c"), "ALREADY_EXISTS", "deployer gke list"),
     (faults.not_found("projects/p"), "NOT_FOUND", "GOOGLE_CLOUD_PROJECT"),
-    (faults.invalid("Bad disk size."), "INVALID_ARGUMENT", "mend the specification"),
+    (faults.invalid("Bad disk size."), "INVALID_ARGUMENT", "fix the specification"),
     (faults.unauthenticated(), "UNAUTHENTICATED", LOGIN),
     (faults.may_not_act_as(), "PERMISSION_DENIED", "roles/iam.serviceAccountUser"),
     (faults.internal(), "INTERNAL", LATER),

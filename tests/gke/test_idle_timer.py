@@ -254,7 +254,7 @@ def test_results_that_cannot_be_kept_keep_the_cluster(timer: Timer, refused: str
     said = {*timer.read()}
     if refused == "driver":
         assert codes == [0, 0]
-        where = "on no disk of Compute Engine"
+        where = "but not on a Compute Engine disk"
         assert said == {f"the cluster stays: claim lab/sweep-backend holds results, {where}"}
     else:
         assert codes == [1, 1]
@@ -315,7 +315,7 @@ def test_whether_the_timer_has_its_role_is_said(timer: Timer, case: str) -> None
             "granted": "the timer may delete the cluster: the project's policy says so",
             "cluster alone": "the timer may not delete the cluster: it lacks compute.disks.get, ",
             "of another": "the timer may not delete the cluster: it lacks container.clusters.",
-            "refused": "whether the timer may delete the cluster is not checked: cannot read "
+            "refused": "could not check whether the timer may delete the cluster: cannot read "
             f"projects/{PROJECT}:getIamPolicy: Required",
         }[case]
     )

@@ -102,16 +102,16 @@ def test_without_room_anywhere_every_sentence_is_told(
     with pytest.raises(CloudError) as refused:
         make()
     lines = refused.value.message.splitlines()
-    assert lines[0] == f"no room for cluster {NAME}; nothing is left of cluster {NAME}"
+    assert lines[0] == f"no capacity for cluster {NAME}; no leftovers"
     assert f"creating cluster {NAME} in {FIRST} failed" in lines[1]
     assert "GCE_STOCKOUT" in lines[1]
     assert f"cannot create cluster {NAME} in {SECOND}: Insufficient regional quota" in lines[2]
     assert "ask for more NVIDIA_T4_GPUS in europe-west4" in refused.value.hint
     assert "--wait-for-capacity" in refused.value.hint
     assert cloud.inventory().empty
-    assert f"cluster {NAME} in {FIRST} is deleted: its creation failed" in told
+    assert f"deleting cluster {NAME} in {FIRST}: its creation failed" in told
     assert not set(lines) & set(told)
-    assert f"no room in {FIRST} for gpu-1, nvidia-tesla-t4 (GCE_STOCKOUT)" in told
+    assert f"no capacity in {FIRST} for gpu-1, nvidia-tesla-t4 (GCE_STOCKOUT)" in told
 
 
 def test_a_pool_without_nodes_may_follow_its_cluster(
@@ -122,7 +122,7 @@ def test_a_pool_without_nodes_may_follow_its_cluster(
     cloud.fail("CreateCluster", invalid(said))
     assert [pool.name for pool in make().pools] == ["system", "gpu-1"]
     assert cloud.changes == ("CreateCluster", "CreateCluster", "CreateNodePool")
-    assert told[0].startswith("no cluster with a pool without nodes here")
+    assert told[0].startswith("Google creates no cluster with an empty pool here")
 
 
 def test_what_a_stockout_leaves_and_does_not_go_is_named(cloud: Cloud, make: Make) -> None:
@@ -133,7 +133,7 @@ def test_what_a_stockout_leaves_and_does_not_go_is_named(cloud: Cloud, make: Mak
     with pytest.raises(CloudError) as refused:
         make()
     assert f"cluster {NAME} in {FIRST} is still there" in refused.value.message.splitlines()[0]
-    assert "deployer gke down removes what is left" in refused.value.hint
+    assert "deployer gke down removes the leftovers" in refused.value.hint
 
 
 def test_what_a_stockout_leaves_is_gone_when_the_next_location_is_ready(
@@ -169,7 +169,7 @@ def test_room_is_waited_for(cloud: Cloud, spec: ClusterSpec, told: list[str]) ->
     clock = Clock()
     made = ensure_cluster(open_client(), spec, wait_seconds=60, now=clock.now, sleep=clock.sleep)
     assert made.location == FIRST
-    assert any(line.startswith("no room now; trying again in 2 s, for ") for line in told)
+    assert any(line.startswith("no capacity; retrying in 2 s, for at most ") for line in told)
     assert count(cloud, "CreateCluster") == 3
 
 
@@ -233,6 +233,6 @@ def test_a_location_without_an_answer_may_hide_a_cluster(cloud: Cloud, make: Mak
     """Then nothing is made."""
     make()
     cloud.set_missing_zones(FIRST)
-    with pytest.raises(CloudError, match=f"Google has no answer from {FIRST}"):
+    with pytest.raises(CloudError, match=f"no response from {FIRST}"):
         make()
     assert cloud.changes == ("CreateCluster",)

@@ -93,7 +93,7 @@ def test_with_too_little_quota_everywhere_nothing_is_made(cloud: Cloud, make: Ma
     error = raised.value
     assert error.reason == TOO_LITTLE_QUOTA
     assert error.message.splitlines()[:2] == [
-        f"cluster {NAME} is not made, since Google would refuse it",
+        f"not creating cluster {NAME}: Google would refuse it",
         f"quota NVIDIA_T4_GPUS in us-central1: 1 {FOR_T4}, 0 of 4 available",
     ]
     assert error.message.count("quota GPUS_ALL_REGIONS: 1 needed") == 2
@@ -107,7 +107,7 @@ def test_what_is_not_there_is_left_out(cloud: Cloud, make: Make, told: list[str]
     cloud.set_zones("nvidia-tesla-t4", "us-central1-b", SECOND, "us-east1-c")
     made = make()
     assert (made.location, {*made.pool_names}) == (FIRST, {"system", "gpu-2"})
-    assert f"left out: no nvidia-tesla-t4 in {FIRST}, for gpu-1 (nvidia-tesla-t4)" in told
+    assert f"skipping: no nvidia-tesla-t4 in {FIRST}, for gpu-1 (nvidia-tesla-t4)" in told
     before = cloud.calls
     assert make() == made
     assert {call.name for call in cloud.calls[len(before) :]} <= {"ListClusters", "GetCluster"}
@@ -128,7 +128,7 @@ def test_who_may_not_ask_is_told_and_goes_on(cloud: Cloud, machine: Machine) -> 
     cloud.set_quota("NVIDIA_T4_GPUS", 0, 0, "us-central1")
     cloud.fail("regions.get", permission("compute.regions.get"))
     err = machine.run("gke", "up", "cluster.yaml")[1]
-    line = "quotas and machine types are not checked: cannot read the quotas of us-central1: "
+    line = "could not check quotas and machine types: cannot read the quotas of us-central1: "
     assert [one.startswith(line) for one in err.splitlines()].count(True) == 1
     assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
 
@@ -138,4 +138,4 @@ def test_without_compute_engine_google_says_it_itself(
 ) -> None:
     cloud.fail("projects.get", api_disabled())
     assert make().location == FIRST
-    assert any(line.startswith("quotas and machine types are not checked: ") for line in told)
+    assert any(line.startswith("could not check quotas and machine types: ") for line in told)

@@ -49,7 +49,7 @@ def test_a_colleagues_things_are_listed_and_stay(cloud: Cloud, machine: Machine)
     assert cloud.changes == ()
     shown = " ".join(out.split())
     assert f"cluster theirs in {FIRST} (RUNNING) 1234567890abcdef 5 h 00 min" in shown
-    assert "theirs stays (another owner's); deployer orphans theirs removes it all the same" in err
+    assert "theirs stays (another owner's); deployer orphans theirs removes it anyway" in err
     assert "theirs: its agents and GPU nodes end by 2027-01-15 09:00 UTC" in err
     found = look(machine)
     ends = [found[name]["clusters"][0]["expires_at"] for name in ("older", "theirs")]
@@ -208,20 +208,20 @@ def test_what_cannot_be_labelled_is_named_until_it_is_gone(cloud: Cloud, machine
     cloud.fail("forwardingRules.delete", permission(), times=math.inf)
     cloud.kill_client_at(1, "after", "DeleteCluster")
     _, _, err = machine.try_run(*DOWN, "--yes")
-    named = f"disk pvc-1 in {FIRST} has no labels of ours: note its name until it is gone"
+    named = f"disk pvc-1 in {FIRST} lacks deployer's labels: note its name until it is gone"
     assert named in err.splitlines()
     cloud.spare_clients()
     err = machine.run(*DOWN, "--yes", code=1)[1]
-    assert f"still there: disk pvc-1 in {FIRST}, which has no labels of ours" in err
-    assert "forwarding rule a1 in us-central1, which has no labels of ours" in err
+    assert f"still there: disk pvc-1 in {FIRST}, without deployer's labels" in err
+    assert "forwarding rule a1 in us-central1, without deployer's labels" in err
     cloud.estate.disks.clear()
     cloud.estate.rules.clear()
-    assert "nothing of ours is left" in machine.run(*DOWN, "--yes")[1]
+    assert "no leftovers" in machine.run(*DOWN, "--yes")[1]
 
 
 @pytest.mark.parametrize("call", ["disks.aggregatedList", "forwardingRules.aggregatedList"])
 def test_what_could_not_be_listed_is_not_checked(cloud: Cloud, machine: Machine, call: str) -> None:
     cloud.fail(call, permission("compute.list"), times=math.inf)
     err = machine.run(*DOWN, "--yes", code=1)[1]
-    assert f"whether anything is left of {NAME} is not checked: cannot list " in err
+    assert f"could not check for leftovers of {NAME}: cannot list " in err
     assert SECOND not in err

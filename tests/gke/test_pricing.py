@@ -184,7 +184,7 @@ def test_a_fallback_without_a_price_makes_the_most_unknown(prices: Prices) -> No
     spec = parse_two(T4, locations="us-central1-a, us-east1-b")
     found = estimate(spec, ZONE, prices, replicas=1)
     told = describe_estimate(found)
-    assert told[1] == "the most that it can cost is unknown: a price is missing"
+    assert told[1] == "the maximum cost is unknown: a price is missing"
     assert "price unknown: nvidia-tesla-t4 in us-east1: add it to gke-prices.yaml" in told
 
 
@@ -275,8 +275,8 @@ def test_what_ends_by_itself_and_what_goes_on_at_which_price_a_month(
 ) -> None:
     spec = parse(T4, keys)
     assert describe_ends(spec, estimate(spec, ZONE, prices), seconds) == [
-        f"ends by itself: {ends}",
-        f"goes on until `deployer gke down`{until}: the cluster's fee and its system pool, "
+        f"ends automatically: {ends}",
+        f"continues until `deployer gke down`{until}: the cluster's fee and its system pool, "
         "$0.36 an hour, about $263 a month",
     ]
     unknown = estimate(spec, "us-east1-b", prices)

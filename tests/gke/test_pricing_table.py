@@ -83,17 +83,17 @@ def row(text: str) -> str:
         ),
         (
             f"what: cluster managment fee, {REST}",
-            "[0]: what: 'cluster managment fee' is nothing that is counted",
+            "[0]: what: 'cluster managment fee' is not a priced item",
             "did you mean `cluster management fee`?",
         ),
         (
             f"what: pd-balancd, {REST}",
-            "[0]: what: 'pd-balancd' is nothing that is counted",
+            "[0]: what: 'pd-balancd' is not a priced item",
             "did you mean `pd-balanced`?",
         ),
         (
             f"what: T4, {REST}",
-            "[0]: what: 'T4' is nothing that is counted",
+            "[0]: what: 'T4' is not a priced item",
             "a machine type, a GPU, `cluster management fee`, `external address`, "
             "`pd-balanced`, `hyperdisk-balanced`",
         ),
@@ -109,7 +109,11 @@ def row(text: str) -> str:
             "give `date`, the day of the source, or `read`, the day it was read",
         ),
         ("date: May, source: x", "[0].date: 'May' is not valid", "a day such as 2026-11-21"),
-        ("date: '2026-02-30', source: x", "[0]: 2026-02-30 is no day", "a day such as 2026-11-21"),
+        (
+            "date: '2026-02-30', source: x",
+            "[0]: 2026-02-30 is not a date",
+            "a day such as 2026-11-21",
+        ),
     ],
 )
 def test_complaints_about_own_rows(
@@ -133,6 +137,6 @@ def test_all_complaints_about_rows_come_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_rows(f"{row(REST)}\n{row(REST)}\n", "own.yaml")
     (found,) = caught.value.findings
-    assert found.text == "own.yaml:2: [1]: g2-standard-8 in us-east1 is there twice (line 1 too)"
+    assert found.text == "own.yaml:2: [1]: g2-standard-8 in us-east1 appears twice (also in line 1)"
     with pytest.raises(ConfigError, match=r"own.yaml: {'a': 1} is not a list"):
         parse_rows("a: 1", "own.yaml")

@@ -45,7 +45,7 @@ CASES: Sequence[tuple[ClusterFacts, tuple[str, ...]]] = [
     ),
     (
         ClusterFacts(None),
-        (f"it has no owner, as older versions made it; you are {ME.name} ({ME.id})",),
+        (f"it has no owner (created by an older version); you are {ME.name} ({ME.id})",),
     ),
     (hold(POD, build("dns", "kube-system"), build("a", "gke-managed-cim")), ()),
     (hold(POD, build("collector", "gmp-system"), build("t", "deployer-timer")), ()),
@@ -74,7 +74,7 @@ CASES: Sequence[tuple[ClusterFacts, tuple[str, ...]]] = [
         replace(ALONE, disks=(build_disk("of"),), objects={CLAIM: [build("of")]}),
         ("1 claim with data: default/of",),
     ),
-    (replace(ALONE, operation="creating pool x"), ("creating pool x is under way",)),
+    (replace(ALONE, operation="creating pool x"), ("creating pool x is in progress",)),
     (replace(ALONE, unanswered=("no answer",)), ("not checked: no answer",)),
 ]
 

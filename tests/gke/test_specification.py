@@ -126,7 +126,7 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ("location: []", "1: location: is empty", "such as us-central1-a"),
         (
             "location: [us-east1, us-east1]",
-            "1: location[1]: us-east1 is there twice",
+            "1: location[1]: us-east1 appears twice",
             "remove one of them",
         ),
         (
@@ -149,15 +149,15 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ("labels: {team: 4}", "1: labels.team: 4 is not text", "put it in quotes"),
         (
             "labels: {managed-by: me}",
-            "1: labels: 'managed-by' is one of deployer's own",
+            "1: labels: 'managed-by' is reserved by deployer",
             "choose another",
         ),
         (
             "labels: {deployer-cluster: me}",
-            "1: labels: 'deployer-cluster' is one of deployer's own",
+            "1: labels: 'deployer-cluster' is reserved by deployer",
             "choose another",
         ),
-        ("labels: {goog-a: b}", "1: labels: 'goog-a' is one of Google's own", "choose another"),
+        ("labels: {goog-a: b}", "1: labels: 'goog-a' is reserved by Google", "choose another"),
         (
             "network: My Network",
             "1: network: 'My Network' is not valid",
@@ -191,7 +191,8 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ),
         (
             "system_pool: {machine_type: g2-standard-4}",
-            "1: system_pool.machine_type: g2-standard-4 comes with nvidia-l4, and would always run",
+            "1: system_pool.machine_type: g2-standard-4 comes with nvidia-l4, "
+            "and the system pool always runs",
             "such as e2-standard-2",
         ),
         ("gpu: []", "1: gpu: unknown key", "did you mean `gpus`?"),
@@ -240,10 +241,10 @@ def test_all_complaints_come_at_once_each_with_its_line() -> None:
         "lab.yaml:4: private_nodes: 'maybe' is not true or false",
         "lab.yaml:8: gpus[0].kount: unknown key",
         "lab.yaml:12: name: the key appears twice (also in line 1); the last one counts",
-        "lab.yaml:6: gpus[0].accelerator: 't4' is not Google's name of it",
+        "lab.yaml:6: gpus[0].accelerator: 't4' is not Google's name for it",
         "lab.yaml:9: gpus[1].count: g2-standard-24 comes with 2 GPUs, not with 1",
-        "lab.yaml:3: locations: there is `location` too",
-        "lab.yaml:11: gpus[1].zones[0]: us-east1-b does not lie in us-central1",
+        "lab.yaml:3: locations: `location` is also set",
+        "lab.yaml:11: gpus[1].zones[0]: us-east1-b is not in us-central1",
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from deployer.gke.specification import count_slots
 from tests.gke.specs import A100, HEAD, T4, complain, parse_choice
 
-N1_HINT = "GPUs are attached to N1 machines alone, such as n1-standard-8"
+N1_HINT = "only N1 machines can have attached GPUs, such as n1-standard-8"
 RESERVATION_HINT = "the reservation's name, or projects/PROJECT/reservations/NAME"
 INT_HINT = "write digits without quotes, such as 2"
 BOOL_HINT = "write true or false, without quotes"
@@ -52,17 +52,17 @@ L4 = "accelerator: nvidia-l4"
         ),
         (
             f"{T4}, zones: [us-central1-b, europe-west4-a]",
-            "zones[1]: europe-west4-a does not lie in us-central1",
+            "zones[1]: europe-west4-a is not in us-central1",
             "nodes are in the region of the cluster: see `location`",
         ),
         (
             "accelerator: t4, machine_type: n1-standard-8",
-            "accelerator: 't4' is not Google's name of it",
+            "accelerator: 't4' is not Google's name for it",
             "write nvidia-tesla-t4",
         ),
         (
             "accelerator: nvidia-a100, machine_type: n1-standard-8",
-            "accelerator: 'nvidia-a100' is not Google's name of it",
+            "accelerator: 'nvidia-a100' is not Google's name for it",
             "write nvidia-a100-80gb or nvidia-tesla-a100",
         ),
         (
@@ -72,18 +72,18 @@ L4 = "accelerator: nvidia-l4"
         ),
         (
             "accelerator: nvidia-tesla-t4, machine_type: e2-standard-8",
-            "machine_type: e2-standard-8 takes no nvidia-tesla-t4",
+            "machine_type: e2-standard-8 does not support nvidia-tesla-t4",
             N1_HINT,
         ),
         (
             "accelerator: nvidia-tesla-t4, machine_type: g1-small",
-            "machine_type: g1-small takes no nvidia-tesla-t4",
+            "machine_type: g1-small does not support nvidia-tesla-t4",
             N1_HINT,
         ),
-        (f"{T4}, count: 3", "count: a machine takes no 3 of nvidia-tesla-t4", "one of: 1, 2, 4"),
+        (f"{T4}, count: 3", "count: a machine cannot have 3 of nvidia-tesla-t4", "one of: 1, 2, 4"),
         (
             "accelerator: nvidia-tesla-v100, machine_type: n1-standard-8, count: 16",
-            "count: a machine takes no 16 of nvidia-tesla-v100",
+            "count: a machine cannot have 16 of nvidia-tesla-v100",
             "one of: 1, 2, 4, 8",
         ),
         (
@@ -129,7 +129,7 @@ L4 = "accelerator: nvidia-l4"
         (
             f"{T4}, partition_size: 1g.5gb",
             "partition_size: nvidia-tesla-t4 cannot be partitioned",
-            "A100, H100 and later GPUs can be; remove it, or choose one of them",
+            "only A100, H100 and later GPUs can; remove it, or choose one of them",
         ),
         (
             f"{A100}, partition_size: 1g.5gb, sharing: {{strategy: mps, clients: 2}}",
@@ -138,8 +138,8 @@ L4 = "accelerator: nvidia-l4"
         ),
         (
             f"{T4}, spot: true, reservation: mine",
-            "reservation: does not go with `spot`",
-            "machines are bought in one way",
+            "reservation: conflicts with `spot`",
+            "choose one of them",
         ),
         (f"{T4}, reservation: My", "reservation: 'My' is not valid", RESERVATION_HINT),
         (
@@ -161,7 +161,7 @@ L4 = "accelerator: nvidia-l4"
         (
             f"{L4}, machine_type: g2-standard-4, partition_size: 1g.5gb",
             "partition_size: nvidia-l4 cannot be partitioned",
-            "A100, H100 and later GPUs can be; remove it, or choose one of them",
+            "only A100, H100 and later GPUs can; remove it, or choose one of them",
         ),
     ],
 )

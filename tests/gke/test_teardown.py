@@ -185,7 +185,7 @@ def test_a_kubernetes_that_lists_no_kinds_keeps_nothing_alive(
         make()
         remove()
     assert cloud.inventory().empty
-    assert any("going on without the cluster's Kubernetes" in line for line in told)
+    assert any("continuing without the cluster's API server" in line for line in told)
 
 
 def test_no_reason_is_told_twice(cloud: Cloud, make: Do, remove: Do, told: list[str]) -> None:

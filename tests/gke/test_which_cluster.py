@@ -75,10 +75,10 @@ def test_a_sweeps_cluster_is_meant_wherever_that_is_typed(
     assert "--yes: is missing" in err
     assert both.changes == ()
     err = machine.run("down", path, "--cluster", "--yes")[1]
-    assert f"nothing of ours is left of {OTHER} in project {PROJECT}" in err
+    assert f"no leftovers of {OTHER} in project {PROJECT}" in err
     assert left(both) == {f"{FIRST}/{NAME}", f"{FIRST}/deployer-t4"}
     err = machine.run("down", path, "--cluster", "--yes", code=2)[1]
-    assert f"no cluster is known to have been made for {path}" in err
+    assert f"no cluster is recorded for {path}" in err
 
 
 def test_a_cluster_whose_creation_was_cut_off_is_meant_by_its_folder(

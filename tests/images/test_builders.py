@@ -47,7 +47,7 @@ def test_nothing_builds(programs: Path) -> None:
     with pytest.raises(ImageError) as raised:
         choose_builder(None, os.environ)
     assert raised.value.message == (
-        "nothing here builds images "
+        "no working image builder found "
         "(docker: not installed; podman: not installed; buildah: not installed)"
     )
     assert raised.value.hint.startswith("install docker, podman or buildah: ")
@@ -56,7 +56,7 @@ def test_nothing_builds(programs: Path) -> None:
         choose_builder(None, os.environ)
     with pytest.raises(ImageError, match="docker does not work: Cannot connect") as raised:
         choose_builder("docker", os.environ)
-    assert raised.value.hint == "install or start docker, or leave `builder:` out in deployer.yaml"
+    assert raised.value.hint == "install or start docker, or remove `builder:` from deployer.yaml"
 
 
 def test_the_first_that_works(programs: Path) -> None:
@@ -117,7 +117,7 @@ def test_how_a_build_is_told(
     config = {"Labels": {"org.opencontainers.image.version": tag}}
     Path(f"{log}.labels").write_text(json.dumps([{"Config": config}]))
     build_image(settings, project, os.environ)
-    assert told[-1] == f"{reference}: built already"
+    assert told[-1] == f"{reference}: already built"
     again = Build(reference, project / "Dockerfile", project, "linux/amd64", {}, {}, anew=True)
     builder.build(again)
     assert "--no-cache --pull " in log.read_text()
@@ -131,11 +131,14 @@ FAILURES = (
     ("Error: writing blob: write /x: no space left on device", "free some: docker system prune"),
     ("Error: pinging: x509: certificate signed by unknown authority", "for the package index: exp"),
     ("ERROR: failed: toomanyrequests: You have reached your pull rate limit", "docker login"),
-    ("Error: initializing source docker://x: manifest unknown", "is the base image there"),
-    ("error: Failed to fetch: `https://pypi.org/simple/uv/`", "can this machine reach the pack"),
+    ("Error: initializing source docker://x: manifest unknown", "check that the base image exists"),
+    ("error: Failed to fetch: `https://pypi.org/simple/uv/`", "check the connection to the pack"),
     ("Error: cannot set up namespace: newuidmap: not found", "choose another tool (`image: {b"),
     ("unauthorized: authentication required", "export DEPLOYER_REGISTRY_USER=… DEPLOYER_REG"),
-    ("Error: pushing: dial tcp 10.0.0.9:443: connect: connection refused", "is the registry up"),
+    (
+        "Error: pushing: dial tcp 10.0.0.9:443: connect: connection refused",
+        "check that the registry is up",
+    ),
     ("exec /bin/sh: exec format error", "`platform:` in the section `image:` is not this mach"),
     ("make: *** [all] Error 2", "its last lines say why"),
 )

@@ -80,7 +80,7 @@ def test_what_is_not_there_is_refused(repository: Path, tmp_path: Path) -> None:
     (repository / "none").mkdir()
     refused = {
         "lacks the commit 0123abcd": (repository, "0123abcd"),
-        "there is no folder none at": (repository / "none", ""),
+        "folder none not found at": (repository / "none", ""),
         "is not in a git repository": (tmp_path, ""),
     }
     for said, (folder, commit) in refused.items():

@@ -148,7 +148,7 @@ def test_too_much_code_names_its_biggest_files(tmp_path: Path) -> None:
 
 
 def test_no_code_at_all(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no code"):
+    with pytest.raises(ConfigError, match="no code found"):
         build_code_archive(tmp_path)
 
 

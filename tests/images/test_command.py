@@ -53,7 +53,7 @@ def test_failures(tmp_path: Path) -> None:
     assert done.stderr.startswith("error: deployer.yaml: image.repository: is missing\n")
     done = _deployer(tmp_path, "save", "image.tar", environment={"PATH": str(tmp_path)})
     assert done.returncode == 1
-    assert done.stderr.startswith("error: nothing here builds images (docker: not installed; ")
+    assert done.stderr.startswith("error: no working image builder found (docker: not installed; ")
     done = _deployer(tmp_path, "load", "nowhere.tar", "--repository", "r.example/x", "-o", "json")
     assert done.returncode == 1
     assert json.loads(done.stderr)["error"]["code"] == "image"

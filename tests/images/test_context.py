@@ -130,7 +130,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         read_inputs(ImageConfig(), tmp_path)
     assert "dockerfile: …" in raised.value.hint
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
-    with pytest.raises(ConfigError, match=r"image\.context: there is no folder"):
+    with pytest.raises(ConfigError, match=r"image\.context: folder .+ not found"):
         read_inputs(ImageConfig(context="src"), tmp_path)
     with pytest.raises(ConfigError, match="Dockerfile has no argument VARIANT"):
         read_inputs(ImageConfig(variant="cpu"), tmp_path)

@@ -71,7 +71,7 @@ def test_load(running: RunningRegistry, tmp_path: Path, told: list[str]) -> None
 
     again = load_image(file, settings, environment)
     assert (again.reference, again.uploaded_bytes) == (loaded.reference, 0)
-    assert told[-1] == f"{settings.repository}:abc: the registry has it already"
+    assert told[-1] == f"{settings.repository}:abc: already in the registry"
     assert PASSWORD not in "".join(told)
 
 
@@ -114,7 +114,7 @@ def test_the_login_goes_to_no_host_that_an_answer_names(tmp_path: Path) -> None:
                 load_image(file, settings, given)
         server.shutdown()
     assert asked == [("PUT", None)]
-    assert raised.value.message.endswith(f"sends us to {other}, which wants a login")
+    assert raised.value.message.endswith(f"redirects to {other}, which requires a login")
     assert f"repository: {other}/team/trainer" in raised.value.hint
 
 
@@ -140,10 +140,10 @@ def test_refusals(running: RunningRegistry, tmp_path: Path) -> None:
     assert stranger.message.startswith(f"{host}: its certificate is not trusted: ")
     assert "export DEPLOYER_REGISTRY_CA=FILE" in stranger.hint
     plain = refuse(given, replace(settings, plain_http=True))
-    assert plain.hint == "leave `plain_http` out: it speaks TLS"
+    assert plain.hint == "remove `plain_http`: the registry uses TLS"
     closed = refuse(given, replace(settings, repository="127.0.0.1:9/x"))
     assert closed.message == "cannot reach the registry 127.0.0.1:9: Connection refused"
-    with pytest.raises(ConfigError, match="DEPLOYER_REGISTRY_CA: there is no file"):
+    with pytest.raises(ConfigError, match=r"DEPLOYER_REGISTRY_CA: .+ not found"):
         load_image(file, settings, {**given, "DEPLOYER_REGISTRY_CA": "nowhere"})
 
 
@@ -152,7 +152,7 @@ def test_no_tls_where_some_is_expected(running: RunningRegistry, tmp_path: Path)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         settings = ImageConfig(repository=f"127.0.0.1:{server.server_port}/x")
         file = _write_archive(tmp_path / "image.tar")
-        with pytest.raises(ImageError, match="does not speak TLS") as raised:
+        with pytest.raises(ImageError, match="does not use TLS") as raised:
             load_image(file, settings, running.environment)
         server.shutdown()
     assert "plain_http: true" in raised.value.hint
@@ -184,7 +184,7 @@ def test_an_image_under_our_tag_is_ours_only_by_its_label(
     assert find_pushed(settings, project, given) == loaded.reference
     assert push_image(settings, project, given) == loaded.reference
     nowhere = {**given, "PATH": str(tmp_path)}  # where nothing builds images
-    with pytest.raises(ImageError, match="nothing here builds images"):
+    with pytest.raises(ImageError, match="no working image builder found"):
         push_image(settings, project, nowhere, rebuild=True)
 
 

@@ -86,9 +86,11 @@ def test_what_cannot_be_impersonated_is_refused(tmp_path: Path, key: str) -> Non
 
 
 def test_a_missing_plugin_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="gone-auth-plugin, which gives the credentials") as found:
+    with pytest.raises(
+        ConfigError, match=r"the credential plugin .*gone-auth-plugin is not"
+    ) as found:
         read(tmp_path, build_plugin("gone-auth-plugin"))
-    assert found.value.hint == "install gone-auth-plugin, and see that it is on the PATH"
+    assert found.value.hint == "install gone-auth-plugin, and check that it is on the PATH"
 
 
 def test_a_plugin_without_an_answer_is_named(tmp_path: Path) -> None:
@@ -97,14 +99,14 @@ def test_a_plugin_without_an_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_a_broken_kubeconfig_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not YAML that can be read"):
+    with pytest.raises(ConfigError, match="is not valid YAML"):
         read_text(tmp_path, "a: [")
 
 
 @pytest.mark.parametrize(
     ("current", "said"),
     [
-        ("", "kubeconfig: no context is chosen"),
+        ("", "kubeconfig: no current context is set"),
         ("gone", "kubeconfig: has no context gone, which is its current one"),
     ],
 )
@@ -118,14 +120,17 @@ def test_a_kubeconfig_without_its_current_context(tmp_path: Path, current: str, 
 @pytest.mark.parametrize(
     ("user", "renewal"),
     [
-        ({"token": "t"}, "ask whoever gave you kubeconfig for a new one: its token is refused"),
+        (
+            {"token": "t"},
+            "ask the provider of kubeconfig for a new one: the server refuses its token",
+        ),
         (
             {"client-certificate": "ca.crt", "client-key": "key.pem"},
-            "see whether it is over: openssl x509 -noout -enddate -in ca.crt",
+            "check if it has expired: openssl x509 -noout -enddate -in ca.crt",
         ),
         (
             {"client-certificate-data": ""},
-            "ask whoever gave you kubeconfig for a new one: its certificate is refused",
+            "ask the provider of kubeconfig for a new one: the server refuses its certificate",
         ),
     ],
 )
@@ -166,8 +171,8 @@ def serve_tls(certificate: trustme.LeafCert) -> Iterator[str]:
             "certificate has expired",
             "ask an administrator to renew the API server's certificate",
         ),
-        (STRANGER.issue_cert("127.0.0.1"), "unable to get local issuer", "kubeconfig anew"),
-        (AUTHORITY.issue_cert("k8s.example"), "mismatch", "kubeconfig anew"),
+        (STRANGER.issue_cert("127.0.0.1"), "unable to get local issuer", "get a new kubeconfig"),
+        (AUTHORITY.issue_cert("k8s.example"), "mismatch", "get a new kubeconfig"),
     ],
     ids=["expired", "another authority", "another address"],
 )
@@ -220,7 +225,7 @@ def test_a_plugin_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monkey
     plugin = tmp_path / "plugin"
     plugin.write_text("#!/bin/sh\nsleep 1000 &\nsleep 1000\n")
     plugin.chmod(0o755)
-    with pytest.raises(ConfigError, match="plugin gave no credentials in 0 s and was ended"):
+    with pytest.raises(ConfigError, match="plugin gave no credentials in 0 s and was killed"):
         read(tmp_path, build_plugin("./plugin"))
 
 
@@ -251,9 +256,9 @@ def test_nothing_is_sent_that_anybody_on_the_way_could_read(tmp_path: Path) -> N
         ({"certificate-authority-data": "QQ=="}, {}, "are both specified for c"),
         ({"certificate-authority": None, "certificate-authority-data": "!!!!"}, {}, "not base64"),
         ({"certificate-authority": "text"}, {}, "certificate-authority holds no certificate"),
-        ({"server": "https://k8s.example:99999"}, {}, "no server's address"),
-        ({"server": "https://[::1"}, {}, "no server's address"),
-        ({"server": "https://ann:pw@k8s.example"}, {}, "has no login in it"),
+        ({"server": "https://k8s.example:99999"}, {}, "no server address"),
+        ({"server": "https://[::1"}, {}, "no server address"),
+        ({"server": "https://ann:pw@k8s.example"}, {}, "must not contain a login"),
         ({"proxy-url": "ftp://p"}, {}, 'unsupported scheme "ftp"'),
         ({}, {"token": 12345}, "cannot unmarshal number into Go struct field AuthInfo.users.user"),
         ({}, {"tokenFile": "empty"}, "tokenFile is empty"),
@@ -319,7 +324,7 @@ def test_a_plugin_may_leave_a_process_behind(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_is_no_program_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="plugin, which gives the credentials, cannot be run"):
+    with pytest.raises(ConfigError, match=r"the credential plugin .*plugin cannot be run"):
         read(tmp_path, write_plugin(tmp_path, "no program"))
 
 

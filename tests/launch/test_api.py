@@ -69,9 +69,9 @@ def test_a_sweep_of_ones_own_is_steered_and_deleted(
     api.resume(server, path)
     api.stop(server, path)
     assert api.results(server, path).state == "FINISHED"
-    with pytest.raises(WandbError, match="a sweep that is FINISHED cannot become PAUSED") as ended:
+    with pytest.raises(WandbError, match="is FINISHED and cannot become PAUSED") as ended:
         api.pause(server, path)
-    assert ended.value.hint == "deployer up FILE --new makes another"
+    assert ended.value.hint == "deployer up FILE --new creates another sweep"
     api.delete(server, path)
     changes = [line for line in told if line.startswith(path)]
     assert changes == [f"{path} is {one}" for one in ("PAUSED", "RUNNING", "FINISHED", "deleted")]
@@ -87,7 +87,7 @@ def test_what_concerns_others_must_be_sure(
     sweep = sdk.create_sweep(grid(x=[1, 2]))
     sdk.init_run(sdk.heartbeat(sdk.create_agent(sweep))[0]["run_id"])
     path = f"{sdk.entity}/api-others/{sweep}"
-    others = "1 agent at work on it, started elsewhere"
+    others = "1 agent started elsewhere working on it"
     elsewhere = f"{path} was made by {sdk.entity} elsewhere"
     for steer, said in ((api.pause, others), (api.stop, f"{others}; {elsewhere}")):
         with pytest.raises(ConfigError) as refused:
@@ -95,7 +95,7 @@ def test_what_concerns_others_must_be_sure(
         assert refused.value.message == f"sure: is False, and {said}"
         assert refused.value.hint == "pass sure=True if you mean it"
     for sure in (False, True):
-        with pytest.raises(AgentError, match="others' agents may work on it"):
+        with pytest.raises(AgentError, match="agents of other users may be working on it"):
             api.delete(server, path, sure=sure)
     assert sdk.sweep(sweep)["state"] == "RUNNING"
     for steer, state in ((api.pause, "PAUSED"), (api.resume, "RUNNING"), (api.stop, "FINISHED")):

@@ -76,7 +76,7 @@ def test_a_port_that_agents_of_one_machine_would_share_is_named(
 ) -> None:
     executor = find_executor(read_project(tmp_path), on)
     warning = warn_about_port(executor, {"command": words.split()}, agents)
-    assert warning.partition(": one port for 2 agents")[0] == shared
+    assert warning.partition(": 2 agents on this machine share one port")[0] == shared
 
 
 def test_what_a_template_says_in_vain_is_named_and_its_image_serves_the_backend(
@@ -179,8 +179,8 @@ def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metrics", "said"),
     [
-        ("step: loss", "metrics: in deployer.yaml has loss as its step, which is no metric then"),
-        ("names: acc", "metrics: in deployer.yaml reads acc, and not loss"),
+        ("step: loss", "metrics: in deployer.yaml uses loss as its step, so it is not a metric"),
+        ("names: acc", "metrics: in deployer.yaml reads acc, but not loss"),
         ("step: epoch", ""),
     ],
 )

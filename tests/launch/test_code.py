@@ -37,5 +37,5 @@ def test_a_sweep_keeps_its_commit_and_a_new_one_gets_the_newest(
 def test_code_from_git_is_not_that_of_an_image(tmp_path: Path) -> None:
     text = "code: git\non: kubernetes\nkubernetes: {image: x, code: image}\n"
     (tmp_path / "deployer.yaml").write_text(text)
-    with pytest.raises(ConfigError, match="runs the code in the image, not that of git"):
+    with pytest.raises(ConfigError, match="runs the code in the image, not the code from git"):
         resolve_project_code(read_project(tmp_path))

@@ -41,7 +41,7 @@ def test_left_out_means_the_newest_made_from_this_folder(tmp_path: Path) -> None
     record("e/p/elsewhere", tmp_path / "other", 3.0)
     record("", tmp_path, 4.0)
     assert str(choose_sweep(None, make_config(tmp_path)).path()) == "e/p/new"
-    with pytest.raises(ConfigError, match="no sweep was made from"):
+    with pytest.raises(ConfigError, match="no sweep was created from"):
         choose_sweep(None, make_config(tmp_path / "third"))
 
 
@@ -52,7 +52,7 @@ def test_a_sweep_is_looked_for_where_it_was_made(tmp_path: Path) -> None:
         config = choose_sweep(text, make_config(tmp_path)).config
         assert (config.wandb, config.key) == ("http://w.example", KEY)
     assert choose_sweep("far", make_config(tmp_path, "embedded")).config.embedded
-    with pytest.raises(ConfigError, match="no sweep was made from"):
+    with pytest.raises(ConfigError, match="no sweep was created from"):
         choose_sweep(None, make_config(tmp_path, "embedded"))
 
 

@@ -151,7 +151,7 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     assert choose_sweep(page, config).config.known_data == copies_folder() / "gke-1"
     stop_backend(copies_folder() / "gke-1")
     shutil.rmtree(copies_folder())
-    with pytest.raises(BackendError, match=r"the copy of its backend, .*gke-1, is gone"):
+    with pytest.raises(BackendError, match=r"the copy of its backend was not found: .*gke-1"):
         open_sweep(choose_sweep(sweep, config))
 
 

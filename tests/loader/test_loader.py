@@ -152,13 +152,13 @@ def test_what_the_volume_refuses_is_said(root: Path, tmp_path: Path) -> None:
     (root / "folder/inside").mkdir(parents=True)
     with open_volume(root) as volume, pytest.raises(DataError, match="Is a directory") as raised:
         copy(FolderStore(tmp_path / "from"), volume)
-    assert raised.value.hint.startswith("one name is a file and a folder")
+    assert raised.value.hint.startswith("a file and a folder have the same name")
 
 
 def test_a_second_copy_at_the_same_time_is_refused(volume: VolumeStore, root: Path) -> None:
     with (
         volume.copying(),
-        pytest.raises(DataError, match="another copy to it is under way"),
+        pytest.raises(DataError, match="another copy to it is in progress"),
         FolderStore(root).copying(),
     ):
         raise AssertionError("two at a time")

@@ -54,9 +54,9 @@ def test_links_to_files_are_followed_alone_and_said(
     said = capsys.readouterr().err.splitlines()
     run = f"run {kept.runs[0]}"
     assert [line for line in said if line.startswith("run")] == [
-        f"{run}: latest is skipped: it is a link to a folder (deep)",
-        f"{run}: gone is skipped: it is a link to nothing (nowhere)",
-        f"{run}: deep/epoch.pt is a copy of {kept.folder / 'epoch.pt'}, to which it is a link",
+        f"{run}: skipping latest: it is a link to a folder (deep)",
+        f"{run}: skipping gone: it is a link to nothing (nowhere)",
+        f"{run}: deep/epoch.pt is a link: copying its target {kept.folder / 'epoch.pt'}",
     ]
 
 
@@ -152,8 +152,8 @@ def test_nothing_is_overwritten_silently(kept: Kept, capsys: pytest.CaptureFixtu
     (target / "best.pt").write_bytes(MODEL[::-1])
     kept.get(code=1)
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        f"error: {target}: 1 file there with other content: best.pt",
-        "hint: --overwrite replaces what is there; or choose another place",
+        f"error: {target} already has 1 file with other content: best.pt",
+        "hint: --overwrite replaces it; or choose another place",
     ]
     assert (target / "best.pt").read_bytes() == MODEL[::-1]
     kept.get("--overwrite")
@@ -217,7 +217,7 @@ def test_two_runs_of_one_title_are_told_apart_by_id(
 def test_a_run_of_the_newest_sweep_needs_no_sweep(
     kept: Kept, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command(["results", "get", "first"]) != 0  # no sweep was made from this folder
+    assert run_command(["results", "get", "first"]) != 0  # no sweep was created from this folder
     for number, (sweep, file) in enumerate(((kept.path, "a.yaml"), ("a/b/second", "b.yaml"))):
         record = SweepRecord(
             f"m{number}", sweep, kept.client.url, "", str(kept.folder), file, "", 2.0 - number
@@ -261,13 +261,13 @@ def test_a_run_that_could_not_keep_its_outputs_is_named(
     assert kept.read() == {"second/model": b"2"}
     assert capsys.readouterr().err.splitlines() == [
         f"error: {kept.path}: the outputs of first could not be kept: full",
-        f"hint: deployer agents logs --run {first} says more",
+        f"hint: deployer agents logs --run {first} shows the reason",
     ]
 
 
 def test_what_cannot_be_got_says_why(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
     for words, code, said in (
-        ((), 3, f"{kept.path}: 2 runs and no outputs"),
+        ((), 3, f"{kept.path}: found no outputs of 2 runs"),
         (("third",), 2, f"RUN: run 'third' not found in {kept.path}"),
         (("first", "--best"), 2, "--best: is a run, but you also name others"),
         (("first", "--to", "s3://"), 2, "--to: 's3://' is not a location"),

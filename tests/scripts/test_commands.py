@@ -26,11 +26,17 @@ COMMANDS: list[tuple[str, str]] = [
     ("[env, -i, python, train.py]", "not checked: env -i cannot be checked"),
     ("[sleep, '100']", "not checked: its command starts no Python within 1 s"),
     ("[python, gone.py]", "not checked: it ends with exit code 2 before it has parsed its flags"),
-    ("[accelerate, launch, train.py]", f"command.[0]: no program accelerate on PATH | {INSTALL}"),
-    ("['${env}', A=1, conda, run, train.py]", f"command.[2]: no program conda on PATH | {INSTALL}"),
+    (
+        "[accelerate, launch, train.py]",
+        f"command.[0]: program accelerate not found on PATH | {INSTALL}",
+    ),
+    (
+        "['${env}', A=1, conda, run, train.py]",
+        f"command.[2]: program conda not found on PATH | {INSTALL}",
+    ),
     (
         "[python9, train.py]",
-        "command.[0]: no program python9 on PATH | "
+        "command.[0]: program python9 not found on PATH | "
         "write ${interpreter}, the Python of `local: {python: PATH}` or of PATH",
     ),
     (

@@ -110,7 +110,7 @@ def test_what_the_command_starts_is_looked_for(
 def test_a_script_that_is_not_committed_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"train\.py: file not found at commit ab12") as one:
         check_program({"program": "train.py"}, tmp_path, "s.yaml", "ab12")
-    assert one.value.hint == "agents get what is committed: git add train.py, git commit"
+    assert one.value.hint == "agents get only committed files: git add train.py, git commit"
 
 
 def test_a_script_above_the_folder_is_in_no_archive(tmp_path: Path) -> None:

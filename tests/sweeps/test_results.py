@@ -282,7 +282,7 @@ def test_a_finished_run_whose_process_failed_is_doubted() -> None:
         for name, code in codes.items()
     ]
     [said] = list_doubts(build_results(sweep(), runs))
-    assert said.startswith("1 of 4 finished runs ended with an exit code, first bad with 3: wandb")
+    assert said.startswith("1 of 4 finished runs exited with an error, first bad with 3: wandb")
     assert list_doubts(build_results(sweep(), runs[:1])) == ()
 
 

@@ -83,8 +83,8 @@ def test_what_cannot_be_reused_honestly_is_refused() -> None:
         "draws its configurations": (parse([1, 2], method="random", run_cap=2), source),
         "compares runs": (parse([1, 2], early_terminate=early), source),
         "is RUNNING": (grid, open_),
-        "program: is another": (parse([1, 2], program="other.py"), source),
-        "command: is another": (parse([1, 2], command=["python", "x.py", "${args}"]), source),
+        "program: differs": (parse([1, 2], program="other.py"), source),
+        "command: differs": (parse([1, 2], command=["python", "x.py", "${args}"]), source),
         "not finished any configuration": (parse([7, 8]), source),
         "finished all 1": (parse([1]), source),
     }

@@ -105,7 +105,7 @@ def test_every_exception_of_requests_is_mapped() -> None:
         (200, '{"errors":[{"message":"odd"}],"data":null}', "odd", ""),
         (200, "hello", "HTTP 200 OK", "is this the address of a W&B server?"),
         (200, "[1]", "HTTP 200 OK", "is this the address of a W&B server?"),
-        (501, '{"error":"cannot"}', "cannot", "the server is in trouble"),
+        (501, '{"error":"cannot"}', "cannot", "the server has a problem"),
     ],
 )
 def test_the_servers_own_sentence_is_kept(

@@ -100,6 +100,6 @@ def test_a_watcher_says_why_it_leaves(
     nodes.wanted.number = number
     for _ in range(2):
         watcher.reconcile(status(runs="r"))
-    more = f"for more: deployer agents up {PATH} --replicas N"
+    more = f"to start agents again: deployer agents up {PATH} --replicas N"
     said = f"another command set the number of agents to 0; {more}"
     assert [one.getMessage() for one in caplog.records].count(said) == 1

@@ -36,7 +36,7 @@ def test_what_no_waiting_mends_is_given_up_after_a_moment() -> None:
     assert (
         caught.value.message
         == "2 agents cannot start, and waiting cannot fix that: b: Secret x is missing "
-        "(never passes)"
+        "(permanent)"
     )
     assert caught.value.hint == ("fix it, then: deployer agents up e/p/s --replicas 2")
     assert caught.value.exit_code == 3

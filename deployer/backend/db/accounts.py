@@ -91,13 +91,13 @@ def new_key() -> str:
 def check_key(key: str) -> None:
     """Raise ValueError for a key that no SDK would accept."""
     if not KEY_PATTERN.fullmatch(key):
-        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+        raise ValueError("a key must have at least 40 of the characters A-Z a-z 0-9 _ -")
 
 
 def check_key_label(label: str) -> None:
     """Raise ValueError for a label that is too long or not printable."""
     if len(label) > LABEL_LENGTH or not label.isprintable():
-        raise ValueError(f"a label is a line of at most {LABEL_LENGTH} characters")
+        raise ValueError(f"a label must be one line of at most {LABEL_LENGTH} characters")
 
 
 def hash_key(key: str) -> str:
@@ -118,9 +118,9 @@ def create_user(db: Connection, name: str, key: str, now: float, label: str = ""
     check_key_label(label)
     check_key(key)
     if select_one(db, User, f"WHERE name = ? AND {PRESENT}", name):
-        raise ValueError(f"user {name!r} exists already")
+        raise ValueError(f"user {name!r} already exists")
     if find(db, KeyRow, hash=hash_key(key)):
-        raise ValueError("this key is in use already")
+        raise ValueError("this key is already in use")
     user = find(db, User, name=name) or insert(db, User, name=name, created_at=now)
     insert(db, KeyRow, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
     return user
@@ -141,7 +141,7 @@ def remove_user(db: Connection, name: str, owner: str) -> None:
     """
     user = get_user(db, name)
     if name == owner:
-        raise ValueError(f"{name} is the backend's own user, who stays")
+        raise ValueError(f"{name} is the backend's own user and cannot be removed")
     db.execute("DELETE FROM keys WHERE user_id = ? AND sweep_id IS NULL", (user.id,))
     db.execute("UPDATE keys SET hash = 'removed ' || id WHERE user_id = ?", (user.id,))
 
@@ -170,7 +170,7 @@ def add_key(db: Connection, name: str, key: str, now: float, label: str = "") ->
     if owner is None:
         insert(db, KeyRow, hash=hash_key(key), user_id=user.id, created_at=now, label=label)
     elif (owner.user.id, owner.sweep_id) != (user.id, None):
-        raise ValueError("this key is in use already")
+        raise ValueError("this key is already in use")
 
 
 def replace_keys(db: Connection, name: str, key: str, now: float) -> None:
@@ -193,9 +193,9 @@ def revoke_key(db: Connection, name: str, key_id: str, kept: str) -> None:
     if len(named) > 1:  # a collision of two ids: 1 in 4 billion
         raise ValueError(f"{name} has {len(named)} keys {key_id!r}")
     if named[0].hash == hash_key(kept):
-        raise ValueError(f"key {key_id} is the one that deployer itself works with")
+        raise ValueError(f"key {key_id} is used by deployer itself and cannot be removed")
     if len(keys) == 1:
-        raise ValueError(f"key {key_id} is the only one of {name}, who needs another first")
+        raise ValueError(f"key {key_id} is the only key of {name}; add another one first")
     delete(db, named[0])
 
 
@@ -220,7 +220,7 @@ def adopt_own_key(db: Connection, caller: Caller, key: str, now: float, node: st
         name, node = caller.agent_name, node[:NODE_LENGTH]
         _insert_agent_key(db, caller, caller.sweep_id, name, key, now, own=1, node=node)
     elif (owner.sweep_id, owner.agent_name) != (caller.sweep_id, caller.agent_name):
-        raise ValueError("this key is in use already")
+        raise ValueError("this key is already in use")
 
 
 def _insert_agent_key(

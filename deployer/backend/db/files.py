@@ -93,7 +93,9 @@ def check_name(name: str) -> str:
     parts = name.split("/")
     unsafe = name.startswith("/") or ".." in parts or "\\" in name or is_unnamed(name)
     if unsafe or not name or len(name) > LONGEST_NAME:
-        raise Refusal(400, f"invalid file name {name[:LONGEST_NAME]!r}: no file can be saved as it")
+        raise Refusal(
+            400, f"invalid file name {name[:LONGEST_NAME]!r}: no file can be saved under it"
+        )
     return name
 
 

@@ -112,7 +112,7 @@ class SweepRow(TableRow):
 def parse_config(text: str) -> dict[str, Any]:
     """Parse a sweep's YAML to a mapping; refuse with 400 anything else."""
     if len(text) > MOST_LETTERS:
-        raise Refusal(400, f"the sweep's configuration is longer than {MOST_LETTERS} letters")
+        raise Refusal(400, f"the sweep's configuration is longer than {MOST_LETTERS} characters")
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()

@@ -175,7 +175,7 @@ def _read_json(value: Any) -> str:
 
 def _read_int64(value: Any) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise GraphQLError("Int64 cannot represent a value that is no 64-bit integer")
+        raise GraphQLError("Int64 cannot represent a value that is not a 64-bit integer")
     return value
 
 

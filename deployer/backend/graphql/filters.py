@@ -106,7 +106,9 @@ def _class_letter(found: re.Match[str]) -> str:
     case, category_name, short, outside, posix = found.groups()
     name = category_name or short or posix
     if name and name not in CLASSES:
-        raise PatternError(f"it has {found[0]}, no class of POSIX or category; scripts are unknown")
+        raise PatternError(
+            f"it has {found[0]}, which is not a known class; scripts are not supported"
+        )
     negated = case == "P" or bool(outside)
     return chr(CLASS_LETTERS[2 * CLASSES.index(name) + negated]) if name else found[0]
 
@@ -221,7 +223,7 @@ class Pattern:
 
     def __init__(self, text: str, options: str = "", budget: Budget | None = None) -> None:
         if len(text) > MOST_LETTERS:
-            raise PatternError(f"it is longer than {MOST_LETTERS} letters")
+            raise PatternError(f"it is longer than {MOST_LETTERS} characters")
         if unknown := set(options) - set(OPTIONS):
             raise PatternError(f"it has an unknown option {min(unknown)}")
         builder, flags = _Builder(), 0
@@ -360,7 +362,7 @@ class Filter(Generic[R]):
 
     def _row_test(self, condition: Any) -> Test:
         if not isinstance(condition, dict):
-            raise Refusal(400, f"the filter has {json.dumps(condition)} where an object belongs")
+            raise Refusal(400, f"the filter has {json.dumps(condition)} instead of an object")
         return _all([self._part(key, value) for key, value in condition.items()])
 
     def _part(self, key: str, value: Any) -> Test:
@@ -389,7 +391,7 @@ class Filter(Generic[R]):
             condition = {"$eq": condition}
         options = condition.get("$options", "")
         if not isinstance(options, str) or ("$options" in condition and "$regex" not in condition):
-            raise Refusal(400, "the filter's $options are the letters beside a $regex")
+            raise Refusal(400, "the filter's $options must be text next to a $regex")
         return _all(
             [
                 self._operator(name, operand, convert, options)
@@ -488,7 +490,9 @@ def _same(value: Any, operand: Any) -> bool:
 def _compares(compare: Callable[[Any, Any], bool], operand: Any) -> Test:
     """Compare numbers with numbers and text with text; other types do not match."""
     if isinstance(operand, bool) or not isinstance(operand, str | int | float):
-        raise Refusal(400, f"the filter compares with {json.dumps(operand)}, which has no order")
+        raise Refusal(
+            400, f"the filter cannot compare with {json.dumps(operand)}, which has no order"
+        )
     kind = str if isinstance(operand, str) else (int, float)
     return lambda value: any(
         isinstance(item, kind) and not isinstance(item, bool) and compare(item, operand)

@@ -235,7 +235,7 @@ def _decode(cursor: str) -> SortKey:
             raise ValueError
         return (int(known), int(kind), float(number), str(text), int(row_id))
     except (ValueError, TypeError, OverflowError, Refusal) as error:
-        raise Refusal(400, f"the cursor {cursor!r} is not one of ours") from error
+        raise Refusal(400, f"the cursor {cursor!r} is not from this server") from error
 
 
 def encode_birth(created_at: float, row_id: int) -> str:
@@ -274,7 +274,7 @@ def is_number(text: str) -> bool:
 def parse_cursor(after: str | None) -> int:
     """Return a cursor's number; refuse an invalid cursor with 400."""
     if after and not is_number(after):
-        raise Refusal(400, f"the cursor {after!r} is not one of ours")
+        raise Refusal(400, f"the cursor {after!r} is not from this server")
     return int(after or 0)
 
 

@@ -130,7 +130,7 @@ MISSING_FEATURES = (
         " renameProject deleteModel createProjectMembers deleteProjectMembers updateProjectMember"
         " updateProjectTeamMember teamMembers ProjectMember ProjectTeamMember RenameProjectInput",
     ),
-    _feature("this server draws no custom charts", "createCustomChart"),
+    _feature("this server does not draw custom charts", "createCustomChart"),
 )
 
 
@@ -219,7 +219,7 @@ def parse_question(body: Mapping[str, Any]) -> GraphQLRequest:
     query, variables = body.get("query"), body.get("variables") or {}
     operation = body.get("operationName") or None
     if not isinstance(query, str):
-        raise Refusal(400, "the body has no query, a text")
+        raise Refusal(400, "the request body has no text `query`")
     if not isinstance(variables, dict):
         raise Refusal(400, "the variables are not a JSON object")
     if not isinstance(operation, str | None):
@@ -249,7 +249,7 @@ class GraphQL:
 
     def _document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
         if len(text) > MOST_LETTERS:
-            return (GraphQLError(f"the query has more than {MOST_LETTERS} letters"),)
+            return (GraphQLError(f"the query has more than {MOST_LETTERS} characters"),)
         return self._known_document(text)
 
     def _checked_document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
@@ -315,10 +315,10 @@ def describe_failure(cause: Exception) -> Reply:
     if isinstance(cause, Refusal):
         return cause.status, _refused(cause.message)
     if isinstance(cause, BrokenProcessPool):
-        logger.error("the search's process was killed")
-        return 503, _refused("the search's process was killed; trying again may help")
+        logger.error("the search process was killed")
+        return 503, _refused("the search process was killed; try again")
     logger.error("a resolver failed", exc_info=cause)
-    return 500, _refused("internal error; the backend's log says more")
+    return 500, _refused("internal error; see the backend's log")
 
 
 def _refused(*messages: str) -> dict[str, Any]:

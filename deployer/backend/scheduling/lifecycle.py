@@ -56,8 +56,9 @@ BAD_KEY = re.compile(
 )
 # The folder of an offline run, which the SDK prints at the start and the end.
 OFFLINE = re.compile(r"\boffline-run-\d")
-# db/accounts.py, graphql/resolvers/runs.py: an agent's run is in its sweep's project.
-OTHER_PROJECT = re.compile(r"an agent's key cannot (make projects|start runs of its own)")
+# An agent's run is in its sweep's project. The other refusal is in db/accounts.py.
+NO_OWN_RUNS = "an agent's key cannot start runs of its own"
+OTHER_PROJECT = re.compile(rf"an agent's key cannot make projects|{NO_OWN_RUNS}")
 OWN_SWEEP = re.compile(r"an agent's key cannot change sweeps")  # graphql/resolvers/sweeps.py
 # The SDK's error if `wandb.init` cannot reach the server. The CommError of a refusal differs.
 NO_SERVER = re.compile(

@@ -134,7 +134,7 @@ class NotReady(Exception):
     """A model is computing the suggestion; repeat the request when it is `ready`."""
 
     def __init__(self, ready: Future[None]) -> None:
-        super().__init__("the next suggestion is in the making")
+        super().__init__("the next suggestion is being computed")
         self.ready = ready
 
 

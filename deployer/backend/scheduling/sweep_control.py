@@ -71,7 +71,7 @@ def enqueue_run(
     `config` is JSON, {name: {"value": value}} like a run's, or {name: value}.
     """
     if sweep.ended:
-        raise Refusal(400, f"sweep {sweep.name} is {sweep.state}: it takes no more runs")
+        raise Refusal(400, f"sweep {sweep.name} is {sweep.state}: it accepts no more runs")
     args = _plain_values(config)
     ordinal = place_of(db, sweep, args)
     return insert_enqueued(db, sweep, ordinal, args, display_name, backend.now())
@@ -103,7 +103,7 @@ class Unread(Exception):
     """A configuration that must be read outside of the writer, which must not wait."""
 
     def __init__(self, config: str) -> None:
-        super().__init__("a sweep's configuration was not read yet")
+        super().__init__("a sweep's configuration has not been read yet")
         self.config = config
 
 

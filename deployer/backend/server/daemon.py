@@ -94,8 +94,8 @@ class LocalBackend:
 
 def _build_hung(url: str, process_id: int | None) -> BackendError:
     return BackendError(
-        f"the embedded backend hangs: process {process_id} answers nothing at {url}",
-        "deployer backend down ends it, deployer backend up serves the same data again",
+        f"the embedded backend hangs: process {process_id} does not answer at {url}",
+        "stop it with deployer backend down, then serve the same data: deployer backend up",
     )
 
 
@@ -111,7 +111,7 @@ def start_backend(data: Path) -> LocalBackend:
     """
     recall(data)
     deadline = time.monotonic() + START_SECONDS
-    hint = f"its log says more: {data / LOG_FILE}"
+    hint = f"see its log: {data / LOG_FILE}"
     child: subprocess.Popen[bytes] | None = None
     starts = silent = 0
     while time.monotonic() < deadline:
@@ -129,7 +129,7 @@ def start_backend(data: Path) -> LocalBackend:
             if starts and disk_is_full(data):
                 raise _build_disk_full(data)
             if starts == STARTS:
-                raise BackendError(f"the backend ends as it starts: {_last_word(data)}", hint)
+                raise BackendError(f"the backend exits during startup: {_last_word(data)}", hint)
             child, starts = _spawn(data), starts + 1
         time.sleep(POLL_SECONDS)
     raise BackendError(
@@ -150,7 +150,7 @@ def _last_word(data: Path) -> str:
     with contextlib.suppress(OSError):
         if said := (data / LOG_FILE).read_text(errors="replace").strip():
             return said.rpartition("\n")[2].strip()
-    return "it says nothing"
+    return "its log is empty"
 
 
 def _spawn(data: Path) -> subprocess.Popen[bytes]:
@@ -218,7 +218,7 @@ def stop_backend(data: Path, *, for_good: bool = True) -> bool:
         dismiss(data)
     if not is_served(data):
         return False
-    with waiting_for("the embedded backend to end"):
+    with waiting_for("the embedded backend to stop"):
         for number in (signal.SIGTERM, signal.SIGKILL):
             process_id = read_server_id(data)
             if process_id is not None:
@@ -228,7 +228,7 @@ def stop_backend(data: Path, *, for_good: bool = True) -> bool:
                 return True
     if process_id is None:
         raise BackendError(f"{data} is used by another command", f"fuser {data / LOCK_FILE}")
-    raise BackendError(f"process {process_id} does not end", f"kill -9 {process_id}")
+    raise BackendError(f"process {process_id} has not stopped", f"kill -9 {process_id}")
 
 
 def _wait_until_free(data: Path) -> bool:
@@ -252,5 +252,5 @@ def _own_entity(data: Path) -> str:
     except sqlite3.OperationalError as error:
         raise BackendError(f"{data / DATABASE}: {error}", "deployer backend up") from error
     if row is None:
-        raise BackendError(f"the key in {data} is not the database's", "deployer backend up")
+        raise BackendError(f"the key in {data} does not match the database", "deployer backend up")
     return str(row[0])

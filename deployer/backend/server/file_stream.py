@@ -71,7 +71,7 @@ def _parse_part(name: str, part: Any) -> tuple[int, list[str]]:
         raise Refusal(400, f"the content of {name} is not a list of lines")
     offset = _parse_int(part.get("offset") or 0, f"the offset of {name}", 0)
     if offset + len(lines) > LARGEST_INT:
-        raise Refusal(400, f"the offset of {name} is beyond {LARGEST_INT}")
+        raise Refusal(400, f"the offset of {name} is above {LARGEST_INT}")
     if name == SUMMARY_FILE and lines:
         parse_object(lines[-1], "the summary")
     return offset, lines

@@ -105,7 +105,7 @@ class Seldom(logging.Filter):
             self._known.clear()
         self._known[kind] = (record.created, 0)
         if left_out:
-            record.msg, record.args = f"{said} ({left_out} times more since the last line)", ()
+            record.msg, record.args = f"{said} (repeated {left_out} times since the last line)", ()
         return True
 
 
@@ -229,7 +229,7 @@ def _build_rules(host: str, public_url: str) -> Rules:
     address = urlsplit(public_url)
     if public_url and (address.scheme not in PORTS or not address.hostname or address.path):
         raise BackendError(
-            f"{public_url} is not where a proxy could serve us",
+            f"{public_url} is not an address at which a proxy can serve the backend",
             "--public-url https://sweeps.example.org, without a path",
         )
     return replace(
@@ -283,7 +283,7 @@ def _keep_up(backend: Backend, over: threading.Event) -> None:
             try:
                 part()
             except Exception:  # one failure must not end the upkeep
-                logger.exception("upkeep failed; trying again")
+                logger.exception("maintenance failed; trying again")
 
 
 def _delete_leftovers(backend: Backend) -> None:
@@ -312,7 +312,9 @@ def _ensure_first_user(backend: Backend) -> None:
                 create_user(db, _first_name(), key, backend.now())
                 write_key(backend.folder, key)  # after a rollback, the next start uses this key
     except ValueError as error:
-        raise BackendError(str(error), f"{KEY_FILE_VARIABLE} names the key's file") from error
+        raise BackendError(
+            str(error), f"correct the key in the file that {KEY_FILE_VARIABLE} names"
+        ) from error
     if given:
         write_key(backend.folder, given)  # after the database, so that the next start can repeat it
 
@@ -348,7 +350,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise BackendError(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            "deployer backend serve --port 0 takes a free port",
+            "deployer backend serve --port 0 uses a free port",
         ) from error
     listener.listen(512)
     return listener

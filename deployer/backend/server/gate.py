@@ -84,7 +84,9 @@ class Gate:
             await _refuse(421, f"this server is not {host}", scope, receive, answer)
             return
         if scope["method"] not in READING and _is_foreign(headers.get("origin"), host):
-            await _refuse(403, "this was asked by a page of another site", scope, receive, answer)
+            await _refuse(
+                403, "this request came from a page of another site", scope, receive, answer
+            )
             return
         await self._take(find_asker(headers), scope, receive, answer)
 
@@ -96,7 +98,7 @@ class Gate:
             return
         if self._in_flight[asker] >= self._rules.most_requests:
             more = {"Retry-After": str(AGAIN_SECONDS)}
-            said = f"{self._rules.most_requests} requests of this key are being answered"
+            said = f"{self._rules.most_requests} requests with this key are already in progress"
             await _refuse(429, said, scope, receive, send, more)
             return
         self._in_flight[asker] += 1

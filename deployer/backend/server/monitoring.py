@@ -36,7 +36,7 @@ class Monitor(Collector):
         self._registry.register(self)
         self.seconds = Histogram(
             "deployer_backend_request_seconds",
-            "Time to answer a request, by the first part of its address and the kind of answer.",
+            "Time to answer a request, by the first part of its path and the kind of response.",
             ["kind", "status"],
             registry=self._registry,
             buckets=SECONDS,
@@ -58,7 +58,7 @@ class Monitor(Collector):
         except Exception as error:
             database = str(error) or type(error).__name__
         else:
-            database = "ok" if store.writing else "its writer has ended"
+            database = "ok" if store.writing else "its writer has stopped"
         search = "ok" if self._backend.search.alive else "its process was killed"
         disk = "full" if self._disk_is_full() else "ok"
         found = {"database": database, "disk": disk, "search": search}
@@ -71,7 +71,7 @@ class Monitor(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         backend = self._backend
-        runs = GaugeMetricFamily("deployer_backend_runs", "Runs, by their state.", labels=["state"])
+        runs = GaugeMetricFamily("deployer_backend_runs", "Runs, by state.", labels=["state"])
         with backend.store.snapshot() as db:
             for state, count in db.execute("SELECT state, COUNT(*) FROM runs GROUP BY state"):
                 runs.add_metric([state], count)
@@ -82,10 +82,10 @@ class Monitor(Collector):
         log = Path(f"{backend.store.path}-wal")
         size = backend.store.path.stat().st_size + (log.stat().st_size if log.exists() else 0)
         for name, text, value in (
-            ("agents", f"Agents heard of in the last {patience:g} s.", present),
-            ("queue", "Changes that wait for the writer.", backend.store.waiting),
-            ("disk_free_bytes", "Room where the data folder is.", disk.free),
-            ("database_bytes", "The database and its log.", size),
+            ("agents", f"Agents with a heartbeat in the last {patience:g} s.", present),
+            ("queue", "Changes waiting for the writer.", backend.store.waiting),
+            ("disk_free_bytes", "Free space on the disk of the data folder.", disk.free),
+            ("database_bytes", "Size of the database and its log.", size),
         ):
             yield GaugeMetricFamily(f"deployer_backend_{name}", text, value)
 

@@ -81,7 +81,7 @@ def check_copy(folder: Path) -> Copied:
     """Compare a folder with its proof and delete the proof; raises BackendError."""
     proof = folder / PROOF_FILE
     if not proof.exists():
-        hint = f"{AGAIN}; a backend of an older deployer sends no proof: deployer backend up first"
+        hint = f"{AGAIN}; an older deployer's backend sends no checksums: deployer backend up first"
         raise BackendError("the copy was cut off", hint)
     sent = json.loads(proof.read_bytes())
     proof.unlink()
@@ -91,7 +91,7 @@ def check_copy(folder: Path) -> Copied:
             raise BackendError(f"the copy of {name} differs from what was sent", AGAIN)
     counts = _count(folder / DATABASE)
     if counts != sent["counts"]:
-        raise BackendError(f"the copy has {counts}, of {sent['counts']}", AGAIN)
+        raise BackendError(f"the copy has {counts} instead of {sent['counts']}", AGAIN)
     return Copied(counts, sum((folder / name).stat().st_size for name in there))
 
 
@@ -222,7 +222,7 @@ def _unpack(stream: IO[bytes], fresh: Path) -> None:
     except (tarfile.TarError, HTTPException, OSError) as error:
         if is_full(error):
             hint = f"make room: df -h {fresh.parent.parent}"
-            raise BackendError(f"no room for the copy: {error}", hint) from error
+            raise BackendError(f"not enough disk space for the copy: {error}", hint) from error
         raise BackendError(f"the copy was cut off: {error}", "type the command again") from error
     if not (fresh / DATABASE).exists() or not (fresh / KEY_FILE).exists():
         raise BackendError("the copy was cut off", "type the command again")
@@ -233,7 +233,7 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: Path) -> Non
     path = fresh / entry.name
     source = archive.extractfile(entry) if entry.isreg() else None
     if source is None or ".." in path.parts or not path.is_relative_to(fresh):
-        raise BackendError(f"the copy has {entry.name!r}, which no backend has sent")
+        raise BackendError(f"the copy has {entry.name!r}, which a backend never sends")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(0o600, exist_ok=False)
     with path.open("wb") as target:
@@ -245,7 +245,7 @@ def _give_key(fresh: Path, key: str) -> None:
     with _opened(fresh) as db:
         first = find_caller(db, read_key(fresh))
         if first is None:
-            raise BackendError("the backend's key was changed while it was copied", AGAIN)
+            raise BackendError("the backend's key changed during the copy", AGAIN)
         replace_keys(db, first.user.name, key, time.time())
     write_key(fresh, key)
 

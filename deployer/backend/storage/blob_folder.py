@@ -81,7 +81,7 @@ class BlobFolder:
         disk = shutil.disk_usage(self.content)
         reserve = min(RESERVE_BYTES, int(disk.total * RESERVE_SHARE))
         if size_bytes + reserve > disk.free:
-            raise NoSpace(f"{size_bytes} bytes do not fit: {disk.free} are free")
+            raise NoSpace(f"{size_bytes} bytes do not fit: {disk.free} bytes are free")
 
     async def receive(self, blocks: AsyncIterator[bytes], announced_bytes: int = 0) -> Received:
         """Write a stream to a new file; delete it if the stream breaks.

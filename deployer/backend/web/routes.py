@@ -201,7 +201,7 @@ class Pages:
         try:
             action = parse_object((await read_form(http)).decode(), "the body")["action"]
         except (ValueError, KeyError) as error:
-            raise Refusal(400, "the body names no action") from error
+            raise Refusal(400, "the request body has no `action`") from error
 
         def change(db: Connection) -> str:
             _, sweep = find_sweep_of(db, caller, http.path_params)

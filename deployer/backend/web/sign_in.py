@@ -44,7 +44,7 @@ HEADERS = {
 }
 WRONG_KEY = "This key is not valid here."
 AGENT_KEY = "This is an agent's own key. Log in with yours."
-USED_LINK = "This link was used already, or is too old. deployer backend open prints a new one."
+USED_LINK = "This link was already used or has expired. deployer backend open prints a new one."
 ENDED = "Your sign-in has ended. deployer backend open prints a link that signs in again."
 
 
@@ -176,7 +176,7 @@ class SignIn:
         """Return the signed-in caller; refuse requests from pages of other sites with 403."""
         host = http.headers.get("host", "")
         if http.headers.get("origin", "").partition("://")[2] != host or not host:
-            raise Refusal(403, "this was not asked by a page of this site")
+            raise Refusal(403, "this request did not come from a page of this site")
         return self.caller(http)
 
     def html(self, name: str, status: int = 200, **texts: str) -> Response:

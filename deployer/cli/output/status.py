@@ -83,7 +83,7 @@ def describe_agents(agents: Sequence[Agent]) -> str:
     said = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
     why = next((f": {agent.reason}" for agent in waiting if agent.reason), "")
     may_come = any(not agent.pending or agent.pending.transient is not False for agent in waiting)
-    later = "; they start when they can, watched or not" if may_come else ""
+    later = "; they start when they can, even without a watcher" if may_come else ""
     return f"{said}{why}{later}"
 
 
@@ -268,7 +268,7 @@ def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[
         if usd_per_hour is not None:
             parts[-1] += f" for about ${usd_per_hour * left / 3600:.2f}"
     if status.deadline is not None and not status.over:
-        parts.append(f"agents leave in {format_seconds(max(0.0, status.deadline - now))}")
+        parts.append(f"agents end in {format_seconds(max(0.0, status.deadline - now))}")
     return parts
 
 

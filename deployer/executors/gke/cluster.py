@@ -113,8 +113,8 @@ class GkeCluster(PaidCluster):
         self._found = self._found or self.look_up()
         if self._found is None:
             raise CloudError(
-                f"there is no cluster {self.spec.name} in project {self.gke.project}",
-                "deployer gke up makes it, and so does deployer up FILE --on gke",
+                f"cluster {self.spec.name} not found in project {self.gke.project}",
+                "create it: deployer gke up, or deployer up FILE --on gke",
                 "NOT_FOUND",
             )
         return self._found
@@ -126,7 +126,7 @@ class GkeCluster(PaidCluster):
     def examine_before(self) -> Iterator[Finding]:
         """Yield what Google would refuse of a cluster that does not exist yet."""
         subject = f"cluster {self.spec.name}"
-        yield right("cloud", subject, f"is not there: `up` makes it in project {self.gke.project}")
+        yield right("cloud", subject, f"not found: `up` creates it in project {self.gke.project}")
         try:
             refusals = find_obstacles(self.gke, self.spec)
         except CloudError as error:
@@ -183,12 +183,12 @@ class GkeCluster(PaidCluster):
             pool = add_next_pool(self.gke, self.spec, found)
         except CloudError as error:  # agents wait for existing nodes
             hint = f" ({error.hint})" if error.hint else ""
-            return [f"{refused}: no other pool can be added now: {error.message}{hint}"]
+            return [f"{refused}: cannot add another pool now: {error.message}{hint}"]
         if pool is None:
             return []
         self._found = replace(found, pools=(*found.pools, pool))
         price = describe_pool(self.spec, found.location, pool.name, self.prices)
-        return [f"{refused}: pool {pool.name} is added", price]
+        return [f"{refused}: added pool {pool.name}", price]
 
 
 class GkeTarget(Target):
@@ -247,16 +247,14 @@ def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> 
     try:
         disks = _list_disks(gke, cluster, kube.namespace)
     except CloudError as error:
-        LOG.info(
-            f"whether a disk has results of an earlier cluster is not checked: {error.message}"
-        )
+        LOG.info(f"could not check for disks with results of an earlier cluster: {error.message}")
         return
     disk = choose_disk(cluster, disks)
     if disk is None:
         for one in disks:
             LOG.info(
-                f"disk {one.name} has results of an earlier cluster {cluster.name}; they are read "
-                f"in {one.location} alone: location: {one.location} in the specification"
+                f"disk {one.name} has results of an earlier cluster {cluster.name}; to use them, "
+                f"set location: {one.location} in the specification"
             )
         return
     if disk.users:
@@ -270,7 +268,9 @@ def reuse_disk(gke: Gke, cluster: CloudCluster, kube: Kube, claim: Manifest) -> 
             VOLUME, disk.name, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}}
         )
     kube.create_once(bind_claim(claim, disk))
-    LOG.info(f"the embedded backend gets disk {disk.name}, which has results of an earlier cluster")
+    LOG.info(
+        f"the embedded backend reuses disk {disk.name}, which has results of an earlier cluster"
+    )
 
 
 def choose_disk(cluster: CloudCluster, disks: Sequence[CloudDisk]) -> CloudDisk | None:

@@ -72,7 +72,7 @@ class GkeExecutor(KubernetesExecutor):
             return tuple(self.cluster.examine_before())
         subject = f"cluster {self.cluster.spec.name}"
         return (
-            right("cloud", subject, f"is there, in {found.location}"),
+            right("cloud", subject, f"exists in {found.location}"),
             *super()._examine(demand),
         )
 
@@ -95,7 +95,7 @@ class GkeExecutor(KubernetesExecutor):
         try:
             mark_expiry(gke, cluster, expires)
         except CloudError as error:
-            LOG.info(f"when the agents end is not written at the cluster: {error.message}")
+            LOG.info(f"could not label the cluster with the agents' end time: {error.message}")
         place, pools = cluster.location, cluster.pool_names
         hours = _count_hours(limits)
         for line in describe_fallback(
@@ -194,4 +194,4 @@ def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[st
     except (CloudError, KubeError) as error:
         if spec.delete_when_idle is None:
             return ()
-        return (f"the timer that deletes the idle cluster is not set: {error.message}",)
+        return (f"could not set the timer that deletes the idle cluster: {error.message}",)

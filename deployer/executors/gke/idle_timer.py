@@ -208,7 +208,7 @@ def keep_results(
         source = spec.get("csi") or {}
         disk = str(source.get("volumeHandle"))
         if source.get("driver") != DISK_DRIVER or not DISK.fullmatch(disk):
-            return f"{_name('claim', claim)} holds results, on no disk of Compute Engine"
+            return f"{_name('claim', claim)} holds results, but not on a Compute Engine disk"
         if spec.get("persistentVolumeReclaimPolicy") != "Retain":
             # By these labels `--delete-data` still finds and deletes the disk.
             known = claim["metadata"]["labels"]

@@ -85,8 +85,8 @@ class Remains:
         command = f"deployer orphans {self.name}"
         if results and not self.inventory.clusters:
             command += " --delete-data"
-        why = f"{self.agents} agents are at work there" if self.agents else self.use
-        yield f"{self.name} stays ({why}); {command} removes it all the same"
+        why = f"{self.agents} agents are running there" if self.agents else self.use
+        yield f"{self.name} stays ({why}); {command} removes it anyway"
 
     def describe(self, prices: Prices) -> Mapping[str, Any]:
         """Return plain values with stable names."""
@@ -169,7 +169,7 @@ def report_rest(name: str, left: Inventory, prices: Prices, project: str = "") -
         LOG.info(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")
     disks = "no other disk" if left.disks else "no disk"
     where = f" in project {project}" if project else ""
-    LOG.info(f"nothing of ours is left of {name}{where}: no cluster, {disks}, no load balancer")
+    LOG.info(f"no leftovers of {name}{where}: no cluster, {disks}, no load balancer")
 
 
 def describe_results(disk: CloudDisk, prices: Prices) -> str:

@@ -80,7 +80,7 @@ def ensure_timer(
         if kube.get(CRON_JOB, NAME) is None:
             return ()
         kube.delete(CRON_JOB, NAME)
-        return ("the timer that would delete the idle cluster is taken away",)
+        return ("removed the timer that deletes the idle cluster",)
     labels = cluster.labels
     for manifest in build_timer(spec, project, cluster.location, now, labels, kube.owner):
         kube.apply(manifest)
@@ -98,14 +98,14 @@ def check_role(gke: Gke, spec: ClusterSpec) -> Sequence[str]:
     try:
         held = list_permissions(gke, _end_principal(gke.project), _build_condition(spec))
     except CloudError as error:
-        said = f"whether the timer may delete the cluster is not checked: {error.message}"
+        said = f"could not check whether the timer may delete the cluster: {error.message}"
     else:
         missing = [one for one in PERMISSIONS if one not in held]
         if not missing:
             return ("the timer may delete the cluster: the project's policy says so",)
         said = f"the timer may not delete the cluster: it lacks {', '.join(missing)}"
     grant = (f"  {command}" for command in describe_grant(spec, gke.project))
-    return (f"{said}; these commands give it its role, once:", *grant)
+    return (f"{said}; grant its role once with these commands:", *grant)
 
 
 def describe_grant(spec: ClusterSpec, project: str) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def install_drivers(
     Raises KubeError.
     """
     if not may_install(kube):
-        said = f"you may not install GPU drivers: it takes a DaemonSet in namespace {SYSTEM}"
+        said = f"you may not install GPU drivers: they need a DaemonSet in namespace {SYSTEM}"
         raise KubeError(said, ASK, 403, "Forbidden")
     system, applied = kube.in_namespace(SYSTEM), []
     there = {one["metadata"]["name"]: one for one in system.list_objects(DAEMON_SET, OURS)}
@@ -97,14 +97,14 @@ def check_device_plugin(kube: Kube) -> None:
     Raises KubeError.
     """
     if served := describe_dra(list_served(kube)):
-        raise KubeError(f"{served}, and a device plugin would give each GPU out twice", HINT)
+        raise KubeError(f"{served}, and a device plugin would assign each GPU twice", HINT)
     own = kube.in_namespace(SYSTEM).list_objects(
         DAEMON_SET, build_selector(component=PLUGIN_COMPONENT)
     )
     for node in () if own else survey_nodes(kube).gpus:
         if node.gke:
             raise KubeError(
-                f"node {node.name} is GKE's, which has a device plugin of its own", HINT
+                f"node {node.name} is a GKE node, which has its own device plugin", HINT
             )
         if node.labels.get(OPERATOR_PLUGIN_LABEL, "").startswith(OPERATOR_BRINGS):
             said = f"NVIDIA's GPU Operator brings its device plugin to node {node.name}"
@@ -176,7 +176,7 @@ def remove_drivers(
         if now() > deadline:
             pods = ", ".join(pod["metadata"]["name"] for pod in left)
             hint = kube.with_context(f"kubectl get pods -n {SYSTEM} -l {OURS}")
-            raise KubeError(f"pods in namespace {SYSTEM} do not end: {pods}", hint)
+            raise KubeError(f"pods in namespace {SYSTEM} do not stop: {pods}", hint)
         sleep(LOOK_SECONDS / 3)
     return tuple(names)
 
@@ -205,7 +205,7 @@ def _wait(
         seconds = now() - started
         silent = [node for node in nodes if not node.allocatable]
         awaited = [node for node in silent if _is_awaited(node, fresh=seconds < pods_seconds)]
-        counts = f"{len(nodes) - len(silent)} of {len(nodes)} nodes count GPUs"
+        counts = f"{len(nodes) - len(silent)} of {len(nodes)} nodes report GPUs"
         if not awaited or seconds >= wait_seconds:
             break
         said = f"{counts}; waiting for node {awaited[0].name}"
@@ -218,10 +218,10 @@ def _wait(
         LOG.info(f"GPU drivers: {counts}" + (f"; none: {names}" if names else ""))
     elif awaited:
         hint = f"kubectl get pods -A --field-selector spec.nodeName={awaited[0].name}"
-        said = f"no node counts a GPU after {seconds:.0f} s: {names}"
+        said = f"no node reports a GPU after {seconds:.0f} s: {names}"
         raise KubeError(said, kube.with_context(hint))
     else:
-        raise KubeError(f"no node counts a GPU: {names}", PLUGIN_HINT)
+        raise KubeError(f"no node reports a GPU: {names}", PLUGIN_HINT)
 
 
 def _is_awaited(node: NodeGpus, *, fresh: bool) -> bool:

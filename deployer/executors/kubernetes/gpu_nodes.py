@@ -200,7 +200,7 @@ def list_served(kube: Kube) -> dict[str, str] | None:
 
 
 def describe_served(resource: str, device_class: str) -> str:
-    return f"{resource} comes by DRA (DeviceClass {device_class}): nodes do not count it"
+    return f"DRA provides {resource} (DeviceClass {device_class}): nodes do not report it"
 
 
 def describe_dra(served: Mapping[str, str] | None) -> str:

@@ -72,7 +72,7 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
     raise ConfigError(
         f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
         "is there and holds another key",
-        "deployer secret set replaces the key; deployer secret show says whose it is",
+        "deployer secret set replaces the key; deployer secret show prints its owner",
     )
 
 

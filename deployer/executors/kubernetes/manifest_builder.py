@@ -131,7 +131,7 @@ class ManifestBuilder:
         project = self._project
         image = find_pushed(project.image, project.folder, project.environment)
         if image is None:
-            said = f"{project.image.repository} has no image of what is in this folder now"
+            said = f"{project.image.repository} has no image of this folder's current content"
             raise ImageError(said, "deployer image push")
         return image
 
@@ -140,14 +140,14 @@ class ManifestBuilder:
         settings, folder = self._project.image, self._project.folder
         if self._project.kubernetes.image or not settings.repository:
             return NOT_BUILT  # nothing is built
-        why = "it is not pushed yet"
+        why = "the image is not pushed yet"
         try:
             image = find_pushed(settings, folder, self._project.environment)
         except ImageError as error:
             image, why = None, error.message
         if image is None:
             image = f"{settings.repository}:{read_inputs(settings, folder).tag}"
-            LOG.warning(f"{image} is named without its digest: {why}; deployer image push")
+            LOG.warning(f"using {image} without its digest: {why}; deployer image push")
         return image
 
     def _find_image(self, kube: Kube, plan: Plan) -> str | None:

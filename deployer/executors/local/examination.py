@@ -123,7 +123,7 @@ def examine_python(asker: _Asker, modules: Sequence[str], folder: Path) -> Itera
 def examine_torch(asker: _Asker, environment: Mapping[str, str]) -> Iterator[Finding]:
     said = asker.ask(ASK_TORCH, seconds=TORCH_SECONDS)
     if said is None:
-        yield unknown("torch", "torch", f"did not say in {TORCH_SECONDS:.0f} s what it sees")
+        yield unknown("torch", "torch", f"did not say in {TORCH_SECONDS:.0f} s which GPUs it sees")
         return
     yield judge_torch(Torch(*said), asker.chosen.path, len(list_gpus(environment)))
 

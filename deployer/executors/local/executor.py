@@ -218,7 +218,7 @@ class WantedFiles(WantedNumbers):
                     raise
                 # With the old number, dismissed agents would be started again once there is room.
                 delete_wanted(file)
-                LOG.warning("the disk is full: no agent is started again until `agents up`")
+                LOG.warning("the disk is full: agents restart only after `agents up`")
 
     def withdraw(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
         with self._folder.alone():

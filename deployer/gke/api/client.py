@@ -69,7 +69,7 @@ def open_gke(project: str | None, environment: Mapping[str, str], owner: str | N
         raise translate_error(error, attempt) from error
     chosen = named or found
     if not chosen:
-        raise CloudError("no project is named, and the credentials name none", PROJECT_HINT)
+        raise CloudError("no project given, and the credentials name none", PROJECT_HINT)
     return Gke(chosen, credentials, environment, owner=owner)
 
 
@@ -85,7 +85,7 @@ class ClusterListing(NamedTuple):
         missing = [z for z in self.missing_zones if regions is None or region_of(z) in regions]
         if missing:
             raise CloudError(
-                f"{LIST_CLUSTERS}: Google has no answer from {', '.join(missing)}",
+                f"{LIST_CLUSTERS}: no response from {', '.join(missing)}",
                 "https://status.cloud.google.com; then type the command again",
                 "MISSING_ZONES",
             )
@@ -127,7 +127,7 @@ class Gke:
         """
         if self.owner_name:
             return build_owner(self.owner_name)
-        attempt = CloudCall("cannot find out your Google account", self.project)
+        attempt = CloudCall("cannot determine your Google account", self.project)
         account = self.read(lambda: find_account(self.credentials, self._token_info), attempt)
         return build_owner(account) if account else load_random_owner()
 

@@ -24,9 +24,7 @@ CONNECT_SECONDS, READ_SECONDS = TIMEOUTS_SECONDS
 API_SECONDS, TOTAL_SECONDS = CONNECT_SECONDS + READ_SECONDS, 45.0
 FORGET_SECONDS = 60.0  # then a silent API is tried again, because a watcher runs for days
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-LOGIN = (
-    "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
-)
+LOGIN = "gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
 FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 ASK_GCLOUD, GCLOUD_SECONDS = ("gcloud", "config", "get", "project"), 10.0
 TOKEN_INFO = "https://oauth2.googleapis.com/tokeninfo"

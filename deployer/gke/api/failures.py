@@ -42,7 +42,7 @@ _EVERYWHERE = re.compile(r"ALL_REGIONS|project quota|globally")
 AGAIN = "type the command again"
 LATER = "wait a minute, then type the command again"
 REPORT = "please report this"
-EDIT = "deployer gke plan shows what is sent; mend the specification"
+EDIT = "deployer gke plan shows the request; fix the specification"
 RIGHTS = (
     "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
 )
@@ -58,20 +58,18 @@ ACT_AS = (
 )
 # https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts
 NODE_RIGHTS = (
-    "the nodes' service account lacks rights, not you: gcloud projects add-iam-policy-binding "
+    "the nodes' service account, not yours, lacks rights: gcloud projects add-iam-policy-binding "
     "{project} --role=roles/container.defaultNodeServiceAccount --member=serviceAccount:ACCOUNT"
 )
 LOOK = "deployer gke list"
-REACH = (
-    "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
-)
-NAMES = "this machine resolves no names now: see your network, its DNS, and HTTPS_PROXY"
+REACH = "check HTTPS_PROXY and your network; https://status.cloud.google.com lists Google's outages"
+NAMES = "this machine cannot resolve names: check your network, its DNS, and HTTPS_PROXY"
 QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
 ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
 ENABLE = "gcloud services enable {api} --project {project}"
 EMPTY_POOL = "EMPTY_POOL_REFUSED"
-PROJECT = "name the right project: --project, project: in the specification, GOOGLE_CLOUD_PROJECT"
-UP = "deployer gke up goes on, deployer gke down removes it"
+PROJECT = "set another project: --project, project: in the specification, GOOGLE_CLOUD_PROJECT"
+UP = "deployer gke up continues, deployer gke down removes it"
 DOWN = "deployer gke down tries again"
 CATCHABLE: tuple[type[BaseException], ...] = (
     api.GoogleAPIError,
@@ -133,7 +131,7 @@ SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (
         re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
         "CERTIFICATE",
-        "the connection's certificate is not trusted: see your proxy, REQUESTS_CA_BUNDLE and "
+        "the connection's certificate is not trusted: check your proxy, REQUESTS_CA_BUNDLE and "
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     ),
     # Fetching a token needs the network too; a network failure is not a login problem.
@@ -264,22 +262,28 @@ CALLS: dict[type[BaseException], FailureRow] = {
     api.TemporaryRedirect: FailureRow("REDIRECTED", "the address has moved for now", AGAIN),
     api.ResumeIncomplete: FailureRow("REDIRECTED", "the upload is not complete", AGAIN),
     api.ClientError: FailureRow("INVALID_ARGUMENT", "Google refuses the request", REPORT),
-    api.BadRequest: FailureRow("INVALID_ARGUMENT", "Google cannot read what was sent", EDIT),
-    api.InvalidArgument: FailureRow("INVALID_ARGUMENT", "a value is wrong", EDIT),
-    api.FailedPrecondition: FailureRow("FAILED_PRECONDITION", "it cannot be done now", LOOK),
-    api.OutOfRange: FailureRow("OUT_OF_RANGE", "a value is out of its range", EDIT),
-    api.Unauthorized: FailureRow("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
-    api.Unauthenticated: FailureRow("UNAUTHENTICATED", "Google does not know who you are", LOGIN),
-    api.Forbidden: FailureRow("PERMISSION_DENIED", "you may not", RIGHTS),
-    api.PermissionDenied: FailureRow("PERMISSION_DENIED", "you may not", RIGHTS),
+    api.BadRequest: FailureRow("INVALID_ARGUMENT", "Google cannot parse the request", EDIT),
+    api.InvalidArgument: FailureRow("INVALID_ARGUMENT", "a value is invalid", EDIT),
+    api.FailedPrecondition: FailureRow(
+        "FAILED_PRECONDITION", "it is not possible in the current state", LOOK
+    ),
+    api.OutOfRange: FailureRow("OUT_OF_RANGE", "a value is out of range", EDIT),
+    api.Unauthorized: FailureRow("UNAUTHENTICATED", "Google cannot identify you", LOGIN),
+    api.Unauthenticated: FailureRow("UNAUTHENTICATED", "Google cannot identify you", LOGIN),
+    api.Forbidden: FailureRow("PERMISSION_DENIED", "you do not have permission", RIGHTS),
+    api.PermissionDenied: FailureRow("PERMISSION_DENIED", "you do not have permission", RIGHTS),
     api.NotFound: FailureRow("NOT_FOUND", "not found", LOOK),
     api.MethodNotAllowed: FailureRow("METHOD_NOT_ALLOWED", "Google does not allow this", REPORT),
-    api.Conflict: FailureRow("ABORTED", "somebody else changes the same thing", AGAIN),
-    api.AlreadyExists: FailureRow("ALREADY_EXISTS", "it is there already", LOOK),
-    api.Aborted: FailureRow("ABORTED", "somebody else changes the same thing", AGAIN),
-    api.LengthRequired: FailureRow("INVALID_ARGUMENT", "the request's length is missing", REPORT),
-    api.PreconditionFailed: FailureRow("FAILED_PRECONDITION", "it has changed in between", AGAIN),
-    api.RequestRangeNotSatisfiable: FailureRow("OUT_OF_RANGE", "there is no such part", REPORT),
+    api.Conflict: FailureRow("ABORTED", "another request is changing the same resource", AGAIN),
+    api.AlreadyExists: FailureRow("ALREADY_EXISTS", "it already exists", LOOK),
+    api.Aborted: FailureRow("ABORTED", "another request is changing the same resource", AGAIN),
+    api.LengthRequired: FailureRow("INVALID_ARGUMENT", "the request has no length", REPORT),
+    api.PreconditionFailed: FailureRow(
+        "FAILED_PRECONDITION", "it has changed in the meantime", AGAIN
+    ),
+    api.RequestRangeNotSatisfiable: FailureRow(
+        "OUT_OF_RANGE", "the requested range does not exist", REPORT
+    ),
     api.TooManyRequests: FailureRow("RESOURCE_EXHAUSTED", "too many requests", LATER),
     api.ResourceExhausted: FailureRow("RESOURCE_EXHAUSTED", "too many requests", LATER),
     api.Cancelled: FailureRow("CANCELLED", "the call was cancelled", AGAIN),
@@ -287,8 +291,8 @@ CALLS: dict[type[BaseException], FailureRow] = {
     api.InternalServerError: FailureRow("INTERNAL", "Google failed", LATER),
     api.Unknown: FailureRow("UNKNOWN", "Google failed and does not say why", LATER),
     api.DataLoss: FailureRow("DATA_LOSS", "Google has lost data", REPORT),
-    api.MethodNotImplemented: FailureRow("UNIMPLEMENTED", "this server cannot do it", REPORT),
-    api.BadGateway: FailureRow("UNAVAILABLE", "something between here and Google failed", LATER),
+    api.MethodNotImplemented: FailureRow("UNIMPLEMENTED", "the server does not support it", REPORT),
+    api.BadGateway: FailureRow("UNAVAILABLE", "a gateway on the way to Google failed", LATER),
     api.ServiceUnavailable: FailureRow("UNAVAILABLE", "Google does not answer", REACH),
     api.GatewayTimeout: FailureRow("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
     api.DeadlineExceeded: FailureRow("DEADLINE_EXCEEDED", "no answer in time", AGAIN),
@@ -297,34 +301,40 @@ CALLS: dict[type[BaseException], FailureRow] = {
     api.UnseekableStreamError: FailureRow("UNKNOWN", "the transfer cannot be repeated", AGAIN),
     api.UploadCancelledError: FailureRow("CANCELLED", "the transfer was cancelled", AGAIN),
     api.MissingStatusHeaderError: FailureRow("UNKNOWN", "the answer is not complete", AGAIN),
-    api.RetryError: FailureRow(
-        "DEADLINE_EXCEEDED", "no answer, although asked several times", REACH
-    ),
+    api.RetryError: FailureRow("DEADLINE_EXCEEDED", "no answer after several retries", REACH),
     api.DuplicateCredentialArgs: FailureRow(
-        "UNAUTHENTICATED", "credentials are named twice", REPORT
+        "UNAUTHENTICATED", "the credentials are given twice", REPORT
     ),
     api.GoogleAPIError: FailureRow("UNKNOWN", "the client failed", REPORT),
     auth.DefaultCredentialsError: FailureRow("UNAUTHENTICATED", "there are no credentials", LOGIN),
     auth.MalformedError: FailureRow("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
     auth.InvalidResource: FailureRow(
-        "UNAUTHENTICATED", "the credentials name a wrong resource", LOGIN
+        "UNAUTHENTICATED", "the credentials contain an invalid resource", LOGIN
     ),
-    auth.InvalidOperation: FailureRow("UNAUTHENTICATED", "the credentials cannot do this", LOGIN),
-    auth.InvalidValue: FailureRow("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
-    auth.InvalidType: FailureRow("UNAUTHENTICATED", "the credentials hold a wrong value", LOGIN),
+    auth.InvalidOperation: FailureRow(
+        "UNAUTHENTICATED", "the credentials do not support this", LOGIN
+    ),
+    auth.InvalidValue: FailureRow(
+        "UNAUTHENTICATED", "the credentials contain an invalid value", LOGIN
+    ),
+    auth.InvalidType: FailureRow(
+        "UNAUTHENTICATED", "the credentials contain an invalid value", LOGIN
+    ),
     auth.OSError: FailureRow("UNAUTHENTICATED", "the credentials cannot be read", LOGIN),
-    auth.RefreshError: FailureRow("UNAUTHENTICATED", "the credentials are no longer good", LOGIN),
+    auth.RefreshError: FailureRow("UNAUTHENTICATED", "the credentials are no longer valid", LOGIN),
     auth.ReauthFailError: FailureRow("UNAUTHENTICATED", "Google wants you to log in again", LOGIN),
     auth.ReauthSamlChallengeFailError: FailureRow(
         "UNAUTHENTICATED", "Google wants you to log in again", LOGIN
     ),
-    auth.UserAccessTokenError: FailureRow("UNAUTHENTICATED", "gcloud gives no token", LOGIN),
+    auth.UserAccessTokenError: FailureRow("UNAUTHENTICATED", "gcloud returned no token", LOGIN),
     auth.OAuthError: FailureRow("UNAUTHENTICATED", "the credentials were refused", LOGIN),
     auth.MutualTLSChannelError: FailureRow(
-        "UNAUTHENTICATED", "the client's certificate is wrong", LOGIN
+        "UNAUTHENTICATED", "the client's certificate is invalid", LOGIN
     ),
-    auth.ClientCertError: FailureRow("UNAUTHENTICATED", "the client's certificate is wrong", LOGIN),
-    auth.ResponseError: FailureRow("UNAVAILABLE", "the answer is not Google's", REACH),
+    auth.ClientCertError: FailureRow(
+        "UNAUTHENTICATED", "the client's certificate is invalid", LOGIN
+    ),
+    auth.ResponseError: FailureRow("UNAVAILABLE", "the answer is not from Google", REACH),
     auth.TimeoutError: FailureRow("UNAVAILABLE", "no answer in time", REACH),
     auth.TransportError: FailureRow("UNAVAILABLE", "Google cannot be reached", REACH),
     auth.GoogleAuthError: FailureRow("UNAUTHENTICATED", "the credentials cannot be used", LOGIN),

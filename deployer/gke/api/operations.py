@@ -89,8 +89,8 @@ def _explain_standstill(what: str, operation: CloudOperation) -> CloudError:
     where = f", {operation.progress}" if operation.progress else ""
     return CloudError(
         f"{what}: no progress for an hour ({operation.name}, {operation.status}{where})",
-        "Google goes on with it, and deployer gke down waits for it, too; "
-        "https://status.cloud.google.com tells of Google's troubles",
+        "Google continues it, and deployer gke down waits for it; "
+        "https://status.cloud.google.com lists Google's outages",
         "STANDSTILL",
     )
 

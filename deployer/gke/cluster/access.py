@@ -39,7 +39,7 @@ def open_kube_of(
     if not cluster.endpoint or not cluster.ca_certificate:
         raise CloudError(
             f"{cluster.words} is {cluster.status}: its Kubernetes has no address",
-            "deployer gke up goes on with it",
+            "deployer gke up continues its creation",
             cluster.status,
         )
     access = build_access(
@@ -78,7 +78,7 @@ def delete_cluster_and_wait(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> 
         ended = wait_until_idle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:
             failure = explain_operation(gke, ended)
-            LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}): trying again")
+            LOG.info(f"the deletion of {cluster.words} failed ({failure.reason}); retrying")
         found = gke.get_cluster(cluster.location, cluster.name)
         if found is None or not found.ours or found.owner_id != cluster.owner_id:
             return  # it is gone; a new cluster may already have its name

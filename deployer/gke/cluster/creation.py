@@ -38,7 +38,7 @@ from deployer.text import format_seconds
 
 LOG = logging.getLogger(__name__)
 
-BY_HAND = "gcloud container node-pools delete; or another name: in the specification"
+BY_HAND = "gcloud container node-pools delete; or set another name: in the specification"
 TRIES = 6  # lost answers or temporary refusals before it gives up
 PROVISIONING_SECONDS = 3600.0  # the longest that a creation may run without a visible operation
 DOUBTS = 5  # lost answers or temporary refusals before it gives up
@@ -75,20 +75,20 @@ def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
         )
         if there != wanted:
             lines.append(
-                f"pool {pool.name} is not as the specification says now and stays unchanged; "
-                "deployer gke down, then up, makes it anew"
+                f"pool {pool.name} differs from the specification and stays unchanged; "
+                "deployer gke down, then up, recreates it"
             )
         limit = spec.max_node_time.total_seconds() if spec.max_node_time else 0.0
         if pool.max_node_seconds != limit:
             lines.append(
-                f"nodes of pool {pool.name} {_describe_life(pool.max_node_seconds)}, as when it "
-                "was made; deployer gke down, then up, makes it anew"
+                f"nodes of pool {pool.name} {_describe_life(pool.max_node_seconds)}, as set at its "
+                "creation; deployer gke down, then up, recreates it"
             )
     return lines
 
 
 def _describe_life(seconds: float) -> str:
-    return f"end after {format_seconds(seconds)}" if seconds else "have no time limit of Google's"
+    return f"end after {format_seconds(seconds)}" if seconds else "have no time limit"
 
 
 def add_next_pool(
@@ -123,7 +123,7 @@ def _add(
         except CloudError as error:
             if not is_refusal(error.reason):
                 raise
-            LOG.info(f"no room for pool {names[index]} of {cluster.words} ({error.reason})")
+            LOG.info(f"no capacity for pool {names[index]} of {cluster.words} ({error.reason})")
             refused = _join(refused, error)
         if found is not None and (made or stop_at_first):
             return found
@@ -276,7 +276,7 @@ def list_own(gke: Gke, spec: ClusterSpec) -> list[CloudCluster]:
         raise CloudError(
             f"{named[0].words} is not ours: it lacks the labels managed-by=deployer and "
             f"deployer-cluster={spec.name}",
-            "another name: in the specification; this cluster is not touched",
+            "set another name: in the specification; this cluster stays unchanged",
             "NOT_OURS",
         )
     return own
@@ -312,8 +312,8 @@ class _Maker:
             if pause is None:
                 raise self._explain()
             LOG.info(
-                f"no room now; trying again in {format_seconds(pause)}, "
-                f"for {format_seconds(left)} at most"
+                f"no capacity; retrying in {format_seconds(pause)}, "
+                f"for at most {format_seconds(left)}"
             )
             self.waiter.sleep(pause)
             passes += 1
@@ -349,12 +349,12 @@ class _Maker:
             said = "\n".join(dict.fromkeys(one.sentence for one in found))
             hints = dict.fromkeys(one.hint for one in found)
             raise CloudError(
-                f"cluster {self.spec.name} is not made, since Google would refuse it\n{said}",
+                f"not creating cluster {self.spec.name}: Google would refuse it\n{said}",
                 "; ".join(hints),
                 found[-1].reason,
             )
         for one in found:
-            LOG.info(f"left out: {one.sentence}")
+            LOG.info(f"skipping: {one.sentence}")
         return found
 
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
@@ -366,7 +366,7 @@ class _Maker:
             if cluster.status != "STOPPING":
                 if reasons := self._list_reasons(cluster):
                     raise self._explain_kept(cluster, reasons)
-                LOG.info(f"{cluster.words} is {cluster.status}: it is deleted first")
+                LOG.info(f"deleting {cluster.words} first: it is {cluster.status}")
             if cluster.location == location:
                 delete_cluster_and_wait(self.gke, cluster, self.waiter)
             elif cluster.status != "STOPPING":
@@ -394,8 +394,8 @@ class _Maker:
     def _explain_kept(self, cluster: CloudCluster, reasons: tuple[str, ...]) -> CloudError:
         return CloudError(
             f"{cluster.words} is {cluster.status} and stays: {'; '.join(reasons)}",
-            "deployer gke down SPEC --yes deletes it with all that it holds; "
-            "or another name: in the specification",
+            "deployer gke down SPEC --yes deletes it and everything in it; "
+            "or set another name: in the specification",
             "HELD",
         )
 
@@ -423,14 +423,17 @@ class _Maker:
             return
         if error.reason == EMPTY_POOL and not self.bare:
             self.bare = True
-            LOG.info("no cluster with a pool without nodes here: the pool is made after it")
+            LOG.info(
+                "Google creates no cluster with an empty pool here: "
+                "creating the pool after the cluster"
+            )
             return
         self.doubts += 1
         unclear = error.reason == "ALREADY_EXISTS" or error.passing
         if not unclear or self.doubts > DOUBTS:
             raise error
         # It may exist anyway: the next look finds it, and nothing is made twice.
-        LOG.info(f"{error.message}; looking what is there")
+        LOG.info(f"{error.message}; checking what exists")
         self.waiter.sleep(min(2.0 ** (self.doubts - 2), 10.0))
 
     def _join(self, cluster: CloudCluster) -> None:
@@ -456,7 +459,7 @@ class _Maker:
         error = explain_operation(self.gke, operation)
         cluster = self.gke.get_cluster(operation.location, operation.cluster)
         if cluster is not None and cluster.usable:
-            LOG.info(f"{error.message}; the cluster itself is kept")
+            LOG.info(f"{error.message}; keeping the cluster")
             return
         if not is_refusal(error.reason):
             raise error
@@ -467,7 +470,7 @@ class _Maker:
             and cluster.ours
             and not list_reasons(ClusterFacts(cluster.owner), self.gke.owner)
         ):
-            LOG.info(f"{cluster.words} is deleted: its creation failed")
+            LOG.info(f"deleting {cluster.words}: its creation failed")
             begin_removal(self.gke, cluster)
 
     def _complete(self, cluster: CloudCluster) -> CloudCluster | None:
@@ -493,7 +496,7 @@ class _Maker:
             CloudRefusal(location, error.reason, error.message, error.hint, self.choice)
         )
         pool, gpu = self.spec.pool_names[self.choice], self.spec.gpus[self.choice].accelerator
-        line = f"no room in {location} for {pool}, {gpu} ({error.reason})"
+        line = f"no capacity in {location} for {pool}, {gpu} ({error.reason})"
         if line not in self.told:
             LOG.info(line)
         self.told.add(line)
@@ -508,9 +511,9 @@ class _Maker:
 
     def _explain(self) -> CloudError:
         """Return why there is no cluster, with every location's sentence and every hint."""
-        what = self.kept or self.left or f"nothing is left of cluster {self.spec.name}"
-        what = what if self.kept else f"no room for cluster {self.spec.name}; {what}"
+        what = self.kept or self.left or "no leftovers"
+        what = what if self.kept else f"no capacity for cluster {self.spec.name}; {what}"
         sentences = "\n".join(dict.fromkeys(one.sentence for one in self.refusals))
         hints = [*dict.fromkeys(one.hint for one in self.refusals)]
-        hints += ["deployer gke down removes what is left"] if self.left else []
+        hints += ["deployer gke down removes the leftovers"] if self.left else []
         return CloudError(f"{what}\n{sentences}", "; ".join(hints), self.refusals[-1].reason)

@@ -27,7 +27,7 @@ from deployer.gke.specification import (
     region_of,
 )
 
-NOT_CHECKED = "quotas and machine types are not checked"
+NOT_CHECKED = "could not check quotas and machine types"
 
 # https://cloud.google.com/compute/resource-usage#gpu_quota. The quotas that a region lists do not
 # include newer kinds.

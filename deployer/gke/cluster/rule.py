@@ -74,7 +74,7 @@ def has_results(facts: ClusterFacts) -> bool:
 
 def describe_owner(owner: Owner | None) -> str:
     if owner is None:
-        return "no owner, as older versions made it"
+        return "no owner (created by an older version)"
     return f"owner {owner.id}" if owner.name == owner.id else f"owner {owner.name} ({owner.id})"
 
 
@@ -101,7 +101,7 @@ def _find_reasons(facts: ClusterFacts, caller: Owner, copied: bool) -> Iterator[
     names = [one.words for one in disks if not (copied and one.claim == RESULTS_CLAIM)]
     yield from _join(names, "disk", "with data")
     if facts.operation:
-        yield f"{facts.operation} is under way"
+        yield f"{facts.operation} is in progress"
     yield from (f"not checked: {one}" for one in facts.unanswered)
 
 

@@ -174,13 +174,13 @@ def test_a_time_that_was_read_finds_its_run(client: Client) -> None:
         ({"name": {"$regex": r"(r)\1"}}, "is wrong: it has a back reference, a lookaround"),
         ({"name": {"$regex": "r", "$options": "g"}}, "is wrong: it has an unknown option g"),
         ({"name": {"$regex": 3}}, "the filter's $regex 3 is not text"),
-        ({"name": {"$options": "i"}}, "the filter's $options are the letters beside a $regex"),
+        ({"name": {"$options": "i"}}, "the filter's $options must be text next to a $regex"),
         ({"$or": [{"config.x": n} for n in range(1001)]}, "the filter has more than 1000 terms"),
         (nested("$not", 101), "is nested more than 100 levels deep"),
         ({"created_at": {"$gt": "soon"}}, "the filter's time 'soon' is not ISO 8601"),
         ({"config.x": {"$in": 3}}, "the filter's $in needs a list"),
-        ({"config.x": {"$gt": None}}, "the filter compares with null, which has no order"),
-        ([1], "the filter has [1] where an object belongs"),
+        ({"config.x": {"$gt": None}}, "the filter cannot compare with null, which has no order"),
+        ([1], "the filter has [1] instead of an object"),
     ],
 )
 def test_what_is_not_in_the_language(client: Client, condition: Any, problem: str) -> None:

@@ -81,7 +81,7 @@ def test_a_foreign_cursor(client: Client) -> None:
     for cursor in ("2", "bm90IG91cnM=", "WzEsIDJd"):
         refused = client.post(RUNS, after=cursor)
         assert refused.status_code == 400
-        assert refused.json()["errors"][0]["message"].endswith("is not one of ours")
+        assert refused.json()["errors"][0]["message"].endswith("is not from this server")
 
 
 def test_runs_of_a_sweep_by_the_filter_that_the_sdk_sends(client: Client) -> None:

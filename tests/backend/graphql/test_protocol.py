@@ -247,13 +247,13 @@ def test_an_agent_key_does_its_own_sweep_s_work_and_nothing_else(client: Client)
     )
     assert a.ask(tell, run=run)["deployerReportExit"]["success"]
     assert {node["node"]["state"] for node in client.sweep(mine)["agents"]["edges"]} == {"FINISHED"}
-    with pytest.raises(AssertionError, match="only the supervisor of an agent tells"):
+    with pytest.raises(AssertionError, match="only an agent's supervisor can report"):
         client.ask(tell, run=run)
     with pytest.raises(AssertionError, match="this agent's key is for another sweep"):
         a.create_agent(other)
     with pytest.raises(AssertionError, match="an agent's key cannot change sweeps"):
         a.create_sweep(grid(x=[5]))
-    with pytest.raises(AssertionError, match="for its own agent only"):
+    with pytest.raises(AssertionError, match="only for its own agent"):
         a.ask(make, path=path, name="c")
     with pytest.raises(AssertionError, match="is not agent"):
         b.heartbeat(agent)

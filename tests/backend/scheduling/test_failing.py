@@ -11,6 +11,7 @@ from deployer.backend.db.rows import get
 from deployer.backend.db.sweeps import SweepRow, update_sweep
 from deployer.backend.scheduling.lifecycle import (
     MEMORY_KILLS,
+    NO_OWN_RUNS,
     SERVER_TRIES,
     STALLED_KILLS,
     UNSTARTED_KILLS,
@@ -202,6 +203,7 @@ AWAY = "wandb.errors.errors.CommError: Timed out while retrying: HTTP 503: x"
         (1, LOGIN, "authentication error"),
         (1, NO_KEY, "authentication error"),
         (1, f"{REFUSED}: an agent's key cannot make projects", "other project"),
+        (1, f"{REFUSED}: {NO_OWN_RUNS}", "other project"),
         (1, f"{REFUSED}: an agent's key cannot change sweeps", "own sweep"),
         (1, NO_MODULE, "never started"),
         (1, REFUSED, "never started"),

@@ -130,7 +130,10 @@ def test_prior_runs_belong_to_the_sweep_and_are_not_repeated(client: Client) -> 
     prior = client.ask(PRIOR_RUNS, sweep=name)["project"]["sweep"]["priorRuns"]["edges"]
     assert sorted(edge["node"]["name"] for edge in prior) == ["old-a", "old-b"]
     again = client.ask(WITH_PRIOR_RUNS, config=config, filters=filters)["upsertSweep"]
-    assert "run old-a belongs to another sweep and stays there" in again["configValidationWarnings"]
+    assert (
+        "run old-a belongs to another sweep and cannot be moved"
+        in again["configValidationWarnings"]
+    )
 
 
 def test_a_grid_is_exact_with_64_agents_asking_at_once(client: Client) -> None:

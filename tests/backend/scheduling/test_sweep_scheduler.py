@@ -72,7 +72,7 @@ def test_an_ended_sweep_takes_no_runs(client: Client) -> None:
     row = client.sweep(sweep)
     refused = client.post(ENQUEUE, id=row["id"], config="{}")
     assert refused.status_code == 400
-    assert "it takes no more runs" in refused.text
+    assert "it accepts no more runs" in refused.text
     other = client.sweep(client.create_sweep({**SCHEDULED, "run_cap": 5}))
     assert client.post(ENQUEUE, id=other["id"], config="[1]").status_code == 400
 

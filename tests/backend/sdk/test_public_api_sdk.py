@@ -120,7 +120,7 @@ def test_what_is_not_there_or_not_served_is_said_in_a_sentence(
     parts = {
         "region": "this server has no storage region 'mars': leave it out",
         "download": "file gone not found",
-        "upload": "invalid file name ' ': no file can be saved as it",
+        "upload": "invalid file name ' ': no file can be saved under it",
         "reports": "this server keeps no reports",
         "create_team": "this server has no team ours: each user has an entity of their own",
         "registries": "is not enabled on this wandb server",  # the SDK's own

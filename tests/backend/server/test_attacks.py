@@ -98,7 +98,7 @@ def test_a_body_without_an_end_is_cut_off(client: Client) -> None:
         (aliases(MOST_LISTS + 1), f"the query asks for more than {MOST_LISTS} lists"),
         ("{ viewer { ...A } } fragment A on User { ...A }", "within itself"),
         ("{ viewer { id } " + "x " * MOST_TOKENS + "}", "token"),
-        ("{ viewer { id } } #" + "x" * MOST_LETTERS, f"more than {MOST_LETTERS} letters"),
+        ("{ viewer { id } } #" + "x" * MOST_LETTERS, f"more than {MOST_LETTERS} characters"),
         (chain(DEEPEST), f"the query asks for more than {DEEPEST} levels"),
         (chain(110), f"the query asks for more than {DEEPEST} levels"),
     ],
@@ -165,7 +165,7 @@ def anchors(levels: int, merged: bool = False) -> str:
         ("a: !!int x", "is not YAML"),
         ("a: " + "9" * 5000, "is not YAML"),
         ("a: 2020-99-99", "is not YAML"),
-        ("#" + "x" * 2_000_000, "00000 letters"),
+        ("#" + "x" * 2_000_000, "00000 characters"),
     ],
     ids=["wide", "endless", "merged", "in itself", "deep", "tag", "number", "date", "long"],
 )

@@ -177,7 +177,7 @@ def test_a_key_whose_user_was_not_written_is_the_first_users(tmp_path: Path) -> 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "files").touch()
-    with pytest.raises(BackendError, match=r"ends as it starts: .*files"):
+    with pytest.raises(BackendError, match=r"exits during startup: .*files"):
         start_backend(tmp_path)
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_is_called_so(bench: Bench) -> None:
     text = "x" * 90_000
     document = f'mutation {{ upsertBucket(input: {{name: "r", notes: "{text}"}}) {{ inserted }} }}'
     status, said = ask(app, "POST", "/graphql", json.dumps({"query": document}))
-    assert (status, "the disk of the backend is full" in said) == (507, True)
+    assert (status, "the backend's disk is full" in said) == (507, True)
     assert ask(app, "GET", "/healthz") == (200, "disk full")
 
 

@@ -51,7 +51,7 @@ def test_readiness_names_what_does_not_work(bench: Bench) -> None:
     assert ask(app, "GET", "/readyz") == (200, "database: ok\ndisk: ok\nsearch: ok\n")
     bench.backend.store.close()
     status, said = ask(app, "GET", "/readyz")
-    assert (status, said.splitlines()[0]) == (503, "database: its writer has ended")
+    assert (status, said.splitlines()[0]) == (503, "database: its writer has stopped")
     bench.backend.store = type(bench.backend.store)(bench.backend.store.path)
 
 

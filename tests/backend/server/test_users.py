@@ -129,17 +129,26 @@ def test_users_are_listed_removed_and_brought_back(user: Type, ann: str) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("remove", "{ann}", "{id}"), "key {id} is the only one of {ann}, who needs another first"),
+        (("remove", "{ann}", "{id}"), "key {id} is the only key of {ann}; add another one first"),
         (("remove", "{ann}", "00000000"), "{ann} has no key '00000000'"),
         (("remove", "{ann}", ""), "{ann} has no key ''"),
         (("remove", "{ann}", "{own}"), "{ann} has no key '{own}'"),
         (("remove", "nobody", "{id}"), "user 'nobody' not found"),
         (("remove", "nobody"), "user 'nobody' not found"),
-        (("remove", "tester"), "tester is the backend's own user, who stays"),
-        (("remove", "tester", "{own}"), "key {own} is the one that deployer itself works with"),
-        (("add", "{ann}", "--label", "a\nb"), "a label is a line of at most 100 characters"),
-        (("add", "{ann}", "--label", "x" * 101), "a label is a line of at most 100 characters"),
-        (("add", "new", "--label", "x" * 101), "a label is a line of at most 100 characters"),
+        (("remove", "tester"), "tester is the backend's own user and cannot be removed"),
+        (
+            ("remove", "tester", "{own}"),
+            "key {own} is used by deployer itself and cannot be removed",
+        ),
+        (("add", "{ann}", "--label", "a\nb"), "a label must be one line of at most 100 characters"),
+        (
+            ("add", "{ann}", "--label", "x" * 101),
+            "a label must be one line of at most 100 characters",
+        ),
+        (
+            ("add", "new", "--label", "x" * 101),
+            "a label must be one line of at most 100 characters",
+        ),
         (("add", "a/b"), "user name 'a/b' must be letters, digits, '-' and '_', at most 63"),
     ],
 )
@@ -166,11 +175,11 @@ def test_deployer_s_own_user_has_other_keys_and_keeps_the_own(
 
 def test_keys_that_cannot_be(backend: ServedBackend, ann: str) -> None:
     key = secrets.token_hex(20)
-    with pytest.raises(WandbError, match="a key needs 40 or more"):
+    with pytest.raises(WandbError, match="a key must have at least 40"):
         add_user(backend, ann, "short")
     add_user(backend, ann, key)
     for name in (backend.entity, f"other-{ann}"):
-        with pytest.raises(WandbError, match="this key is in use already"):
+        with pytest.raises(WandbError, match="this key is already in use"):
             add_user(backend, name, key)
 
 

@@ -75,7 +75,7 @@ def test_a_copy_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: st
             entry.type, entry.linkname = tarfile.SYMTYPE, "/etc"
         archive.addfile(entry)
     made.seek(0)
-    with pytest.raises(BackendError, match=f"the copy has '{name}', which no backend has sent"):
+    with pytest.raises(BackendError, match=f"the copy has '{name}', which a backend never sends"):
         adopt_copy(made, tmp_path / "data")
     assert list(tmp_path.iterdir()) == [tmp_path / "home"]
 
@@ -110,7 +110,7 @@ def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> 
             with pytest.raises(BackendError, match=said):
                 adopt_copy(io.BytesIO(wrong), tmp_path / "third")
         assert not (tmp_path / "third").exists()
-        with pytest.raises(BackendError, match="is being served already"):
+        with pytest.raises(BackendError, match="is already being served"):
             adopt_copy(io.BytesIO(content), tmp_path / "from")
     finally:
         served.end()
@@ -182,7 +182,7 @@ def test_a_copy_that_cannot_be_made_is_refused_with_its_reason(tmp_path: Path) -
         with pytest.raises(urllib.error.HTTPError) as refused:
             fetch_copy(served, served.key)
         assert refused.value.code == 503
-        assert "the backend's storage is away" in read_reason(refused.value)
+        assert "the backend's storage is unavailable" in read_reason(refused.value)
         assert not list(served.data.glob(".copy-*"))
     finally:
         served.kill()

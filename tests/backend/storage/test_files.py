@@ -236,7 +236,7 @@ def test_a_disk_that_fills_and_a_server_that_is_killed_half_way(
     limit = resource.RLIMIT_FSIZE  # a write that goes beyond fails, as on a full disk
     resource.prlimit(served.process.pid, limit, (3_000_000, resource.RLIM_INFINITY))
     refused = requests.put(url, data=b"x" * 4_000_000, timeout=20)
-    assert (refused.status_code, "storage is away" in refused.text) == (503, True)
+    assert (refused.status_code, "storage is unavailable" in refused.text) == (503, True)
     assert (os.listdir(data / "incoming"), listed(client)) == ([], [])
     with begin_upload(url, 1000) as connection:
         connection.sendall(b"x" * 10)

@@ -84,7 +84,7 @@ def test_a_links_code_signs_in_once(backend: ServedBackend) -> None:
     first, second = use_code(backend.url, code), use_code(backend.url, code)
     assert (first.status_code, "set-cookie" in first.headers) == (303, True)
     assert (second.status_code, "set-cookie" in second.headers) == (401, False)
-    assert "This link was used already, or is too old." in second.text
+    assert "This link was already used or has expired." in second.text
     home = requests.get(f"{backend.url}/api/pages/", cookies=first.cookies, timeout=30)
     assert home.json()["entity"] == backend.entity
 

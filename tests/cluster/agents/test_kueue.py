@@ -125,7 +125,7 @@ def test_as_many_work_as_are_admitted(bed: Bed) -> None:
     assert len([one for one in lines if f"queue {queue}" in one]) == 2
     shown = shell.deployer("sweep", "show", str(path)).stdout
     assert "agents: 2 running, 2 starting: " in shown
-    assert "they start when they can, watched or not" in shown
+    assert "they start when they can, even without a watcher" in shown
     bed.start(path, 4)  # as `agents up` again: what is admitted or waits stays as it is
     bed.wait_for(lambda: bed.results(path).coverage.finished == 6, "all six runs")
     bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of those that waited, too")
@@ -264,7 +264,7 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
     lost["spec"]["clusterQueue"] = "nowhere"
     kueue.kubectl("apply", "-f", "-", stdin=json.dumps(lost))
     bench.write(build(bed.namespace, queue=f"{bed.namespace}-lost"))
-    leads = "leads to ClusterQueue nowhere, which is missing"
+    leads = "points to ClusterQueue nowhere, which is missing"
     bed.wait_for(lambda: leads in str(bench.list_wrong().get("queue")), leads)
     ask = "ask an administrator for ClusterQueue nowhere"
     assert bench.list_wrong()["queue"].fix == ask

@@ -185,7 +185,7 @@ def test_in_a_shared_sweep_each_acts_on_their_own_agents(
     alice.deployer("sweep", "resume", path, *ON)
 
     idle = bob.deployer("agents", "up", path, "--replicas", "1", *ON).stderr
-    assert f"started no agent: 1 agent is there, 1 of {user}" in idle
+    assert f"started no agent: 1 agent already exists, 1 of {user}" in idle
     assert f"deployer agents up {path} --replicas 2" in idle
     bob.deployer(*more)
     for shell in (alice, bob):
@@ -250,7 +250,7 @@ def test_another_owners_key_is_neither_replaced_nor_deleted(
     wandb = ("--wandb", server.url)
     alice.deployer("secret", "set", *wandb)
     before = kube.get(SECRET, "wandb-secret")
-    assert "has the key of tester already" in bob.deployer("secret", "set", *wandb).stderr
+    assert "already has the key of tester" in bob.deployer("secret", "set", *wandb).stderr
     key = secrets.token_hex(20)
     add_user(server.client, "bob", key)
     other = replace(bob, environment={**bob.environment, "WANDB_API_KEY": key})
@@ -286,7 +286,7 @@ def test_a_backend_of_two_owners_keeps_its_data(
     kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": used}})
     refused = alice.try_deployer(*everything, "-y")
     assert refused.returncode == 1
-    assert "stays: bob uses it as well" in refused.stderr
+    assert "stays, since bob also uses it" in refused.stderr
     assert "to be deleted" not in refused.stderr
     assert kube.get(CLAIM, "sweep-backend")
 
@@ -306,7 +306,7 @@ def test_who_has_left_with_all_keeps_no_backend(
     open_client(Path(alice.environment["KUBECONFIG"]), namespace).create(DATA)
     note_user(open_client(Path(bob.environment["KUBECONFIG"]), namespace))
     everything = ("down", "--all", "--delete-data", *ON, "-y")
-    assert ":bob uses it as well" in alice.try_deployer(*everything).stderr
+    assert ":bob also uses it" in alice.try_deployer(*everything).stderr
     bob.deployer("down", "--all", *ON)
     alice.deployer(*everything)
     assert kube.get(CLAIM, "sweep-backend") is None
@@ -323,7 +323,7 @@ def test_data_that_could_not_be_listed_stay(
         command = ("down", "--all", "--delete-data", *ON)
         unlisted = shell.try_deployer(*command)
         assert unlisted.returncode == 1, unlisted.stderr
-        assert "the data on kubernetes cannot be listed and stays: " in unlisted.stderr
+        assert "the data on kubernetes cannot be listed and was kept: " in unlisted.stderr
         assert kube.get(CLAIM, "sweep-backend")
         shell.deployer(*command, "-y")
     assert kube.get(CLAIM, "sweep-backend") is None
@@ -371,7 +371,7 @@ def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
     user = f"system:serviceaccount:{namespace}:bob"
     kept = alice.try_deployer("agents", "scale", "0", path, *ON)
     assert kept.returncode == 1
-    assert f"not yours to drain: 1 agent of {user}" in kept.stderr
+    assert f"you may not drain 1 agent of {user}" in kept.stderr
     assert kube.list_objects(JOB, build_selector(path))
 
     here = alice.try_deployer("down", path, "-y")

@@ -40,11 +40,11 @@ time.sleep(600)
             "the disk of the embedded backend is full",
             marks=pytest.mark.full,
         ),
-        (SILENCE, Health.HUNG, "the embedded backend hangs: pod odd-0 answers nothing"),
+        (SILENCE, Health.HUNG, "the embedded backend hangs: pod odd-0 does not respond"),
         pytest.param(
             "import time; time.sleep(600)",
             Health.AWAY,
-            "is not ready: its server starts",
+            "is not ready: its server is starting",
             marks=pytest.mark.full,
         ),
     ],

@@ -103,7 +103,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     kube = open_client(tenant, namespace)
 
     said = run_while_the_backends_pod_is_killed(shell, kube)
-    assert "the embedded backend is made in namespace" in said
+    assert "the embedded backend is created in namespace" in said
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in said
     assert (
         "no NetworkPolicy guards the embedded backend: you may not create networkpolicies" in said
@@ -287,9 +287,9 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
         f"error: rights in {namespace}: you may not "
         "list statefulsets.apps, create statefulsets.apps, patch statefulsets.apps, "
         "create services, patch services, get pods/portforward, create pods/portforward: "
-        "the embedded backend cannot be made there",
+        "the embedded backend cannot be created there",
         "hint: ask an administrator: deployer rights backend | kubectl apply "
-        f"-n {namespace} --context test -f -; or an administrator types: "
+        f"-n {namespace} --context test -f -; or an administrator runs: "
         "deployer backend up --on kubernetes; or use --wandb ADDRESS",
     ]
     assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode
@@ -304,7 +304,7 @@ def test_an_image_without_python_says_so(cluster: Cluster, namespace: str, tmp_p
     shell.write("deployer.yaml", {"kubernetes": bare, "backend": disk})
     done = shell.try_deployer("backend", "up", "--on", "kubernetes")
     assert done.returncode == 1, done.stderr
-    assert "does not come up" in done.stderr
+    assert "does not start" in done.stderr
     assert "an image with Python 3.11 or newer" in done.stderr
 
 

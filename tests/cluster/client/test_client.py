@@ -130,7 +130,7 @@ def test_fields_that_the_server_refuses_are_named(kube: Kube) -> None:
         kube.create(build_config_map("Not_a_name"))
     assert caught.value.status == 422
     assert 'metadata.name: Invalid value: "Not_a_name"' in caught.value.message
-    assert caught.value.hint == "deployer plan FILE -o yaml shows what is sent"
+    assert caught.value.hint == "deployer plan FILE -o yaml shows the manifests"
 
 
 def test_nobody_listens(tmp_path: Path, cluster: Cluster) -> None:

@@ -172,7 +172,7 @@ def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
             archive.writestr("b.txt", "bb")
         shell.deployer("data", "put", str(tmp_path / "files.zip"))
         assert "2 files" in shell.deployer("data", "preload").stdout
-        assert "all there already" in shell.deployer("data", "preload").stdout
+        assert "all already there" in shell.deployer("data", "preload").stdout
     assert (tmp_path / "volume/train/a.txt").read_text() == "a"
     assert len(kube.list_objects(CLAIM, build_selector(component=DATA))) == 1
     shell.deployer("down", "--all")

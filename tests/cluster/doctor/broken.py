@@ -95,7 +95,7 @@ class Broken:
 
 CASES = {
     "quota-cpu": Broken(
-        {"admission": "never has room for a pod: requests.cpu: 200m asked for, 0 of 100m used"},
+        {"admission": "is too small for a pod: requests.cpu: 200m asked for, 0 of 100m used"},
         objects=[quota(requests_cpu="100m")],
         pasted=False,
     ),
@@ -146,7 +146,7 @@ CASES = {
         label=BASELINE,
         pasted=False,
         template=template({"privileged": True}, hostIPC=True),
-        remedies={"admission": "change what it names in your template"},
+        remedies={"admission": "change the fields that it names in your template"},
     ),
     "nfs-forbidden": Broken(
         {"admission": "restricted volume types"},  # it is mended without weaker rules
@@ -193,7 +193,7 @@ GPU_CASES = {
         {"gpu": {"product": TAINTED}},
     ),
     "driver": Broken(
-        {"driver-missing": "counts none: no device plugin runs there"},
+        {"driver-missing": "reports none: no device plugin runs there"},
         {"gpu": {"product": BARE}},
         pasted=False,
     ),

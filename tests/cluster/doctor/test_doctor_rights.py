@@ -32,7 +32,7 @@ def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
     bench.write(build(namespace))
     found = bench.examine()
     assert [one.message for one in found if one.severity is not Severity.OK] == [
-        "may not be listed: whether one has what agents ask for is not told"
+        "no permission to list them: unknown if one fits the agents"
     ]
     assert list_writes(cluster, f"tenant-{namespace}") == []
     assert list_writes(cluster, f"tenant-{namespace}", dry_run=True) != []
@@ -90,7 +90,7 @@ def test_each_right_of_a_tenant_is_missed_by_name(
         replace_role(cluster, namespace, rules)
         wait_for(lambda: not kube.is_allowed(verb, kind, subresource), "the Role")  # noqa: B023
         [found] = examine_rights(replace(case))
-        cost = WITHOUT.get((kind, subresource, verb), "agents cannot start, or cannot be ended")
+        cost = WITHOUT.get((kind, subresource, verb), "agents cannot be started or stopped")
         named = describe_right((kind, subresource, verb))
         assert found.message == f"you may not {named}: {cost}"
     cluster.kubectl(

@@ -50,7 +50,7 @@ def test_all_rights_that_are_missing_are_named_at_once(
         _check(bed)
     assert caught.value.message == (
         f"rights in {namespace}: you may not create jobs.batch, "
-        "patch configmaps, list configmaps: agents cannot start, or cannot be ended"
+        "patch configmaps, list configmaps: agents cannot be started or stopped"
     )
     where = f"-n {namespace} --context {bed.kube.context}"
     assert (

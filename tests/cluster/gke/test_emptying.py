@@ -159,7 +159,7 @@ def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path, told: list[st
     access = build_access("http://127.0.0.1:9", b"", lambda: "token", "default")
     empty_cluster(lambda: Kube(access, sleep=lambda _: None), Waiter())
     [line] = told
-    assert line.startswith("going on without the cluster's Kubernetes: cannot list Job")
+    assert line.startswith("continuing without the cluster's API server: cannot list Job")
 
 
 def test_what_a_dead_sweep_left_is_found_and_deleted(own: Cluster, place: str, kube: Kube) -> None:

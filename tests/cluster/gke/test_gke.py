@@ -90,7 +90,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert "3/3 configurations finished, 0 duplicates, 0 lost" in ran.stdout
     assert "an hour with 2 GPU nodes in us-central1" in ran.stderr
     assert "for 6 h" in ran.stderr
-    assert "ends by itself: agents after 6 h 00 min, GPU nodes after 6 h 30 min" in ran.stderr
+    assert "ends automatically: agents after 6 h 00 min, GPU nodes after 6 h 30 min" in ran.stderr
     assert "deployer-expires" in cloud.get_cluster("sweeps").resource_labels
     assert cloud.inventory().clusters == ("us-central1-a/sweeps",)
     agents = json.loads(user.deployer("agents", "list", "-o", "json").stdout)
@@ -112,7 +112,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     made = [name for name in cloud.changes[len(changes) :] if name.startswith("Create")]
     assert made == [], "the cluster was there"
     assert cloud.inventory().empty, again.stderr
-    assert "nothing of ours is left of sweeps" in again.stderr
+    assert "no leftovers of sweeps" in again.stderr
 
     ended = user.type(down)
     assert user.type(orphans).stdout == "no leftovers\n"
@@ -120,7 +120,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert cloud.token not in said
     assert server.client.key not in said
     gone = user.try_deployer("agents", "list")
-    assert "there is no cluster sweeps in project" in gone.stderr
+    assert "cluster sweeps not found in project" in gone.stderr
 
 
 @pytest.mark.full
@@ -165,7 +165,7 @@ def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
     assert "3/3 configurations finished" in ran.stdout
     copied, _, rest = ran.stderr.partition("checksums and counts agree\n")
     assert re.search(r"results are copied to .*: \d sweeps?, \d runs, ", copied)
-    assert "nothing of ours is left of sweeps" in rest
+    assert "no leftovers of sweeps" in rest
     assert cloud.inventory().empty
     assert "3/3 configurations finished" in user.deployer("results").stdout
     user.deployer("down", "--all", "--on", "local")

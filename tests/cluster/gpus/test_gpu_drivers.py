@@ -132,8 +132,8 @@ def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
     assert installed == ("deployer-nvidia-driver-cos",)
     said = "\n".join(told)
     assert "GPU driver for cos nodes: DaemonSet deployer-nvidia-driver-cos" in said
-    assert f"GPU drivers: 4 of 6 nodes count GPUs; waiting for node {bare} (0 s)" in said
-    assert told[-1] == "GPU drivers: 5 of 6 nodes count GPUs; none: node-0"
+    assert f"GPU drivers: 4 of 6 nodes report GPUs; waiting for node {bare} (0 s)" in said
+    assert told[-1] == "GPU drivers: 5 of 6 nodes report GPUs; none: node-0"
 
     # Only the node that needs it has a pod, and a second time changes nothing.
     pods = client.in_namespace(SYSTEM).list_objects(POD, build_selector())
@@ -147,7 +147,7 @@ def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
 
     refused = shell.run(sys.executable, "-m", "deployer", "drivers", "install", "--device-plugin")
     assert refused.returncode == 1
-    assert f"node {bare} is GKE's, which has a device plugin of its own" in refused.stderr
+    assert f"node {bare} is a GKE node, which has its own device plugin" in refused.stderr
 
     removed = shell.deployer("drivers", "remove")
     assert "DaemonSet deployer-nvidia-driver-cos in namespace kube-system deleted" in removed.stderr
@@ -177,7 +177,7 @@ def test_installed_ahead_of_nodes_and_given_up_on_a_real_one(
             ensure_drivers(client, wait_seconds=60, sleep=lambda _: time.sleep(0.3), now=now)
     finally:
         cluster.kubectl("label", "node", "node-0", *(f"{name}-" for name in GKE))
-    assert caught.value.message == "no node counts a GPU after 1000 s: node-0"
+    assert caught.value.message == "no node reports a GPU after 1000 s: node-0"
     assert caught.value.hint.endswith(" get pods -A --field-selector spec.nodeName=node-0")
 
 

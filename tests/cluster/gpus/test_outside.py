@@ -85,9 +85,9 @@ def test_gpus_by_dra_are_not_missed_in_nodes(bare: Cluster, told: list[str]) -> 
         bare.create(one)
     assert (list_served(kube) or {})[GPU] == "gpu.nvidia.com"
     assert explain_one(bare, kube, "after").code is not Cause.NO_SUCH_GPU
-    with pytest.raises(KubeError, match=r"nvidia.com/gpu comes by DRA \(DeviceClass gpu.nvidia"):
+    with pytest.raises(KubeError, match=r"DRA provides nvidia.com/gpu \(DeviceClass gpu.nvidia"):
         check_device_plugin(kube)
     assert ensure_drivers(kube, wait_seconds=0) == ()
-    said = "nvidia.com/gpu comes by DRA (DeviceClass gpu.nvidia.com): nodes do not count it"
+    said = "DRA provides nvidia.com/gpu (DeviceClass gpu.nvidia.com): nodes do not report it"
     assert told == [said]
     bare.kubectl("delete", "node", "--all")

@@ -75,11 +75,11 @@ def test_second_push_does_nothing(
     assert find_pushed(settings, project, registry.environment) == pushed
     writes = registry.read_log().count('"PUT ') + registry.read_log().count('"POST ')
     assert push_image(settings, project, {**os.environ, **registry.environment}) == pushed
-    assert caplog.messages[-1].endswith("the registry has it already")
+    assert caplog.messages[-1].endswith("already in the registry")
     log = registry.read_log()
     assert log.count('"PUT ') + log.count('"POST ') == writes
     reference, _ = build_image(settings, project, os.environ)
-    assert caplog.messages[-1] == f"{reference}: built already"
+    assert caplog.messages[-1] == f"{reference}: already built"
     assert PASSWORD not in caplog.text
 
 

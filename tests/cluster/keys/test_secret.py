@@ -79,12 +79,12 @@ def test_set_show_delete(desk: Desk) -> None:
     key = desk.backend.key
     made = desk.deployer("set", WANDB_API_KEY=key)
     assert made.returncode == 0, made.stderr
-    assert made.stderr.endswith(": created, the key of tester\n")
+    assert made.stderr.endswith(": created with the key of tester\n")
     assert desk.stored_key() == key
     again = desk.deployer("set", "--key-stdin", stdin=f"{key}\n")
-    assert again.stderr.endswith(": has the key of tester already\n")
+    assert again.stderr.endswith(": already has the key of tester\n")
     existing = desk.deployer("set")
-    assert existing.stderr.endswith(": has the key of tester already\n")
+    assert existing.stderr.endswith(": already has the key of tester\n")
 
     shown = desk.deployer("show", "-o", "json")
     told = json.loads(shown.stdout)

@@ -118,11 +118,11 @@ CASES = [
         "bare",
         Cause.DRIVER_MISSING,
         UNKNOWN,
-        "; node pend-bare has a GPU and counts none: it has no driver",
+        "; node pend-bare has a GPU but reports none: it has no driver",
         **on("bare"),
     ),
     Case("used", Cause.QUOTA, TIME, "pods: 1 asked for, 1 of 1 used", namespace="used"),
-    Case("small", Cause.QUOTA, NEVER, "never has room for a pod: requests.cpu", namespace="small"),
+    Case("small", Cause.QUOTA, NEVER, "is too small for a pod: requests.cpu", namespace="small"),
     Case("limited", Cause.OTHER, NEVER, "maximum cpu usage per Container", namespace="limited"),
     Case(
         "privileged",
@@ -140,8 +140,8 @@ CASES = [
         "Pod Security baseline:latest forbids it: host namespaces (hostNetwork=true, hostIPC=true)",
         {"hostNetwork": True, "hostIPC": True},
         namespace="baseline",
-        remedy="kubernetes: {host_ipc: false} in deployer.yaml, and change what it names in your "
-        "template",
+        remedy="kubernetes: {host_ipc: false} in deployer.yaml, and change the fields that "
+        "it names in your template",
     ),
     Case(
         "host-path",
@@ -150,7 +150,7 @@ CASES = [
         'restricted volume types (volume "v" uses restricted volume type "hostPath")',
         {"volumes": [{"name": "v", "hostPath": {"path": "/tmp"}}]},
         namespace="restricted",
-        remedy="change what it names in your template",
+        remedy="change the fields that it names in your template",
     ),
     Case(
         "nfs",
@@ -168,7 +168,7 @@ CASES = [
         "runAsNonRoot != true",
         {"securityContext": {}},
         namespace="restricted",
-        remedy="change what it names in your template",
+        remedy="change the fields that it names in your template",
     ),
     Case(
         "root",
@@ -277,7 +277,7 @@ CASES = [
         "name",
         Cause.IMAGE,
         NEVER,
-        "'Not/AN:image' is not the name of an image",
+        "'Not/AN:image' is not a valid image name",
         image="Not/AN:image",
     ),
     Case(
@@ -300,7 +300,7 @@ CASES = [
         "pull-secret",
         Cause.IMAGE,
         NEVER,
-        " for want of Secret nothing: ",
+        " because Secret nothing is missing: ",
         image="REGISTRY/team/none:1",
         **pulls("nothing"),
     ),
@@ -349,7 +349,7 @@ CASES = [
         "unseen",
         Cause.OTHER,
         UNKNOWN,
-        "not scheduled yet: no scheduler has looked at it; it names nobody",
+        "not scheduled yet: no scheduler has handled it; its schedulerName is nobody",
         {"schedulerName": "nobody"},
     ),
     Case("suspended", Cause.SUSPENDED, UNKNOWN, "its Job is suspended", job={"suspend": True}),

@@ -70,7 +70,7 @@ def test_what_no_waiting_mends_is_given_up_at_once_and_nothing_is_left(bed: Bed)
     with pytest.raises(StartFailed) as caught:
         watch(bed, path)
     assert "2 agents cannot start, and waiting cannot fix that" in caught.value.message
-    secret = "Secret nothing is missing (never passes): kubectl --context test create secret"
+    secret = "Secret nothing is missing (permanent): kubectl --context test create secret"
     assert secret in caught.value.message
     assert caught.value.hint == f"fix it, then: deployer agents up {path} --replicas 2"
     assert caught.value.exit_code == 3
@@ -83,7 +83,7 @@ def test_a_python_that_the_image_lacks_is_given_up_at_once(bed: Bed) -> None:
     bed.start(path, 1)
     with pytest.raises(StartFailed) as caught:
         watch(bed, path)
-    said = "has no python9 (never passes): kubernetes: {python: python3} in deployer.yaml"
+    said = "has no python9 (permanent): kubernetes: {python: python3} in deployer.yaml"
     assert said in caught.value.message
     assert caught.value.message.count("has no python9") == 1
     assert list_holders(bed) == []

@@ -30,7 +30,7 @@ CASES = [
         "pods=0, limited: limits.memory=8Gi,pods=10",
         Cause.QUOTA,
         PERMANENT,
-        "quota tenant of namespace ns never has room for a pod: limits.memory: 16Gi asked for, "
+        "quota tenant of namespace ns is too small for a pod: limits.memory: 16Gi asked for, "
         "0 of 8Gi used",
     ),
     (
@@ -63,7 +63,7 @@ OTHERS = [
     "something new",
 ]
 WEBHOOK = 'admission webhook "validate.kyverno.svc-fail" denied the request: no team label'
-TEMPLATE = "change what it names in your template"
+TEMPLATE = "change the fields that it names in your template"
 # What each check of Pod Security says of a pod (`check_*.go`, as in 1.24 to 1.37), and the edit.
 VIOLATIONS = {
     "host namespaces (hostIPC=true)": "kubernetes: {host_ipc: false} in deployer.yaml",
@@ -101,13 +101,13 @@ def test_each_refusal_is_told_apart(
 @pytest.mark.parametrize("said", OTHERS)
 def test_any_other_refusal_is_told_in_the_servers_words(said: str) -> None:
     found = explain_refusal(START + said, "ns")
-    assert found.line == f"the server refuses its pod: {said} (never passes)"
+    assert found.line == f"the server refuses its pod: {said} (permanent)"
     assert is_listed(found)
 
 
 def test_a_webhook_refuses_for_good_and_one_that_does_not_answer_may_do_so_later() -> None:
     found = explain_refusal(f"Error creating: {WEBHOOK}", "ns")
-    assert found.line == f"the server refuses its pod: {WEBHOOK} (never passes)"
+    assert found.line == f"the server refuses its pod: {WEBHOOK} (permanent)"
     said = "Error creating: Internal error occurred: failed calling webhook: timeout"
     assert explain_refusal(said, "ns").transient is None
 

@@ -196,7 +196,7 @@ def test_an_agent_says_it_once_before_and_after_its_job_has_ended() -> None:
     [starting] = group_objects([build_object("Job", {})], [pod])
     agent = build_agent(starting, NOW, find(pod))
     assert (agent.state, agent.exit_code) == ("starting", None)
-    assert agent.reason == f"{said} (never passes): {LACKS.fix}"
+    assert agent.reason == f"{said} (permanent): {LACKS.fix}"
     assert agent.pending == LACKS
     [ended] = group_objects([build_object("Job", OVER)], [pod])
     agent = build_agent(ended, NOW)

@@ -39,7 +39,7 @@ from tests.executors.test_objects import (
 NOT_FOUND = "failed to pull and unpack image: ghcr.io/a/b:1: not found"
 DENIED = "failed to authorize: unexpected status: 401 Unauthorized"
 IMAGES = {
-    "InvalidImageName": ("couldn't parse", "is not the name of an image", PERMANENT),
+    "InvalidImageName": ("couldn't parse", "is not a valid image name", PERMANENT),
     "ErrImageNeverPull": ("is not present", "is not on the node", PERMANENT),
     "ErrImagePull": (NOT_FOUND, "is not in its registry", None),  # it is tried again
     "ImagePullBackOff": (
@@ -84,7 +84,9 @@ def test_a_refused_pull_names_the_secret_that_is_missing_or_wrong() -> None:
     spec = {"imagePullSecrets": [{"name": "site"}]}
     found = find(status, spec=spec, missing=frozenset({Reference(SECRET, "site")}))
     assert found
-    assert found.message.startswith("ghcr.io refuses image ghcr.io/a/b:1 for want of Secret site: ")
+    assert found.message.startswith(
+        "ghcr.io refuses image ghcr.io/a/b:1 because Secret site is missing: "
+    )
     assert found.fix.startswith("kubectl create secret docker-registry site -n ns ")
     found = find(status, spec=spec)
     assert found
@@ -126,14 +128,14 @@ def test_what_is_missing_is_made_or_looked_up_with_one_command() -> None:
     found = find(CREATING, spec=spec, missing=frozenset({settings}))
     assert found
     assert found.line == (
-        "ConfigMap settings has no key k (never passes): "
+        "ConfigMap settings has no key k (permanent): "
         """kubectl patch configmap settings -n ns -p '{"data": {"k": "VALUE"}}'"""
     )
     assert is_listed(found)
     found = find(CREATING, spec=spec, missing=frozenset({data}))
     assert found
     assert found.line == (
-        "PersistentVolumeClaim data is missing (never passes): kubectl get pvc -n ns"
+        "PersistentVolumeClaim data is missing (permanent): kubectl get pvc -n ns"
     )
     assert is_listed(found)
 
@@ -168,12 +170,14 @@ def test_a_pod_that_no_scheduler_has_looked_at_says_so_after_half_a_minute() -> 
     found = look(30.0)
     assert found
     assert (found.code, found.transient) == (Cause.OTHER, None)
-    assert found.message.endswith("no scheduler has looked at it; it names default-scheduler")
+    assert found.message.endswith(
+        "no scheduler has handled it; its schedulerName is default-scheduler"
+    )
     assert found.fix == "ask an administrator: kubectl get pods -n kube-system"
     assert is_listed(found)
     other = look(30.0, schedulerName="volcano")
     assert other
-    assert other.message.endswith("it names volcano")
+    assert other.message.endswith("its schedulerName is volcano")
     # One that writes no condition has looked at it all the same.
     words = say("FailedScheduling", "0/3 nodes are free", "volcano")
     found = look(30.0, words, schedulerName="volcano")

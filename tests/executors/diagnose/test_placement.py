@@ -63,7 +63,7 @@ CONTROL = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule
 ASKS = build_pod(gpus={GPU: 1}, phase="Pending")
 RUNNING = {"conditions": [READY]}
 YAML = "in deployer.yaml"
-GAP = "node a has a GPU and counts none: "
+GAP = "node a has a GPU but reports none: "
 
 
 def explain(
@@ -202,7 +202,7 @@ def explain(
             [build_pod("a", labels=INSTALLER, status=RUNNING)],
             ASKS,
             Cause.DRIVER_MISSING,
-            f"{GAP}no device plugin is seen there yet: deployer drivers status",
+            f"{GAP}no device plugin runs there yet: deployer drivers status",
         ),
         (
             [node(labels=GKE_LABELS, count=0)],
@@ -223,7 +223,7 @@ def explain(
             [wait_in(PLUGIN, "ContainerCreating")],
             ASKS,
             Cause.DRIVER_MISSING,
-            f"{GAP}its device plugin has counted none yet: deployer drivers status",
+            f"{GAP}its device plugin has reported none yet: deployer drivers status",
         ),
     ],
 )
@@ -269,7 +269,7 @@ def test_where_a_node_may_have_room_nodes_say_nothing(
 def test_what_pods_bring_is_not_judged_where_not_all_may_be_listed() -> None:
     found = explain([node(labels=ON_PREM, count=0)], [], ASKS, complete=False)
     assert found
-    assert found.line == f"{GAP}no device plugin is seen there yet: deployer drivers status"
+    assert found.line == f"{GAP}no device plugin runs there yet: deployer drivers status"
 
 
 def test_gpus_in_use_pass_where_nodes_are_known_to_have_them() -> None:

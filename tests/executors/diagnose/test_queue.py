@@ -114,7 +114,7 @@ def test_an_eviction_is_told_until_it_is_admitted_again(reason: str, message: st
 def test_a_workload_that_is_deactivated_is_activated_with_one_command() -> None:
     found = explain(build_workload("a", LATE, ("Deactivated", "too many retries"), active=False))
     assert (found.code, found.transient) == (Cause.EVICTED, PERMANENT)
-    assert found.message == "Kueue has given it up: too many retries"
+    assert found.message == "Kueue has deactivated it: too many retries"
     assert found.fix.startswith("kubectl patch workload a -n ns --type merge -p ")
     assert is_listed(found)
 
@@ -132,7 +132,10 @@ def test_an_admission_check_that_is_not_ready_is_named() -> None:
     assert found.message == "it waits in queue q: budget: not paid yet"
     assert is_listed(found)
     workload["status"]["admissionChecks"] = []
-    assert explain(workload).message == "it waits in queue q: it has room for it, and its pod comes"
+    assert (
+        explain(workload).message
+        == "it waits in queue q: it has quota for it, and its pod is about to start"
+    )
 
 
 def test_what_is_known_of_the_queue_alone() -> None:
@@ -169,7 +172,7 @@ def test_a_queue_that_is_missing_is_another_ones_edit(
 def test_where_a_namespace_has_no_queue_an_administrator_makes_it() -> None:
     found = explain_queue(build_job(None), Queue("gpus"), "ns")
     assert found.line == (
-        "queue gpus is not in namespace ns (never passes): ask an administrator for LocalQueue gpus"
+        "queue gpus is not in namespace ns (permanent): ask an administrator for LocalQueue gpus"
     )
     assert is_listed(found)
 
@@ -183,7 +186,7 @@ def test_where_a_namespace_has_no_queue_an_administrator_makes_it() -> None:
             "ClusterQueueDoesNotExist",
             Cause.QUEUE_MISSING,
             PERMANENT,
-            "queue q leads to ClusterQueue all, which is missing",
+            "queue q points to ClusterQueue all, which is missing",
         ),
     ],
 )

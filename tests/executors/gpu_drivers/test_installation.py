@@ -45,10 +45,10 @@ def install(folder: Path, *nodes: dict[str, Any]) -> None:
     ("labels", "said", "hint"),
     [
         (None, "no node with a GPU exists now", AHEAD),
-        (ON_PREM, "no node counts a GPU: a", PLUGIN_HINT),
+        (ON_PREM, "no node reports a GPU: a", PLUGIN_HINT),
         (GKE_LABELS, "the GPU driver is missing on a, and you may not install it", ASK),
-        (MANAGED, "no node counts a GPU after 0 s: a", "spec.nodeName=a"),
-        (BY_OPERATOR, "no node counts a GPU after 0 s: a", "spec.nodeName=a"),
+        (MANAGED, "no node reports a GPU after 0 s: a", "spec.nodeName=a"),
+        (BY_OPERATOR, "no node reports a GPU after 0 s: a", "spec.nodeName=a"),
     ],
 )
 def test_where_no_node_counts_a_gpu(
@@ -63,4 +63,4 @@ def test_where_no_node_counts_a_gpu(
 def test_nodes_that_get_none_beside_one_that_counts(tmp_path: Path, told: list[str]) -> None:
     cordoned = build_node("c", MANAGED, unschedulable=True)
     install(tmp_path, build_node("a", ON_PREM, COUNTS), build_node("b", ON_PREM), cordoned)
-    assert told == ["GPU drivers: 1 of 3 nodes count GPUs; none: b, c is cordoned"]
+    assert told == ["GPU drivers: 1 of 3 nodes report GPUs; none: b, c is cordoned"]

@@ -106,7 +106,7 @@ def _writing_run(
 def _collection_name(input: dict[str, Any]) -> str:
     names = input.get("artifact_collection_names") or [input.get("artifact_collection_name")]
     if len(names) != 1 or not names[0]:
-        raise Refusal(400, "an artifact is logged to one collection")
+        raise Refusal(400, "an artifact can be logged to only one collection")
     return str(names[0])
 
 
@@ -297,7 +297,7 @@ def _own_aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[s
     """Return the aliases; refuse those of another collection (links) with 400."""
     own = get(db, Collection, row.collection_id).name
     if any(part["artifact_collection_name"] != own for part in input["aliases"]):
-        raise Refusal(400, f"artifact is in the collection {own} alone")
+        raise Refusal(400, f"artifact is only in the collection {own}")
     return [part["alias"] for part in input["aliases"]]
 
 

@@ -47,7 +47,7 @@ def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[
     if key is None and caller.sweep_id is None:
         return {"key": create_agent_key(db, caller, row.id, name, now)}
     if key is None or (caller.sweep_id, caller.agent_name) != (row.id, name):
-        raise Refusal(403, "an agent's key makes a newer one for its own agent only")
+        raise Refusal(403, "an agent's key can create a newer key only for its own agent")
     _adopt(db, caller, key, now, input.get("node") or "")
     return {"key": key}
 

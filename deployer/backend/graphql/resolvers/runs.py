@@ -30,7 +30,7 @@ from deployer.backend.graphql.engine import Resolvers
 from deployer.backend.graphql.listing import Info, connection, decode_id, parse_cursor
 from deployer.backend.request import Refusal, not_found, parse_object, read_object
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.scheduling.lifecycle import PROCESS_SECONDS, Outcome
+from deployer.backend.scheduling.lifecycle import NO_OWN_RUNS, PROCESS_SECONDS, Outcome
 from deployer.backend.scheduling.run_endings import end_run
 
 # Input field -> column, for values stored unchanged; null means "keep the stored value".
@@ -50,7 +50,7 @@ OBJECTS = {"config", "summary"}
 STATES = (*ACTIVE, "finished", "failed", "crashed", "killed", "preempted")
 # Hints in refusals.
 NO_BRANCH = "start a new run"
-NOT_SHARED = 'without mode="shared", start one for each, in the same group'
+NOT_SHARED = 'start one run for each, without mode="shared", in the same group'
 resolvers = Resolvers(
     {
         "Run.group": lambda _, run: run.group_name,
@@ -152,7 +152,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     if begun and request.shared and _comes_from_process(input):
         raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
     if found is None and request.caller.sweep_id is not None:
-        raise Refusal(403, "an agent's key cannot start its own runs")
+        raise Refusal(403, NO_OWN_RUNS)
     row = found or create_run(db, request.caller, project, name, backend.now())
     check_writer(db, request.caller, row)
     if found is None and input.get("sweep"):
@@ -169,7 +169,7 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
 
 def _check_state(state: str) -> None:
     if state not in STATES:
-        raise Refusal(400, f"run state {state!r} is none of {', '.join(STATES)}")
+        raise Refusal(400, f"run state {state!r} is not one of {', '.join(STATES)}")
 
 
 def _is_fork(input: dict[str, Any]) -> bool:
@@ -212,7 +212,7 @@ def _is_rival(backend: Backend, row: RunRow, input: dict[str, Any]) -> bool:
     if backend.presence.silence_seconds("process", row.id) > PROCESS_SECONDS:
         return False
     backend.rivals[row.id, config] = row.heartbeat_at or 0.0
-    raise Refusal(503, f"run {row.name} may have another process at work: ask again")
+    raise Refusal(503, f"another process may still be writing run {row.name}: try again")
 
 
 def _going(backend: Backend, db: Connection, row: RunRow) -> RunRow:
@@ -351,7 +351,7 @@ def _parse_spec(text: str) -> dict[str, Any]:
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise Refusal(400, "the history spec's keys are not a list of names")
     if not all(number is None or type(number) is int for number in numbers):
-        raise Refusal(400, f"the history spec's {', '.join(SPEC_NUMBERS)} are whole numbers")
+        raise Refusal(400, f"the history spec's {', '.join(SPEC_NUMBERS)} must be whole numbers")
     return spec
 
 

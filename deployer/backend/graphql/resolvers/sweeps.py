@@ -80,7 +80,7 @@ def _with_prior_runs(db: Connection, row: SweepRow, input: dict[str, Any]) -> li
     runs = Runs(db, row.project_id, input["prior_runs_filters"]).read()
     adopt_prior_runs(db, row, runs)
     strangers = [run.name for run in runs if run.sweep_id not in (None, row.id)]
-    return [f"run {name} belongs to another sweep and stays there" for name in strangers]
+    return [f"run {name} belongs to another sweep and cannot be moved" for name in strangers]
 
 
 @resolvers.field("Mutation.enqueueSweepRun")
@@ -133,7 +133,7 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> SweepRow:
     if input.get("state"):
         state = input["state"]
         if state.upper() not in STATES:
-            raise Refusal(400, f"sweep state {state!r} is none of {', '.join(STATES)}")
+            raise Refusal(400, f"sweep state {state!r} is not one of {', '.join(STATES)}")
         changes["state"] = state.upper()
     return change_sweep(info.context.backend, db, row, **changes)
 
@@ -296,6 +296,6 @@ def resolve_leave(_: Any, info: Info, **__: Any) -> dict[str, Any]:
 def _agent_of(caller: Caller) -> tuple[int, str]:
     """Return the key's agent (sweep id, name); refuse a user's key and a superseded one."""
     if caller.sweep_id is None or caller.agent_name is None:
-        raise Refusal(403, "only the supervisor of an agent tells what has become of it")
+        raise Refusal(403, "only an agent's supervisor can report how the agent ended")
     check_newest(caller)
     return caller.sweep_id, caller.agent_name

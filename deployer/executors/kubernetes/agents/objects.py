@@ -32,7 +32,7 @@ from deployer.kube.objects import (
 from deployer.model import Agent, AgentState, Ending
 
 OUT_OF_TIME = "DeadlineExceeded"  # reason of a failed Job
-LONGER = "kubernetes: {max_time: …} in deployer.yaml has to be longer than a run"
+LONGER = "kubernetes: {max_time: …} in deployer.yaml must be longer than a run"
 MORE_MEMORY = "kubernetes: {memory: …} in deployer.yaml"
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)

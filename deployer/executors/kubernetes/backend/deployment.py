@@ -26,7 +26,7 @@ from deployer.executors.kubernetes.diagnose.rights import (
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.executors.kubernetes.manifests.overlay import (
     REMOVED,
-    Replacement,
+    ReplacedList,
     build_identity,
     encode,
     list_variables,
@@ -129,7 +129,7 @@ def _build_stateful_set(
         "imagePullPolicy": cluster.image_pull_policy,
         "command": [settings.python or cluster.python, *known["command"][1:]],
         # Here the template's variables override the user's.
-        "env": Replacement(overlay(list_variables(settings.env), known["env"], "env")),
+        "env": ReplacedList(overlay(list_variables(settings.env), known["env"], "env")),
         "resources": {"requests": wanted, "limits": wanted},
     }
     sources = [{"configMap": {"name": one["metadata"]["name"]}} for one in config_maps]
@@ -188,7 +188,7 @@ def wait_until_up(kube: Kube, name: str) -> None:
             return
         why = _explain(pending, name, kube.get(POD, f"{name}-0"))
         if patience.is_over(why.words, why.hopeless) or time.monotonic() > deadline:
-            said = f"the embedded backend in namespace {kube.namespace} does not come up"
+            said = f"the embedded backend in namespace {kube.namespace} does not start"
             raise BackendError(f"{said}: {why.words}", choose_hint(kube, name, why))
         time.sleep(POLL_SECONDS)
 
@@ -216,7 +216,7 @@ def read_end(pod: Manifest | None) -> Absence | None:
         ended = (one.get("lastState") or {}).get("terminated")
         if ended:
             words = str(ended.get("message") or "").strip().splitlines()[-1:]
-            said = words[0] if words else f"its server ended with {ended.get('exitCode')}"
+            said = words[0] if words else f"its server exited with {ended.get('exitCode')}"
             return Absence(said, None, ended.get("exitCode"), one.get("restartCount", 0))
     return None
 
@@ -262,7 +262,7 @@ def find_backend(kube: Kube) -> ClusterBackend | None:
     if not encoded:
         raise BackendError(
             f"Secret {KEY_SECRET} in namespace {kube.namespace} has no key",
-            "deployer backend up --on kubernetes gives the backend another one",
+            "deployer backend up --on kubernetes gives the backend a new one",
         )
     key = base64.b64decode(encoded).decode().strip()
     return ClusterBackend(found[0]["metadata"]["name"], kube.namespace, is_up(found[0]), key)
@@ -288,18 +288,18 @@ def ensure_backend(kube: Kube, project: Project, on: str, *, anew: bool = False)
     if found is None:
         check_rights(kube, MAKE_BACKEND, on)
         _check_owner(kube)
-        done = "is as deployer.yaml says" if anew and is_made(kube) else "is made"
+        done = "matches deployer.yaml" if anew and is_made(kube) else "is created"
         _make(kube, project)
         LOG.info(f"the embedded backend {done} in namespace {kube.namespace}")
         found = require_backend(kube, on)
     elif not found.ready:
-        said = "the embedded backend keeps the settings that it was made with"
-        LOG.info(f"{said}; after an edit of deployer.yaml: deployer backend up --on {on}")
+        said = "the embedded backend keeps its original settings"
+        LOG.info(f"{said}; to apply edits of deployer.yaml: deployer backend up --on {on}")
     if not found.ready:
         try:
             wait_until_up(kube, found.name)
         except KeyboardInterrupt:
-            said = f"the embedded backend in namespace {kube.namespace} stays; to end it"
+            said = f"the embedded backend in namespace {kube.namespace} keeps running; to stop it"
             LOG.info(f"\n{said}: deployer backend down --on {on}")
             raise
     return replace(found, ready=True)

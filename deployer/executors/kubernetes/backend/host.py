@@ -90,7 +90,7 @@ def save_backend(kube: Kube, project: Project, on: str) -> Saved | None:
         except BackendError as error:
             if not left:
                 raise
-            LOG.info(f"{error.message}; trying again")
+            LOG.info(f"{error.message}; retrying")
     LOG.info(f"results are copied to {folder}: {copied.describe()}")
     return Saved(folder, backend.url, identify_cluster(kube))
 

@@ -126,7 +126,7 @@ def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> Bac
     """Return the error and fix of a backend; None if it is healthy. Raises KubeError."""
     if health is Health.HUNG:
         return BackendError(
-            f"the embedded backend hangs: pod {backend.pod} answers nothing",
+            f"the embedded backend hangs: pod {backend.pod} does not respond",
             kube.with_context(
                 "replace it, its data stays: "
                 f"kubectl delete pod {backend.pod} -n {backend.namespace}"
@@ -143,6 +143,6 @@ def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> Bac
         )
     if health is Health.AWAY:
         why = explain_absence(kube, backend.name)
-        said = f"the embedded backend is not ready: {why.words or 'its server starts'}"
+        said = f"the embedded backend is not ready: {why.words or 'its server is starting'}"
         return BackendError(said, choose_hint(kube, backend.name, why))
     return None

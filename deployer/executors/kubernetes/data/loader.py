@@ -253,7 +253,7 @@ def _wait_until_running(kube: Kube, mark: str, where: str) -> Manifest:
             line, permanent = (found.line, found.is_permanent) if found else ("", False)
             if patience.is_over(line, permanent) or now - began > START_SECONDS:
                 look = f"kubectl describe pods -n {kube.namespace} -l {_select(mark)}"
-                said = f"{where}: the data loader does not start: {line or 'nothing says why'}"
+                said = f"{where}: the data loader does not start: {line or 'no reason given'}"
                 raise DataError(said, kube.with_context(look))
         if now - beat > BEAT_SECONDS:
             beat = now
@@ -270,7 +270,7 @@ def _check_life(kube: Kube, mark: str, where: str) -> None:
 
 def _build_ending(pod: Manifest | None, where: str) -> DataError:
     why = explain_pod_end(pod) if pod else "its Job was deleted"
-    return DataError(f"{where}: the data loader ended: {why or 'it says nothing'}", HINT)
+    return DataError(f"{where}: the data loader ended: {why or 'no output'}", HINT)
 
 
 def _has_ended(job: Manifest, pod: Manifest | None) -> bool:

@@ -25,11 +25,11 @@ BROKEN = (OSError, http.client.HTTPException)
 HINTS = {  # by the loader's code
     "full": "delete from the volume, or ask for a larger one: `size:` of a new claim",
     "forbidden": "kubernetes.run_as_user: NUMBER in deployer.yaml, the volume's owner",
-    "in-the-way": "one name is a file and a folder: rename or remove one of them",
+    "in-the-way": "a file and a folder have the same name: rename or remove one of them",
     "bad-path": "rename it, or remove the link",
-    "busy": "wait for its end",
+    "busy": "wait until it ends",
 }
-HINT = "type the command again: it goes on where it stopped"
+HINT = "type the command again: it resumes where it stopped"
 
 
 class LoaderRefusal(DataError):

@@ -55,7 +55,7 @@ def add_data(cluster: ClusterConfig, sets: Sequence[DataSet], folder: Path) -> C
         twice = next((v for v in volumes if getattr(v, what) in taken), None)
         if twice is not None:
             place = "deployer.yaml: kubernetes.volumes"
-            said = f"a data set has the {what} '{getattr(twice, what)}', too"
+            said = f"a data set also has the {what} '{getattr(twice, what)}'"
             raise ConfigError(place, said, "remove the volume, or choose another")
     env = {**dict(list_variables(sets)), **cluster.env}
     return replace(cluster, volumes=(*cluster.volumes, *volumes), env=env)
@@ -107,7 +107,7 @@ def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -
         verb = "put SOURCE" if data.claim else "preload"
         raise DataError(
             f"PersistentVolumeClaim {name} not found in namespace {kube.namespace}",
-            f"deployer data {verb} {data.name} makes it",
+            f"deployer data {verb} {data.name} creates it",
             missing=True,
         )
     size = data.size or count_size(data, size_bytes)
@@ -124,7 +124,7 @@ def check_claims(kube: Kube, claims: Mapping[str, str]) -> None:
             if _is_missing(kube, claim):
                 with refusals.noted():
                     raise DataError(
-                        f"data set {name}: there is no PersistentVolumeClaim {claim} "
+                        f"data set {name}: PersistentVolumeClaim {claim} not found "
                         f"in namespace {kube.namespace}",
                         f"deployer data put SOURCE {name}, or preload {name}, with --on kubernetes",
                     )

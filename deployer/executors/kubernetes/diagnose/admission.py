@@ -38,7 +38,7 @@ SET_HERE = re.compile(
     r"host namespaces \(hostIPC=true\)|runAsUser=0 \(pod must not set runAsUser=0\)|"
     r'restricted volume types \(volumes? [^)]* restricted volume types? "nfs"\)'
 )
-IN_TEMPLATE = "change what it names in your template"
+IN_TEMPLATE = "change the fields that it names in your template"
 
 
 @dataclass(frozen=True)

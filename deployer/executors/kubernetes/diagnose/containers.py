@@ -101,7 +101,7 @@ def _explain_image(reason: str, message: str, image: str, facts: PodFacts) -> Fi
     values = {
         "image": image,
         "registry": host if "." in host else "docker.io",
-        "login": f"for want of Secret {gone[0]}" if gone else login,
+        "login": f"because Secret {gone[0]} is missing" if gone else login,
         # A new name if one exists, since others may use it.
         "secret": next(iter((*gone, *(f"{name}-pull" for name in secrets))), "NAME"),
         "namespace": facts.namespace,

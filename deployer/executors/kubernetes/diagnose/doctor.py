@@ -84,7 +84,7 @@ def list_checks(
     where = f"namespace {kube.namespace}"
     return (
         Check("rights", where, lambda: check_rights(kube, RUN_AGENTS), "agents may run there"),
-        Check("data", where, lambda: check_claims(kube, claims), "the data sets are there"),
+        Check("data", where, lambda: check_claims(kube, claims), "the data sets exist"),
         Check("agents", where, lambda: check_agents(build()), "agents can start there"),
     )
 
@@ -129,7 +129,7 @@ def _list_namespace_checks(case: Case) -> Iterator[Check]:
     yield Check("rights", f"rights in {name}", lambda: examine_rights(case))
     for claim, data in list_claims(case.section).items():
         ask = partial(check_claims, case.kube, {claim: data})
-        yield Check("data", f"data set {data}", ask, "its claim is there")
+        yield Check("data", f"data set {data}", ask, "its claim exists")
     yield Check("image", f"image {image}", lambda: examine_image(case))
     yield from list_object_checks(case)
     # Sequential, because they share a dry run.
@@ -168,10 +168,10 @@ def judge_version(subject: str, version: str) -> Finding:
     """Return a finding about a server's version; pure."""
     matched = VERSION.match(version)
     if matched is None:
-        return unknown("version", subject, f"calls its version '{version}'")
+        return unknown("version", subject, f"reports the unknown version '{version}'")
     found = (int(matched[1]), int(matched[2]))
     if found < OLDEST:
-        said = f"Kubernetes {version}: from 1.24 on agents can run"
+        said = f"Kubernetes {version}: agents need 1.24 or newer"
         return warning("version", subject, said, "kubectl config get-contexts")
     counts = "; before 1.26 an eviction counts as a failure of the agent"
     note = counts if found < DISRUPTIONS_SINCE else ""
@@ -190,7 +190,7 @@ def judge_shut(case: Case) -> Finding:
     """Return the finding that the user has no permission, or the namespace is missing; pure."""
     said = "is missing, or you have no rights in it"
     fix = f"{edit('kubernetes', 'namespace: NAME')}, one that is yours; "
-    fix += f"or an administrator makes it, then: {describe_grant(Role.AGENTS, case.kube)}"
+    fix += f"or an administrator creates it, then: {describe_grant(Role.AGENTS, case.kube)}"
     return wrong("namespace", f"namespace {case.namespace}", said, fix)
 
 
@@ -203,7 +203,7 @@ def judge_namespace(case: Case, found: Manifest | None) -> Finding:
     if found["metadata"].get("deletionTimestamp"):
         wait = f"kubectl wait --for=delete namespace/{name} --timeout=5m{case.cluster}"
         return wrong("namespace", subject, "is being deleted", wait)
-    return right("namespace", subject, "is there")
+    return right("namespace", subject, "exists")
 
 
 def _examine_namespace(case: Case) -> Finding:
@@ -223,8 +223,8 @@ def _examine_namespace(case: Case) -> Finding:
             return judge_namespace(case, None)
         # A quota implies that the namespace exists.
         if explain_refusal(error.message, "").code is not Cause.QUOTA:
-            return unknown("namespace", subject, "may not be read")
-    return right("namespace", subject, "is there")
+            return unknown("namespace", subject, "no permission to read it")
+    return right("namespace", subject, "exists")
 
 
 def examine_admission(case: Case) -> Iterator[Finding]:
@@ -241,7 +241,7 @@ def examine_admission(case: Case) -> Iterator[Finding]:
         said = "cannot be checked without the right to create pods"
         yield unknown(ADMISSION, ADMISSION, said)
     elif not found.refusals:
-        yield right(ADMISSION, ADMISSION, "the server takes the agents")
+        yield right(ADMISSION, ADMISSION, "the server accepts the agents")
 
 
 def examine_nodes(case: Case) -> Iterator[Finding]:
@@ -250,7 +250,7 @@ def examine_nodes(case: Case) -> Iterator[Finding]:
         return
     nodes = case.view.read_nodes()
     if nodes is None:
-        said = "may not be listed: whether one has what agents ask for is not told"
+        said = "no permission to list them: unknown if one fits the agents"
         yield unknown("nodes", "nodes", said)
         return
     # Use the pod as the server completes it: many servers add tolerations of GPU taints. If the
@@ -263,15 +263,15 @@ def judge_nodes(case: Case, pod: Manifest, nodes: ClusterNodes) -> Finding:
     """Return what no node offers an agent's pod, or how many GPUs are free; pure."""
     if found := explain_nodes(nodes, pod):
         if case.grows:
-            return unknown(found.code, "nodes", f"{found.message}; one may come")
+            return unknown(found.code, "nodes", f"{found.message}; the cluster may add one")
         return warning(found.code, "nodes", found.message, found.fix)
     wanted = {n: c for n, c in count_requests(pod).items() if is_gpu_resource(n)}
     if not wanted:
-        return right("nodes", "nodes", f"there are {len(nodes.all)}")
+        return right("nodes", "nodes", f"{len(nodes.all)} found")
     name, count = next(iter(wanted.items()))
     if is_hidden(nodes, pod):
         by = (nodes.served or {}).get(name)
-        said = describe_served(name, by) if by else "not known from here: they may come by DRA"
+        said = describe_served(name, by) if by else "unknown: DRA may provide them"
         return unknown("nodes", "GPUs", said)
     fitting = [one for one in nodes.gpus if is_selected(one.labels, pod["spec"])]
     counted = [r for one in fitting if not one.obstacle for r in one.resources if r.name == name]
@@ -300,7 +300,7 @@ def _examine_object(case: Case, one: Reference, keys: Sequence[Reference]) -> It
         fix = "deployer secret set" if one.name == WANDB_SECRET else missing.fix
         yield warning(CODES[one.kind], subject, "is missing", fix)
     elif found == HIDDEN:
-        yield unknown(CODES[one.kind], subject, "may not be read")
+        yield unknown(CODES[one.kind], subject, "no permission to read it")
     elif one.kind == CLAIM:
         yield judge_claim(case, found)
     else:
@@ -311,7 +311,7 @@ def _examine_object(case: Case, one: Reference, keys: Sequence[Reference]) -> It
             said = missing.message.removeprefix(f"{subject} ")
             yield warning(f"{CODES[one.kind]}-key", subject, said, missing.fix)
         if not lacking:
-            yield right(CODES[one.kind], subject, "is there")
+            yield right(CODES[one.kind], subject, "exists")
 
 
 def judge_claim(case: Case, claim: Manifest) -> Finding:
@@ -330,13 +330,13 @@ def judge_claim(case: Case, claim: Manifest) -> Finding:
 def _examine_nfs(case: Case, claims: Sequence[str]) -> Finding:
     found = {name: case.view.get(CLAIM, name) for name in claims}
     if HIDDEN in found.values():
-        return unknown("nfs", "nfs", "its claims may not be read")
+        return unknown("nfs", "nfs", "no permission to read its claims")
     missing = [name for name, one in found.items() if one is None]
     if missing and not case.kube.in_namespace("").is_allowed("create", VOLUME):
         said = "is missing, and you may not create the PersistentVolume of its `nfs:` folder"
         subject = f"PersistentVolumeClaim {', '.join(missing)}"
         return wrong("nfs", subject, said, INLINE_HINT)
-    return right("nfs", "nfs", "its PersistentVolumes are there, or you may create them")
+    return right("nfs", "nfs", "its PersistentVolumes exist, or you may create them")
 
 
 def _examine_backend(case: Case) -> Iterator[Finding]:
@@ -345,7 +345,7 @@ def _examine_backend(case: Case) -> Iterator[Finding]:
         return
     subject, found = "embedded backend", find_backend(case.kube)
     if found is None:
-        yield right("backend", subject, "`up` makes it in the cluster")
+        yield right("backend", subject, "`up` creates it in the cluster")
         return
     trouble = describe_trouble(case.kube, found, examine_backend(case.kube, found))
     if trouble:

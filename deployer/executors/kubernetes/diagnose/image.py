@@ -39,7 +39,7 @@ def examine_image(case: Case) -> Iterator[Finding]:
         except KubeError as error:
             if not error.forbidden:
                 raise
-            trouble = unknown("pull-secret", f"Secret {name}", "may not be read")
+            trouble = unknown("pull-secret", f"Secret {name}", "no permission to read it")
         if trouble:
             yield trouble
 
@@ -68,7 +68,7 @@ def _examine_built(case: Case) -> Finding:
     """
     subject = f"image {case.image.repository}"
     if find_pushed(case.image, case.folder, case.environment):
-        return right("image", subject, "its registry has what is in this folder")
+        return right("image", subject, "its registry has the image of this folder")
     builder = choose_builder(case.image.builder, case.environment)
     return right("image", subject, f"`up` builds it with {builder.name}, and pushes it")
 

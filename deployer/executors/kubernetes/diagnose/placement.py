@@ -153,8 +153,8 @@ def find_gap(node: NodeGpus, complete: bool = True) -> Finding | None:
         return rules.NO_DRIVER.found(node=node.name)
     if node.plugin is None and complete and not node.gke:
         return rules.NO_PLUGIN.found(node=node.name)
-    seen = "its device plugin has counted none yet"
-    why = seen if node.plugin else "no device plugin is seen there yet"
+    seen = "its device plugin has reported none yet"
+    why = seen if node.plugin else "no device plugin runs there yet"
     return rules.DRIVER_COMES.found(node=node.name, why=why)
 
 

@@ -86,12 +86,12 @@ def examine_queue(case: Case) -> Iterator[Finding]:
     kind = view.find_kueue("LocalQueue")
     if kind is None:
         if section.queue:
-            said = "Kueue is not in this cluster: the label does nothing"
+            said = "this cluster has no Kueue: the label has no effect"
             yield unknown("queue", f"queue {section.queue}", said)
         return
     queues = view.list_all(kind)
     if queues is None:
-        yield unknown("queue", f"queues of {case.namespace}", "may not be listed")
+        yield unknown("queue", f"queues of {case.namespace}", "no permission to list them")
     else:
         yield from judge_queues(case, queues)
 
@@ -110,7 +110,7 @@ def judge_queues(case: Case, queues: Sequence[KubeObject]) -> Iterator[Finding]:
     name = case.section.queue or (DEFAULT_QUEUE if DEFAULT_QUEUE in found else None)
     if name is None:
         if names:
-            said = f"this namespace has {', '.join(names)}, and the agents are in none"
+            said = f"this namespace has {', '.join(names)}, but the agents use none"
             yield unknown("queue", "queue", said, edit("kubernetes", f"queue: {names[0]}"))
         return
     subject, queue = f"queue {name}", Queue(name, found.get(name), names=names)
@@ -133,8 +133,8 @@ def judge_priority(name: str, found: KubeObject | None) -> Finding:
         fix = "ask an administrator: kubectl get workloadpriorityclasses"
         return warning(code, subject, "is missing, so Kueue never sees the agents", fix)
     if found == HIDDEN:
-        return unknown(code, subject, "may not be read")
-    return right(code, subject, "is there")
+        return unknown(code, subject, "no permission to read it")
+    return right(code, subject, "exists")
 
 
 def _explain_workload(workload: KubeObject, queue: str, namespace: str) -> Finding:
@@ -152,7 +152,9 @@ def _explain_workload(workload: KubeObject, queue: str, namespace: str) -> Findi
         return rules.DEACTIVATED.found(**values, words=evicted.get("message") or "it is inactive")
     if find_condition(workload, "QuotaReserved"):
         checks = [_say_check(one) for one in status.get("admissionChecks") or ()]
-        words = "; ".join(filter(None, checks)) or "it has room for it, and its pod comes"
+        words = (
+            "; ".join(filter(None, checks)) or "it has quota for it, and its pod is about to start"
+        )
         return rules.WAITS.found(**values, words=words)
     waiting = find_condition(workload, "QuotaReserved", "False") or {}
     words, reason = waiting.get("message") or "", waiting.get("reason")

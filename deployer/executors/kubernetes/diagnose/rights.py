@@ -70,7 +70,7 @@ RUN_AGENTS = Purpose(
         *((SECRET, "", verb) for verb in ("create", "patch")),
     ),
     Role.AGENTS,
-    "agents cannot start, or cannot be ended",
+    "agents cannot be started or stopped",
 )
 MAKE_BACKEND = Purpose(
     (
@@ -81,8 +81,8 @@ MAKE_BACKEND = Purpose(
         *FORWARD,
     ),
     Role.BACKEND,
-    "the embedded backend cannot be made there",
-    "or an administrator types: deployer backend up --on {on}; or use --wandb ADDRESS",
+    "the embedded backend cannot be created there",
+    "or an administrator runs: deployer backend up --on {on}; or use --wandb ADDRESS",
 )
 REACH_BACKEND = Purpose(
     FORWARD,
@@ -98,7 +98,7 @@ RUN_LOADER = Purpose(
         *FORWARD,
     ),
     Role.DATA,
-    "data sets cannot be brought",
+    "data sets cannot be copied to the cluster",
 )
 # A loader for an NFS data set needs no claim.
 BRING_DATA = replace(
@@ -110,18 +110,18 @@ BRING_DATA = replace(
 GUARD_BACKEND: tuple[Right, ...] = tuple((NETWORK_POLICY, "", verb) for verb in ("create", "patch"))
 # Agents run without these; the text is the effect of a missing one.
 WITHOUT: dict[Right, str] = {
-    (JOB, "", "delete"): "single agents cannot be ended",
-    (POD, "", "create"): "what Pod Security refuses shows only once agents wait",
+    (JOB, "", "delete"): "single agents cannot be stopped",
+    (POD, "", "create"): "Pod Security violations show only once agents wait",
     (POD, "", "get"): "logs cannot be followed to their end",
     (POD, "", "patch"): "agents cannot be drained",
     (POD, "log", "get"): "logs cannot be read",
-    (CONFIG_MAP, "", "get"): "ConfigMaps that are missing show only once agents wait",
+    (CONFIG_MAP, "", "get"): "missing ConfigMaps show only once agents wait",
     (CONFIG_MAP, "", "delete"): "ConfigMaps stay behind",
     (SECRET, "", "get"): "each sweep has a copy of the key",
-    (SECRET, "", "list"): "Secrets are found by their names alone",
+    (SECRET, "", "list"): "Secrets are found only by name",
     (SECRET, "", "delete"): "Secrets with agents' keys stay behind",
-    (EVENT, "", "list"): "why an agent does not start is not said",
-    (CLAIM, "", "get"): "claims that are missing show only once agents wait",
+    (EVENT, "", "list"): "no explanation why an agent does not start",
+    (CLAIM, "", "get"): "missing claims show only once agents wait",
 }
 
 
@@ -162,7 +162,7 @@ def judge_rights(case: Case, missing: Collection[Right]) -> Iterator[Finding]:
             said = f"you may not {describe_right(one)}: {cost}"
             yield unknown("rights-useful", subject, said, ask_for_grant(Role.AGENTS, case.kube))
     if not missing:
-        yield right("rights", subject, "all that is needed")
+        yield right("rights", subject, "complete")
 
 
 def _judge(kube: Kube, purpose: Purpose, missing: Collection[Right], on: str) -> Finding | None:

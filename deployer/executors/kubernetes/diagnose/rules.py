@@ -75,17 +75,17 @@ LABEL = unclear(Cause.SELECTOR, "no node has $label", _LIST_LABELS)
 SELECTOR = unclear(Cause.SELECTOR, "$words", _LIST_LABELS)
 NO_DRIVER = unclear(
     Cause.DRIVER_MISSING,
-    "node $node has a GPU and counts none: it has no driver",
+    "node $node has a GPU but reports none: it has no driver",
     "deployer drivers install",
 )
 NO_PLUGIN = unclear(
     Cause.DRIVER_MISSING,
-    "node $node has a GPU and counts none: no device plugin runs there",
+    "node $node has a GPU but reports none: no device plugin runs there",
     "NVIDIA's GPU Operator, or deployer drivers install --device-plugin",
 )
 DRIVER_COMES = unclear(
     Cause.DRIVER_MISSING,
-    "node $node has a GPU and counts none: $why",
+    "node $node has a GPU but reports none: $why",
     "deployer drivers status",
 )
 # NVIDIA's container toolkit and the runtimes, for a container or a sandbox that was not created.
@@ -124,7 +124,7 @@ QUOTA_NEW = transient(
 )
 QUOTA_SMALL = permanent(
     Cause.QUOTA,
-    "quota $quota of namespace $namespace never has room for a pod: $amounts",
+    "quota $quota of namespace $namespace is too small for a pod: $amounts",
     "ask an administrator: kubectl edit resourcequota $quota -n $namespace",
 )
 QUOTA_UNSAID = permanent(
@@ -180,7 +180,7 @@ SOME_UNBOUND = unclear(Cause.CLAIM_UNBOUND, "$words", "kubectl get pvc $where")
 # of containerd (remotes/docker) and CRI-O (containers/image).
 
 _OTHER_IMAGE = f"{edit('kubernetes', 'image: …')}, or deployer image push"
-IMAGE_NAME = permanent(Cause.IMAGE, "'$image' is not the name of an image", _OTHER_IMAGE)
+IMAGE_NAME = permanent(Cause.IMAGE, "'$image' is not a valid image name", _OTHER_IMAGE)
 NEVER_PULLED = permanent(
     Cause.IMAGE,
     "image $image is not on the node, and image_pull_policy is Never",
@@ -204,7 +204,7 @@ NO_LOGIN = permanent(
 NOT_PULLED = unclear(
     Cause.IMAGE,
     "image $image cannot be pulled: $words",
-    f"it is tried again; from another registry: {_OTHER_IMAGE}",
+    f"Kubernetes retries; to use another registry: {_OTHER_IMAGE}",
 )
 NO_PYTHON = permanent(
     Cause.PROGRAM_MISSING,
@@ -234,13 +234,13 @@ OTHER_QUEUE = permanent(
 )
 NO_CLUSTER_QUEUE = permanent(
     Cause.QUEUE_MISSING,
-    "queue $queue leads to ClusterQueue $behind, which is missing",
+    "queue $queue points to ClusterQueue $behind, which is missing",
     "ask an administrator for ClusterQueue $behind",
 )
 MULTI_KUEUE = permanent(
     Cause.QUEUE_MISSING,
     "queue $queue sends Jobs to other clusters (MultiKueue), where deployer does not see them",
-    edit("kubernetes", "queue: NAME") + ", one of this cluster",
+    edit("kubernetes", "queue: NAME") + ", a queue of this cluster",
 )
 QUEUE_STOPPED = unclear(Cause.QUEUED, "queue $queue admits nothing: $words", _LOOK_AT_QUEUE)
 NEVER_ADMITTED = permanent(
@@ -266,14 +266,14 @@ EVICTED = unclear(
 )
 DEACTIVATED = permanent(
     Cause.EVICTED,
-    "Kueue has given it up: $words",
+    "Kueue has deactivated it: $words",
     "kubectl patch workload $workload -n $namespace --type merge "
     """-p '{"spec": {"active": true}}'""",
 )
 REQUEUED = transient(Cause.EVICTED, "Kueue has evicted it: $words", _LOOK_AT_WORKLOAD)
 UNSEEN = unclear(
     Cause.OTHER,
-    "not scheduled yet: no scheduler has looked at it; it names $scheduler",
+    "not scheduled yet: no scheduler has handled it; its schedulerName is $scheduler",
     "ask an administrator: kubectl get pods -n kube-system",
 )
 OTHER = unclear(Cause.OTHER, "$words")

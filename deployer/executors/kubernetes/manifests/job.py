@@ -34,7 +34,7 @@ from deployer.config.kubernetes import (
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.overlay import (
     REMOVED,
-    Replacement,
+    ReplacedList,
     build_identity,
     build_queue_labels,
     list_variables,
@@ -306,17 +306,17 @@ def _build_pod(
     )
     gpu = cluster.gpu
     return {
-        "volumes": Replacement(volumes),
+        "volumes": ReplacedList(volumes),
         "containers": [
             {
                 "name": container.get("name"),
-                "env": Replacement(
+                "env": ReplacedList(
                     one for one in environment if one["name"] not in _list_needless(task)
                 ),
                 "terminationMessagePolicy": container.get(
                     "terminationMessagePolicy", own_container["terminationMessagePolicy"]
                 ),
-                "volumeMounts": Replacement(mounts),
+                "volumeMounts": ReplacedList(mounts),
                 "image": cluster.image,
                 "imagePullPolicy": cluster.image_pull_policy,
                 "workingDir": cluster.working_dir,

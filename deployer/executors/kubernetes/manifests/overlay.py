@@ -32,7 +32,7 @@ ADDED = ("tolerations",)
 REMOVED = object()  # in a patch: removes the field
 
 
-class Replacement(list[Any]):
+class ReplacedList(list[Any]):
     """In a patch: a list that replaces another, whatever its field."""
 
 
@@ -53,7 +53,7 @@ def overlay(base: Any, patch: Any, field: str = "") -> Any:
             if laid not in ({}, []) or merged.get(name) is not None:
                 merged[name] = laid
         return merged
-    if isinstance(patch, Replacement):
+    if isinstance(patch, ReplacedList):
         return list(patch)
     # A label may also be named `env`.
     if isinstance(patch, list) and field in ADDED:

@@ -93,7 +93,7 @@ def _load_template(path: Path) -> tuple[Manifest, tuple[Manifest, ...]]:
     jobs = [one for one in manifests if one["kind"] == "Job"]
     if len(jobs) != 1:
         said = f"has {len(jobs)} Jobs" if jobs else "has no Job"
-        raise ConfigError(place, said, "a template has exactly one, which every agent is made from")
+        raise ConfigError(place, said, "a template needs exactly one Job, used for every agent")
     _check_job(place, jobs[0])
     return jobs[0], tuple(one for one in manifests if one is not jobs[0])
 
