@@ -306,7 +306,7 @@ class ImageError(DeployerError):
 
 
 class BackendError(DeployerError):
-    """The embedded backend cannot start, or is not where its data folder says."""
+    """The embedded backend cannot start, or does not listen at the address in its data folder."""
 
     code = "backend"
 

@@ -147,7 +147,7 @@ def _redact_sequence(value: Sequence[Any]) -> list[Any]:
 
 
 def _hide(name: str, value: Any) -> Any:
-    """Replace every value inside by a placeholder, and keep the shape."""
+    """Replace all nested values with a placeholder; keep the structure."""
     if isinstance(value, Mapping):
         return {key: _hide(name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):

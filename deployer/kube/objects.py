@@ -77,7 +77,7 @@ def list_statuses(pod: KubeObject) -> list[Mapping[str, Any]]:
 def count_requests(pod: KubeObject) -> Counter[str]:
     """Return how many of each extended resource, such as nvidia.com/gpu, a pod requests.
 
-    Counts like the scheduler: the containers together, or the largest init container.
+    Like the scheduler, uses the larger of the containers' sum and the largest init container.
     """
     spec = pod["spec"]
     total: Counter[str] = sum(map(_count_one, spec.get("containers") or ()), Counter())

@@ -226,7 +226,7 @@ class ForkServer:
 
 
 def list_inherited(process: int, environment: Dict[str, str]) -> Dict[str, object]:
-    """Return the properties by name that must be equal in the parent and its runs."""
+    """Return, keyed by name, the properties that the parent and its runs must share."""
     with open(f"/proc/{process}/limits", encoding="utf-8") as file:
         limits = file.read()
     return {

@@ -177,8 +177,8 @@ def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Ou
     """Fail a run after too many kills or lost connections, including this one.
 
     After `wandb.init`, only out-of-memory kills and `stalled` ones count: a supervisor saw the
-    process killed, and it had logged no new step. Other kills may have any cause. After a sweep is
-    healed, a run may be killed as often again.
+    process killed, and it had logged no new step. Other kills may have any cause. Healing a sweep
+    resets the counts of its runs.
     """
     allowed = {"OOM": MEMORY_KILLS, "no server": SERVER_TRIES}
     if not started:

@@ -104,7 +104,7 @@ class Call(CommandLine):
         return formats
 
     def begin(self) -> None:
-        """Begin the command: set logging and the format; raises ConfigError, UsageError."""
+        """Set up logging and the output format; raises ConfigError, UsageError."""
         if self.given["output"] is not None:
             self.check_format(self.given["output"])  # also if it preceded the command
         quiet, verbose, file = (self.given[name] for name in ("quiet", "verbose", "log_file"))

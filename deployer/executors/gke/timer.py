@@ -109,7 +109,7 @@ def check_role(gke: Gke, spec: ClusterSpec) -> Sequence[str]:
 
 
 def describe_grant(spec: ClusterSpec, project: str) -> tuple[str, ...]:
-    """Return the commands that grant the timer its role, for its cluster and claims' disks."""
+    """Return the commands that grant the timer its role on the cluster and the claims' disks."""
     number = f"$(gcloud projects describe {project} --format='value(projectNumber)')"
     who = (
         f"principal://iam.googleapis.com/projects/{number}/locations/global"
