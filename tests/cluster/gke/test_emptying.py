@@ -147,8 +147,8 @@ def test_a_cluster_is_emptied_of_what_would_stay(
     assert kube.list_objects(CLAIM) == []
     assert any(line.startswith("waiting for ") for line in told)
     # Nobody here deletes what is behind a volume: it is said, and it goes on.
-    assert told[-1].startswith("after ")
-    assert told[-1].endswith(f"still there: PersistentVolume {place}-data")
+    assert told[-1].startswith("still there after ")
+    assert told[-1].endswith(f": PersistentVolume {place}-data")
     kube.delete(VOLUME, f"{place}-data")
     end(own, place)
 
