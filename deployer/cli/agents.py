@@ -212,7 +212,7 @@ def end_sweep(call: Call, sweep: str | None, *, mine: bool = False) -> None:
     others = bool(found) and not mine
     own = f"deployer agents down {path} --mine{config.on_option} ends only your own"
     if others and not call.is_sure("end and delete these as well?", own):
-        say(f"no agent was ended; {own}")
+        say(f"no agents were ended; {own}")
         return
     with collect_refusals() as refusals:
         with showing_busy(), report_slow_stop(executor, path):

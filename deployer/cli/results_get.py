@@ -230,5 +230,5 @@ def _judge(
     if not any(one.files for one in copied.values()):
         raise SweepFailed(
             f"{path}: found no outputs of {format_count(len(runs), 'run')}",
-            "a trainer writes to DEPLOYER_OUTPUT_DIR, calls wandb.save, or logs an artifact",
+            "to keep outputs, write to DEPLOYER_OUTPUT_DIR, call wandb.save, or log an artifact",
         )

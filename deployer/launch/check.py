@@ -202,7 +202,7 @@ def check_reach(executor: Executor, base_url: str, inside: Inside | None = None)
     raise ConfigError(
         "--on",
         f"pods in a cluster cannot reach {base_url}, an address of this machine",
-        "deployer backend down; deployer backend serve --host ADDRESS, which pods must reach",
+        "deployer backend down, then deployer backend serve --host ADDRESS, one that pods reach",
     )
 
 

@@ -166,7 +166,7 @@ def _make_safe(text: str) -> str:
 
 @dataclass(frozen=True)
 class Gathered:
-    """The result of copying a run; `equal_files` existed unchanged, `entries` have checksums."""
+    """The result of copying a run; `equal_files` were already there, `entries` have checksums."""
 
     files: int
     size_bytes: int

@@ -202,7 +202,7 @@ class Reconciler:
                 if run.run_id not in self._stopped:
                     stop_run(self.server.client, run)
                     self._stopped.add(run.run_id)
-                    LOG.info(f"stopped {run.run_id}: its configuration already runs or ran")
+                    LOG.info(f"stopped {run.run_id}: another run has its configuration")
             if status.overshooting:
                 set_sweep_state(
                     self.server.client, get_sweep(self.server.client, self.path), "FINISHED"

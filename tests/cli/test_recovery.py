@@ -164,7 +164,7 @@ def test_a_watcher_stops_twins_and_what_overshoots(
     sdk.init_run("twin", sweep=sweep, config=json.dumps(command["args"]))
     words = ("watch", path, "--plain", "--timeout", "0s")
     watched = project.run(*words, code=4, **plain_backend.environment)
-    assert "stopped twin: its configuration already runs or ran" in watched.stderr
+    assert "stopped twin: another run has its configuration" in watched.stderr
     assert (sdk.run("twin")["shouldStop"], sdk.run(first)["shouldStop"]) == (True, False)
 
     sdk.finish("twin", 255)

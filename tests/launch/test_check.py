@@ -38,7 +38,7 @@ def test_pods_do_not_reach_this_machines_own_address(tmp_path: Path) -> None:
         "--on: pods in a cluster cannot reach http://localhost:8080, an address of this machine"
     )
     assert raised.value.hint == (
-        "deployer backend down; deployer backend serve --host ADDRESS, which pods must reach"
+        "deployer backend down, then deployer backend serve --host ADDRESS, one that pods reach"
     )
 
 

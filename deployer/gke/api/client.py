@@ -80,7 +80,7 @@ class ClusterListing(NamedTuple):
     missing_zones: tuple[str, ...]
 
     def check(self, locations: Iterable[str] | None = None) -> None:
-        """Raise CloudError if a zone of these locations' regions (default: any) did not answer."""
+        """Raise CloudError if a zone in the regions of these locations, or any, did not answer."""
         regions = None if locations is None else {*map(region_of, locations)}
         missing = [z for z in self.missing_zones if regions is None or region_of(z) in regions]
         if missing:
