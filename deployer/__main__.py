@@ -14,7 +14,6 @@ from io import TextIOWrapper
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from deployer.agent.host.status import FULL, is_unwritable
 from deployer.errors import DeployerError, ExitCode
 from deployer.waiting import COMMAND
 
@@ -64,8 +63,6 @@ def run(words: list[str]) -> int:
         if error.errno == errno.EBADF and error.filename is None:  # stdout was closed: `>&-`
             _discard_output()
             return ExitCode.REFUSED
-        if error.errno not in FULL and not (error.filename and is_unwritable(error)):
-            raise
         return _say_unwritable(error, words)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -76,9 +73,12 @@ def run(words: list[str]) -> int:
 
 
 def _say_unwritable(error: OSError, words: Sequence[str]) -> int:
-    """Report a full disk or an unwritable file: the user's problem, not a bug."""
+    """Report a full disk or an unwritable file: the user's problem, not a bug; raises others."""
+    from deployer.agent.host.status import FULL, is_unwritable
     from deployer.cli.output.render import show_error
 
+    if error.errno not in FULL and not (error.filename and is_unwritable(error)):
+        raise error
     where = str(error.filename or "stdout or a file of deployer's")
     look = f"make room: df -h {error.filename or '.'}"
     if error.errno not in FULL:

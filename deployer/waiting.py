@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from selectors import EVENT_READ, DefaultSelector
-from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 LOG = logging.getLogger(__name__)
@@ -178,6 +177,8 @@ def run_program(
 
     `what` is its name for the user, `given` its input. Raises TimeoutExpired, OSError.
     """
+    from tempfile import TemporaryFile  # `deployer --help` starts nothing
+
     said = {1: b"", 2: b""}
     with TemporaryFile() as file, waiting_for(what):
         file.write(given)

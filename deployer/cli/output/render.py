@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import json
 import logging
 import math
@@ -288,6 +287,8 @@ def _to_yaml(documents: Iterable[Any]) -> str:
 
 def _write_csv(shown: Table) -> None:
     """Print rows on stdout as CSV; lists and mappings are JSON in their cell."""
+    import csv
+
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(map(_to_cell, shown.columns))
     for row in shown.rows:
