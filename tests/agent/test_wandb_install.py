@@ -33,7 +33,7 @@ WHEELS = {
 CODE = """
 import json, os, signal, subprocess, sys
 sys.path.insert(0, {zip!r})
-from agent.host.signals import WATCHED_SIGNALS, Signals
+from agent.host.processes import WATCHED_SIGNALS, Signals
 from agent.wandb_install import ensure_wandb
 signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
 ending = ensure_wandb(os.environ, Signals(), print)
