@@ -226,7 +226,7 @@ def list_wandb_files(agents_folder: str, run_id: str) -> List[str]:
         runs = os.path.join(agents_folder, agent, "wandb")
         for name in _names(runs):
             path = os.path.join(runs, name, f"run-{run_id}.wandb")
-            if name.startswith("run-") and os.path.exists(path):
+            if name.startswith("run-") and run_id in name and os.path.exists(path):
                 found.append((name, path))
     return [path for _, path in sorted(found)]
 

@@ -110,16 +110,12 @@ class RunExit:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """The end of a run's process: exit code if known, last output, time (monotonic).
-
-    `began_at` is in the clock of file times.
-    """
+    """The end of a run's process: exit code if known, last output, time (monotonic)."""
 
     run_id: str
     exit_code: Optional[int]
     output: str
     ended_at: float
-    began_at: float
 
 
 def report_end(
@@ -130,11 +126,9 @@ def report_end(
     Calls `acknowledge` once the agent may report the run as gone. A server that does not know the
     end of the process by then assumes that the agent never received the run.
     """
-    # The SDK has already reported a run that called `wandb.init` and ended with 0.
-    good = not end.exit_code and has_begun(task, end)
-    missing = extended and not good
+    missing = False
     try:
-        missing = missing and report_exit(task, end).passing
+        missing = extended and report_exit(task, end).passing
         if end.exit_code == USAGE_ERROR:
             report_usage_error(task, end.run_id, USAGE_SECONDS)
     finally:
@@ -150,10 +144,13 @@ def report_exit(task: Delivery, end: ProcessEnd) -> ServerReply:
     return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
 
 
-def has_begun(task: Delivery, end: ProcessEnd) -> bool:
-    """Return True if this attempt has called `wandb.init`; ignores files of earlier ones."""
-    files = list_wandb_files(task.agents_folder, end.run_id)
-    return any(os.path.getmtime(path) >= end.began_at for path in files)
+def has_begun(task: Delivery, run_id: str, since: float) -> bool:
+    """Return True if an attempt since then, in the clock of file times, has called `wandb.init`."""
+    for path in list_wandb_files(task.agents_folder, run_id):
+        with contextlib.suppress(OSError):
+            if os.path.getmtime(path) >= since:
+                return True
+    return False
 
 
 def report_usage_error(task: Delivery, run_id: str, seconds: float) -> None:
@@ -227,8 +224,11 @@ class RunEnds:
             for process in list_remains(run_id):
                 send_signal(process.id, signal.SIGKILL)
         task, extended = build_task(self._settings, self._keys.current), self._keys.own
+        if not self.exit.exit_code and has_begun(task, run_id, self.exit.began_at):
+            self.exit.acknowledge()  # the SDK has already reported a run that ended with 0
+            return
         printed = self.output.read(self._environment)
-        end = ProcessEnd(run_id, self.exit.exit_code, printed, time.monotonic(), self.exit.began_at)
+        end = ProcessEnd(run_id, self.exit.exit_code, printed, time.monotonic())
         acknowledge = self.exit.acknowledge
         self._signals.send(lambda: report_end(task, end, extended, acknowledge), REPORT_SECONDS)
 
@@ -236,7 +236,7 @@ class RunEnds:
         """Deliver the record of a run's end, which the run itself may give up after a timeout."""
         task = build_task(self._settings, self._keys.current)
         code, killed, extended = self.exit.exit_code, self.exit.killed, self._keys.own
-        end = ProcessEnd(run_id, code, "", time.monotonic(), self.exit.began_at)
+        end = ProcessEnd(run_id, code, "", time.monotonic())
 
         def deliver() -> None:
             left = deliver_ended(task, run_id, DELIVERY_SECONDS, cause, code, killed)
