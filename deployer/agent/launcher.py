@@ -28,7 +28,7 @@ from .settings import (
     METRICS_VARIABLE,
     OUTPUTS_VARIABLE,
 )
-from .warm.core_wait import PORT_FILE_MODULE, look_sooner
+from .warm.sdk import PORT_FILE_MODULE, keep_core, look_sooner
 
 STOCK_SECONDS = 5.0
 # An agent without work asks again after a quarter of its idle time. So a reassigned run begins
@@ -69,6 +69,7 @@ def main(quick: bool) -> None:
         look_sooner()
         sdk = __import__("deployer_sdk")  # the prologue's; the agent ends like a run
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
+    keep_core()
     wandb_agent.logger.addFilter(shorten)
     if any(map(os.environ.get, WRAPS)):
         wrap_runs(wandb_agent)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, Optional, Tuple
 
 from .environment import agent_environment, find_missing
 from .exit_codes import (
@@ -132,6 +132,19 @@ class Supervisor:
 
     def _run_agent(self) -> AgentExit:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
+        agent, mute = self._start_and_follow(reader)
+        if self.warm_parent.has_prevented_agent() and not self.signals.asked_to:
+            self._say("the agent ended while it preloaded packages; it starts again without")
+            agent, mute = self._start_and_follow(reader)
+        self._read_log(reader)
+        if self._has_taken_all():
+            self._about_last_run(end_unstarted)
+        self._leave_nothing()
+        self._read_log(reader)
+        return self.signals.asked_to or mute or self._judge(self.signals.exit_statuses[agent])
+
+    def _start_and_follow(self, reader: LogReader) -> Tuple[int, Optional[AgentExit]]:
+        """Start an agent and wait for its end; return its process id, and why if it was ended."""
         agent = self._start_agent()
         self.signals.exit_statuses.clear()
         self.status.change(state="running", reason="", agent_process_id=agent)
@@ -139,12 +152,7 @@ class Supervisor:
         # Kill the agent: if it saw its run end, it would fetch the next one.
         if agent not in self.signals.exit_statuses:
             send_signal(agent, signal.SIGKILL)
-        self._read_log(reader)
-        if self._has_taken_all():
-            self._about_last_run(end_unstarted)
-        self._leave_nothing()
-        self._read_log(reader)
-        return self.signals.asked_to or mute or self._judge(self.signals.exit_statuses[agent])
+        return agent, mute
 
     def _start_agent(self) -> int:
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -159,6 +167,8 @@ class Supervisor:
         core = CoreWatch(agent)
         self.run_ends.exit.acknowledge()  # left by an earlier agent
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
+            if self.warm_parent.hangs_agent():
+                return None
             self.signals.pause(TICK_SECONDS)
             self.warm_parent.keep_running(self.signals.exit_statuses)
             self._read_log(reader)

@@ -161,7 +161,7 @@ def test_an_agent_that_is_not_quick_waits_as_the_stock_one(tmp_path: Path) -> No
 
 LOOKS = """
 import wandb.sdk.lib.service.service_port_file as waiting
-from deployer.agent.warm.core_wait import look_sooner, sleep_shortly
+from deployer.agent.warm.sdk import look_sooner, sleep_shortly
 look_sooner()
 print(waiting._SLEEP is sleep_shortly)
 """

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from pathlib import Path
 
 import psutil
 import pytest
 
-from deployer.agent.host.processes import DRAIN_SIGNAL
+import deployer.agent
+from deployer.agent.host.processes import DRAIN_SIGNAL, is_agent
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
@@ -34,8 +36,10 @@ def find_process(supervised: Supervised, kind: str) -> psutil.Process:
     for process in supervised.left():
         with contextlib.suppress(psutil.NoSuchProcess):  # it may end at any moment
             found = psutil.Process(process.id)
-            forked = "warm.fork_server" in " ".join(found.cmdline())
+            forks = "warm.fork_server" in " ".join(found.cmdline())
+            forked = forks and not is_agent(process)
             kinds = {
+                "agent": forks and is_agent(process),
                 "stand-in": process.is_stand_in,
                 "parent": forked and process.session == process.id,
                 "run": forked and process.session != process.id,
@@ -78,6 +82,46 @@ def test_all_runs_are_warm(bench: Bench) -> None:
     assert "runs start cold" not in output
     assert supervised.left() == []
     assert (bench.folder / "own").read_text() == "[]\n" * 3
+
+
+def test_an_agent_forks_its_parent_before_it_is_one(bench: Bench) -> None:
+    _, supervised = start_warm(bench)
+    agent, parent = (find_process(supervised, kind) for kind in ("agent", "parent"))
+    assert parent.ppid() == agent.ppid() == supervised.process.pid
+    assert parent.name() == "warm-parent"
+    supervised.process.send_signal(signal.SIGTERM)
+    code, output = supervised.wait()
+    assert code == 143, output
+    assert supervised.left() == []
+
+
+# Ends the process that preloads it, not a run that imports it.
+DEADLY = """
+import os, signal
+if "WANDB_RUN_ID" not in os.environ:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.full
+def test_a_package_that_kills_its_parent_does_not_keep_the_agent_from_starting(
+    bench: Bench,
+) -> None:
+    packages = bench.folder.parent / "packages"
+    packages.mkdir()
+    (packages / "torch.py").write_text(DEADLY)
+    (bench.folder / "train.py").write_text(f"import torch\n{TRAINER}")
+    path = bench.create_sweep("[1.0, 2.0]")
+    own = Path(deployer.agent.__file__).parents[2]
+    where = os.pathsep.join(map(str, (own, packages)))
+    supervised = bench.start_with_own_key(path, PYTHONPATH=where, **WARM)
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert output.count("the agent ended while it preloaded packages") == 1
+    assert [run.state for run in bench.runs(path)] == ["finished", "finished"]
+    assert supervised.status
+    assert supervised.status.run_start == "cold: the parent has ended too often"
+    assert supervised.left() == []
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ run, since a run has its own wandb-core and the agent dies after it.
 
 import importlib.util
 import os
-from typing import Dict, FrozenSet, List, Optional
+from typing import Dict, List, Optional
 
 from ..exit_codes import FAILED, AgentExit
 from .processes import Process, describe_process, is_core, list_processes
@@ -31,28 +31,24 @@ class CoreWatch:
         self._agent = agent
         self._needed = heartbeats_need_core()
         self._next_look = 0.0
-        self._former: FrozenSet[int] = frozenset()
+        self._seen = False
         self._begin()
 
     def reset(self) -> None:
-        """Restart counting: the agent has a run, after which it starts another wandb-core.
+        """Restart counting: the agent has a run, so it has had its wandb-core, too.
 
-        How soon depends on the load. Until then, the end of the former core is not a failure.
+        The agent keeps it, since the launcher lets it.
         """
-        if self._counts:
-            self._former = self._list_cores()
+        self._seen = True
         self._begin()
 
     def _begin(self) -> None:
-        self._counts = False
         self._missing = 0
-        self._seen = False
         self._asked: Dict[int, int] = {}
         self.obstacle = ""
 
     def judge(self, now: float) -> Optional[AgentExit]:
         """Return the agent's ending if its wandb-core has died; `now` in seconds, monotonic."""
-        self._counts = True
         if self._needed and not self._seen and self._is_there():  # it may die before the first poll
             self._seen, self._missing = True, 0
         if self._needed and now >= self._next_look:
@@ -69,10 +65,7 @@ class CoreWatch:
         return LOST if self._seen and self._missing >= MISSING_LOOKS else None
 
     def _is_there(self) -> bool:
-        return bool(self._list_cores() - self._former)
-
-    def _list_cores(self) -> FrozenSet[int]:
-        return frozenset(child.id for child in self._list_children() if is_core(child))
+        return any(map(is_core, self._list_children()))
 
     def _list_children(self) -> List[Process]:
         return [p for p in list_processes() if p.parent == self._agent and not p.ended]

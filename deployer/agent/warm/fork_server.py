@@ -8,21 +8,37 @@ import array
 import atexit
 import contextlib
 import gc
+import importlib
 import os
 import select
 import signal
 import socket
 import struct
 import sys
-from typing import Any, Callable, Collection, Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Callable, Collection, Dict, List, NoReturn, Optional, Sequence, Tuple
 
-from .core_wait import PORT_FILE_MODULE, look_sooner
 from .ending import ForkedExit
 from .inherited import OWN_PREFIXES, Inherited
-from .program import COLD, ForkTask, StartOver, become, build_program, name_process
+from .program import (
+    COLD,
+    ForkTask,
+    StartOver,
+    become,
+    build_program,
+    name_process,
+    remove_stand_in,
+)
+from .sdk import (
+    PORT_FILE_MODULE,
+    list_packages_once,
+    look_sooner,
+    read_machine,
+    read_process_id_late,
+)
 
 SOCKET = "warm.sock"
 STARTING = "warm.starting"  # stand-ins wait while it is there
+PROCESS_ID, LOG = "warm.pid", "warm.log"
 PARENT_NAME = "warm-parent"
 # Late imports of `wandb.init` and `run.finish`; some versions lack some of them.
 LATE = {
@@ -36,22 +52,43 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
 ASK_SECONDS = 5.0  # a stopped stand-in must not block the others
 
 
-def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Callable[[], None]:
+def prepare_run(
+    folder: str,
+    packages: Sequence[str],
+    ending: ForkedExit,
+    agent: Optional[Tuple[bool, int, str]] = None,
+) -> Callable[[], None]:
     """Preload, listen and fork; returns only in a forked run, with a function to execute it.
 
-    `folder` is the agent's.
+    `folder` is the agent's. With `agent`, a ForkingAgent, this process imports wandb, forks the
+    parent and becomes the agent; then it also returns in the agent.
     """
-    parent, before = os.getpid(), dict(os.environ)
+    arguments, shared = sys.argv, 0
+    if agent:
+        quick, lifeline, path = agent
+        launcher: Any = importlib.import_module("..launcher", __package__)
+        os.environ["PATH"] = remove_stand_in(path, folder)
+        shared = packages.index("wandb") + 1
+    before = dict(os.environ)
     inherited = Inherited()
     with inherited.recording():
-        reason = preload(packages)
+        reason = preload(packages[:shared])
+        is_agent = agent and fork_parent(folder, lifeline, reason)
+        reason = "" if is_agent else preload(packages[shared:])
+    if is_agent:
+        atexit.unregister(ending)
+        gc.freeze()
+        gc.enable()
+        os.environ["PATH"], sys.argv = path, arguments
+        return lambda: launcher.main(quick)
     reason = reason or find_obstacle() or inherited.find_obstacle()
     if reason:
-        with open(os.path.join(folder, COLD), "w", encoding="utf-8") as file:
-            file.write(reason)
+        note_cold(folder, reason)
         end_parent()
+    parent = os.getpid()
     changes = inherited.list_changes()
-    look_sooner()
+    for do_once in (look_sooner, list_packages_once, read_process_id_late, read_machine):
+        do_once()
     ours = __name__.partition(".")[0]
     for name in [*sys.modules]:  # the project may have modules with our names
         if name.partition(".")[0] == ours:
@@ -73,6 +110,44 @@ def prepare_run(folder: str, packages: Sequence[str], ending: ForkedExit) -> Cal
     except Exception as error:
         start_over.end(repr(error))
         raise
+
+
+def fork_parent(folder: str, lifeline: int, reason: str) -> bool:
+    """Fork the parent, unless there is a reason not to; return True in the agent.
+
+    `lifeline` is the file whose end means that the supervisor has ended.
+    """
+    reason = reason or find_threads()
+    if reason:
+        note_cold(folder, reason)
+    else:
+        child = os.fork()
+        if not child:
+            become_parent(folder, lifeline)
+            return False
+        os.waitpid(child, 0)
+    os.close(lifeline)
+    return True
+
+
+def become_parent(folder: str, lifeline: int) -> None:
+    """Make this process the supervisor's child, as if that had started it; note its id."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()  # so that it does not look like a run
+    name_process(PARENT_NAME)
+    log = os.open(os.path.join(folder, LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for file, stream in ((lifeline, 0), (log, 1), (log, 2)):
+        os.dup2(file, stream)
+    os.close(lifeline)
+    os.close(log)
+    with open(os.path.join(folder, PROCESS_ID), "w", encoding="utf-8") as noted:
+        noted.write(str(os.getpid()))
+
+
+def note_cold(folder: str, reason: str) -> None:
+    with open(os.path.join(folder, COLD), "w", encoding="utf-8") as file:
+        file.write(reason)
 
 
 def preload(packages: Sequence[str]) -> str:
@@ -97,8 +172,8 @@ def end_parent() -> NoReturn:
     os._exit(0)
 
 
-def find_obstacle() -> str:
-    """Return why this process must not fork; empty if it may.
+def find_threads() -> str:
+    """Return that preloading has left threads, so that this process must not fork; empty if not.
 
     Forks once first, since libraries such as OpenBLAS end their threads before a fork.
     """
@@ -107,8 +182,14 @@ def find_obstacle() -> str:
         os._exit(0)
     os.waitpid(child, 0)
     more = len(os.listdir("/proc/self/task")) - 1
-    if more:
-        return f"preloading has left {more} more threads"
+    return f"preloading has left {more} more threads" if more else ""
+
+
+def find_obstacle() -> str:
+    """Return why this process must not fork; empty if it may."""
+    threads = find_threads()
+    if threads:
+        return threads
     links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
     return find_device([os.readlink(link) for link in links if os.path.lexists(link)], sys.modules)
 

@@ -8,6 +8,7 @@ import os
 import pkgutil
 import shutil
 import signal
+import sys
 import time
 from typing import (
     Any,
@@ -23,7 +24,7 @@ from typing import (
     Tuple,
 )
 
-from ..environment import agent_command
+from ..environment import agent_command, agent_words
 from ..host.processes import RESTORED_SIGNALS, run_task, send_signal, spawn
 from ..host.status import is_unwritable
 from ..settings import AgentSettings
@@ -37,19 +38,21 @@ AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # (stand_in.py, a separate program that repeats the names) communicate by files in the agent's
 # folder:
 #   warm.starting  there while the parent preloads; stand-ins wait, and delete nothing
+#   warm.pid       the process id of a parent that the agent's process has forked
 #   warm.sock      the parent's socket; a stand-in sends it the run's command and streams
 #   start          how the last run was started: `warm`, or `cold: REASON`
 #   warm.cold      why this parent must not fork any more; its agent stays cold
 #   warm.over      why a forked run must start over; its stand-in then starts it
-SOCKET, STARTING, START = "warm.sock", "warm.starting", "start"
-COLD, OVER = "warm.cold", "warm.over"
+SOCKET, STARTING, START, LOG = "warm.sock", "warm.starting", "start", "warm.log"
+COLD, OVER, PROCESS_ID = "warm.cold", "warm.over", "warm.pid"
 FIRST_START = "cold: no parent yet"
 SHEBANG_BYTES = 127  # Linux before 5.1
 # For a path that does not fit after `#!`: a shell script whose first line is a string in Python.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 # The parent's program, given to `python -c`. A forked run returns from `prepare_run` with its own
-# script as `program`. It is the lowest frame of every warm run, so it must hold nothing else, and
-# the zip file of the supervisor leaves `sys.path` before the script sees it.
+# script as `program`, and so does an agent that has forked its parent. It is the lowest frame of
+# every warm run, so it must hold nothing else, and the zip file of the supervisor leaves `sys.path`
+# before the script sees it.
 PROGRAM = """\
 import sys
 sys.path[:] = [{above!r}, *filter(None, sys.path)]
@@ -57,7 +60,7 @@ from {package}.warm.ending import ForkedExit
 ending = ForkedExit()
 from {package}.warm.fork_server import prepare_run
 del sys.path[0]
-program = prepare_run({folder!r}, {packages!r}, ending)
+program = prepare_run({folder!r}, {packages!r}, ending, {agent!r})
 try:
     program()
     ending.note(0)
@@ -80,6 +83,18 @@ READ_BY_WANDB = ("WANDB_DISABLE_CACHE", "WANDB_HTTP_TIMEOUT", "WANDB_INSECURE_DI
 OPTIMIZERS, BY_OPTIMIZERS = "optim", "torch._dynamo"
 
 
+class ForkingAgent(NamedTuple):
+    """What the process needs that forks a parent and becomes the agent.
+
+    `lifeline` is the file whose end tells the parent that the supervisor has ended; `quick` is the
+    launcher's, `path` the agent's PATH.
+    """
+
+    quick: bool
+    lifeline: int
+    path: str
+
+
 class WarmParent:
     """The process that forks an agent's runs, if its script allows preloading."""
 
@@ -90,6 +105,7 @@ class WarmParent:
         self._python = ""
         self._packages: Sequence[str] = ()
         self._process, self._lifeline = 0, -1
+        self._shares, self._forked_by_agent = True, False
         self._started_at, self._starts = 0.0, 0
 
     def start_agent(self, environment: Mapping[str, str], log: int, program: str = "") -> int:
@@ -98,8 +114,46 @@ class WarmParent:
         `program` is the sweep's program, relative to the current folder.
         """
         prepared = self.prepare(environment, program)
+        if self._python and "wandb" in self._packages and self._shares and is_own(self._python):
+            try:
+                return self._start_with_agent(prepared, log)
+            except OSError:  # such as a folder that is not writable
+                self.stop()
         self.keep_running(())
         return spawn(agent_command(self._settings), prepared, log)
+
+    def _start_with_agent(self, environment: Dict[str, str], log: int) -> int:
+        """Start a process that imports wandb, forks the parent and becomes the agent.
+
+        Two processes that import it take a second of a core and 25 MB more.
+        """
+        self._note_start()
+        reader, self._lifeline = os.pipe()
+        try:
+            os.set_inheritable(reader, True)
+            quick = self._settings.quick
+            code = self._build_program(ForkingAgent(quick, reader, environment["PATH"]))
+            # With its path: PATH has the stand-in first.
+            command = [self._python, "-c", code, *agent_words(self._settings)]
+            agent = spawn(command, environment, log)
+            self._forked_by_agent = True
+            self._starts += 1
+            return agent
+        finally:
+            os.close(reader)
+
+    def hangs_agent(self) -> bool:
+        """Return True if the agent still waits for its packages after PRELOAD_SECONDS."""
+        return self._prevents_agent() and time.monotonic() - self._started_at > PRELOAD_SECONDS
+
+    def has_prevented_agent(self) -> bool:
+        """Return True if the agent ended before it forked its parent; separates further ones."""
+        self._shares = self._shares and not self._prevents_agent()
+        return not self._shares
+
+    def _prevents_agent(self) -> bool:
+        self._find_process()
+        return self._forked_by_agent and not (self._process or self._read(COLD))
 
     def prepare(self, environment: Mapping[str, str], program: str) -> Dict[str, str]:
         """Return the agent's environment; its `python` is the stand-in if runs may be warm."""
@@ -109,7 +163,7 @@ class WarmParent:
         if not self._settings.warm:
             return self._environment
         self.stop()  # a parent that an earlier supervisor left
-        for name in (COLD, OVER):
+        for name in (COLD, OVER, PROCESS_ID):
             with contextlib.suppress(OSError):
                 os.unlink(self._get_path(name))
         python = shutil.which("python", path=path) or ""
@@ -142,6 +196,7 @@ class WarmParent:
 
     def keep_running(self, ended: Container[int]) -> None:
         """Start the parent, or restart it; `ended` are process ids that were reaped."""
+        self._find_process()
         if self._process in ended:
             self.stop()
         if not self._python:
@@ -150,7 +205,7 @@ class WarmParent:
         if self._reason:
             self._python = ""
             self.stop()
-        elif not self._process:
+        elif not (self._process or self._forked_by_agent):
             self._starts += 1
             try:
                 self._start()
@@ -178,12 +233,18 @@ class WarmParent:
             return f"cold: {self._reason}"
         return self._read(START)
 
+    def _find_process(self) -> None:
+        if self._forked_by_agent and not self._process:
+            self._process = int(self._read(PROCESS_ID) or 0)
+
     def stop(self) -> None:
+        self._find_process()
         if self._process and os.path.exists(self._get_path(STARTING)):
             send_signal(self._process, signal.SIGKILL)  # it would first finish preloading
         if self._lifeline >= 0:
             os.close(self._lifeline)
         self._process, self._lifeline = 0, -1
+        self._forked_by_agent = False
         for name in (SOCKET, STARTING):
             with contextlib.suppress(OSError):
                 os.unlink(self._get_path(name))
@@ -198,29 +259,41 @@ class WarmParent:
         except OSError:
             return ""
 
-    def _start(self) -> None:
-        with open(self._get_path(STARTING), "w", encoding="utf-8"):
-            pass
+    def _build_program(self, agent: "Optional[ForkingAgent]" = None) -> str:
         above, package = os.path.split(AGENT)  # possibly in a zip file
         folder, packages = self._settings.folder, list(self._packages)
-        code = PROGRAM.format(above=above, package=package, folder=folder, packages=packages)
+        values = {"above": above, "package": package, "folder": folder, "packages": packages}
+        return PROGRAM.format(**values, agent=tuple(agent) if agent else None)
+
+    def _note_start(self) -> None:
+        with open(self._get_path(STARTING), "w", encoding="utf-8"):
+            pass
+        self._started_at = time.monotonic()
+
+    def _start(self) -> None:
+        self._note_start()
         # A separate log, not the runs'.
-        log = os.open(self._get_path("warm.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        log = os.open(self._get_path(LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         reader, self._lifeline = os.pipe()
         try:
             self._process = os.posix_spawn(
                 self._python,
-                ["python", "-c", code],
+                ["python", "-c", self._build_program()],
                 self._environment,
                 file_actions=[(os.POSIX_SPAWN_DUP2, *s) for s in ((reader, 0), (log, 1), (log, 2))],
                 setsid=True,  # so that it does not look like a run
                 setsigmask=[],
                 setsigdef=RESTORED_SIGNALS,
             )
-            self._started_at = time.monotonic()
         finally:
             os.close(reader)
             os.close(log)
+
+
+def is_own(python: str) -> bool:
+    """Return True if a path names the Python that executes this program."""
+    places = {os.path.realpath(os.path.dirname(path)) for path in (python, sys.executable)}
+    return len(places) == 1 and os.path.samefile(python, sys.executable)
 
 
 def find_reason(settings: AgentSettings) -> str:

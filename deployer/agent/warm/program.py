@@ -35,14 +35,18 @@ class ForkTask:
         self.words = self.arguments[self.arguments[0] == "-u" :]
         pairs = (one.partition("=") for one in read("environ").split("\0") if one)
         self.environment = {name: value for name, _, value in pairs}
-        path = self.environment["PATH"].split(os.pathsep)
-        self.environment["PATH"] = os.pathsep.join(one for one in path if one != f"{folder}/bin")
+        self.environment["PATH"] = remove_stand_in(self.environment["PATH"], folder)
         self.working_folder = os.readlink(f"/proc/{stand_in}/cwd")
         status = dict(line.split(":\t", 1) for line in read("status").splitlines() if ":\t" in line)
         self.umask = int(status["Umask"], 8)
         mask = int(status["SigIgn"], 16)
         ignored = {n for n in signal.valid_signals() if mask >> (n - 1) & 1}
         self.ignored = ignored - {signal.SIGPIPE, signal.SIGXFSZ}  # which Python ignores itself
+
+
+def remove_stand_in(path: str, folder: str) -> str:
+    """Return PATH without the place of an agent's stand-in; `folder` is the agent's."""
+    return os.pathsep.join(one for one in path.split(os.pathsep) if one != f"{folder}/bin")
 
 
 def become(task: ForkTask, parent: int, changes: Dict[str, Optional[str]]) -> None:
@@ -87,11 +91,6 @@ def refresh(modules: Dict[str, Any]) -> None:
     threading: Any = modules.get("threading")
     if threading:
         threading.main_thread()._set_native_id()
-    settings: Any = modules.get("wandb.sdk.wandb_settings")
-    field = getattr(getattr(settings, "Settings", None), "model_fields", {}).get("x_stats_pid")
-    if field is not None:  # the process whose CPU and memory usage is logged
-        field.default = os.getpid()
-        settings.Settings.model_rebuild(force=True)
 
 
 def name_process(name: str) -> None:
