@@ -95,6 +95,28 @@ def test_an_agent_forks_its_parent_before_it_is_one(bench: Bench) -> None:
     assert supervised.left() == []
 
 
+def start_with_torch(bench: Bench, torch: str, path: SweepPath) -> Supervised:
+    """Start an agent whose script first imports a package that is called torch."""
+    packages = bench.folder.parent / "packages"
+    packages.mkdir()
+    (packages / "torch.py").write_text(torch)
+    (bench.folder / "train.py").write_text(f"import torch\n{TRAINER}")
+    own = Path(deployer.agent.__file__).parents[2]
+    where = os.pathsep.join(map(str, (own, packages)))
+    return bench.start_with_own_key(path, PYTHONPATH=where, **WARM)
+
+
+def test_an_agent_does_not_pass_on_what_its_imports_set(bench: Bench) -> None:
+    path = bench.create_sweep()
+    sets = "import os\nos.environ['SET_BY_TORCH'] = '1'"
+    supervised = start_with_torch(bench, sets, path)
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert supervised.status
+    assert supervised.status.run_start == "warm"  # a run of another environment starts cold
+    assert [run.state for run in bench.runs(path)] == ["finished"]
+
+
 # Ends the process that preloads it, not a run that imports it.
 DEADLY = """
 import os, signal
@@ -107,14 +129,8 @@ if "WANDB_RUN_ID" not in os.environ:
 def test_a_package_that_kills_its_parent_does_not_keep_the_agent_from_starting(
     bench: Bench,
 ) -> None:
-    packages = bench.folder.parent / "packages"
-    packages.mkdir()
-    (packages / "torch.py").write_text(DEADLY)
-    (bench.folder / "train.py").write_text(f"import torch\n{TRAINER}")
     path = bench.create_sweep("[1.0, 2.0]")
-    own = Path(deployer.agent.__file__).parents[2]
-    where = os.pathsep.join(map(str, (own, packages)))
-    supervised = bench.start_with_own_key(path, PYTHONPATH=where, **WARM)
+    supervised = start_with_torch(bench, DEADLY, path)
     code, output = supervised.wait()
     assert code == 0, output
     assert output.count("the agent ended while it preloaded packages") == 1

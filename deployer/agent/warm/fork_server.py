@@ -79,7 +79,9 @@ def prepare_run(
         atexit.unregister(ending)
         gc.freeze()
         gc.enable()
-        os.environ["PATH"], sys.argv = path, arguments
+        os.environ.clear()  # of what imports have set, which runs would inherit
+        os.environ.update({**before, "PATH": path})
+        sys.argv = arguments
         return lambda: launcher.main(quick)
     reason = reason or find_obstacle() or inherited.find_obstacle()
     if reason:
