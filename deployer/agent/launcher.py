@@ -145,12 +145,14 @@ class EndOfRun:
         self._path = os.path.join(folder, EXIT_NAME)
         self._quick = quick
         self._answered = 0
+        self._seen: Dict[str, float] = {}  # when each run was there first, in the clock of files
         self.idle_since = time.monotonic()
 
     def __call__(self, agent: Any) -> float:
         """Wait; return how many seconds the agent must sleep afterwards."""
         begun = time.monotonic()
         runs = list_runs(agent)
+        self._seen = {run_id: self._seen.get(run_id, time.time()) for run_id in runs}
         self._report_ends(self._list_failed_starts(agent))
         if runs:
             wait_for_end(runs, STOCK_SECONDS)
@@ -185,7 +187,7 @@ class EndOfRun:
                 await_folder(self._folder)
                 if status == 0 and os.environ.get(ISOLATE_VARIABLE):
                     end_isolation(run_id)
-                write_exit(self._path, run_id, status)
+                write_exit(self._path, run_id, status, self._seen.get(run_id, time.time()))
                 os.kill(os.getppid(), signal.SIGCHLD)  # wakes the supervisor
                 wait_until_gone(self._path, HOLD_SECONDS)
 
@@ -265,11 +267,12 @@ def read_exit_status(process: int) -> Optional[int]:
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
-def write_exit(path: str, run_id: str, status: int) -> None:
+def write_exit(path: str, run_id: str, status: int, began_at: float) -> None:
+    record = {"run_id": run_id, "status": status, "began_at": began_at}
     temporary = f"{path}.new"
     with contextlib.suppress(OSError):  # a full disk must not end the agent
         with open(temporary, "w", encoding="utf-8") as file:
-            json.dump({"run_id": run_id, "status": status}, file)
+            json.dump(record, file)
         os.replace(temporary, path)
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def start(code: str) -> Running:
 def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
     tmp_path: Path, code: str, failure: str, exit_code: int, killed: bool
 ) -> None:
+    began = time.time()
     if failure:
         command = {"type": "run", "run_id": "run-1"}
         runs = Runs(_log=[(command, {}), (command, {"exception": failure})])
@@ -71,8 +73,10 @@ def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
     exit_file = tmp_path / EXIT_NAME
     wait_for(exit_file.exists, "the exit file")
     seen = RunExit(str(tmp_path))
+    late = seen.began_at
     seen.look("run-1")
     assert (seen.exit_code, seen.killed) == (exit_code, killed)
+    assert began <= seen.began_at < late
     assert waiting.is_alive()
     seen.acknowledge()
     waiting.join()
@@ -138,7 +142,7 @@ def test_a_program_in_a_command_is_one_line_of_the_log() -> None:
 
 
 def test_what_an_earlier_run_left_is_not_taken_for_the_present_one(tmp_path: Path) -> None:
-    (tmp_path / EXIT_NAME).write_text(json.dumps({"run_id": "run-1", "status": 2}))
+    (tmp_path / EXIT_NAME).write_text(json.dumps({"run_id": "run-1", "status": 2, "began_at": 0.0}))
     seen = RunExit(str(tmp_path))
     seen.look("run-2")
     assert seen.exit_code is None

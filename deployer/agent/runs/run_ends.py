@@ -71,7 +71,7 @@ class RunExit:
         self.begin()
 
     def begin(self) -> None:
-        self.began_at = time.time()
+        self.began_at = time.time()  # or earlier: a short run is over when its start is read
         self._status: Optional[int] = None
         self._claimed = False
 
@@ -83,6 +83,7 @@ class RunExit:
             return
         if record["run_id"] == run_id:
             self._status = record["status"]
+            self.began_at = min(self.began_at, record["began_at"])
 
     def acknowledge(self) -> None:
         """Let the agent report the run as gone to the server."""

@@ -13,7 +13,6 @@ from collections import deque
 from io import TextIOWrapper
 from pathlib import Path
 
-from deployer.config.redaction import redact_text
 from deployer.errors import ConfigError
 from deployer.text import to_lines
 from deployer.waiting import COMMAND
@@ -36,6 +35,8 @@ class _Redacting(logging.Formatter):
     """Removes secrets and the query strings of URLs."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
+        from deployer.config.redaction import redact_text  # compiles 15 expressions
+
         record.message = build_text(record)
         return redact_text(QUERY.sub("?…", super().formatMessage(record)))
 
