@@ -65,7 +65,7 @@ def _first_metric_by_hand(bed: Bed) -> float:
 def bench_null_runs(folder: Path) -> list[Figure]:
     """Time a sweep of runs that do nothing, from its creation to FINISHED, with two agents."""
     with make_bed(folder, NULL_SWEEP) as bed:
-        return _compare_null_runs(bed, f"{NULL_RUNS} null runs, 2 agents / 2 stock", 0.16)
+        return _compare_null_runs(bed, f"{NULL_RUNS} null runs, 2 agents / 2 stock", 0.12)
 
 
 def bench_torch_runs(folder: Path) -> list[Figure]:
@@ -78,7 +78,7 @@ def bench_torch_runs(folder: Path) -> list[Figure]:
 
 def bench_users_null_runs(folder: Path) -> list[Figure]:
     """Time null runs in an environment that has wandb and lacks deployer."""
-    return _bench_users_python(folder, "null", "", 0.16)
+    return _bench_users_python(folder, "null", "", 0.12)
 
 
 def bench_users_torch_runs(folder: Path) -> list[Figure]:

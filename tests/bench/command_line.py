@@ -19,7 +19,7 @@ def bench_help(_: Path) -> list[Figure]:
     _seconds(ours), _seconds(theirs)  # once unmeasured, so that files are in the cache
     figure = compare(
         "deployer --help / python -c 'import typer'",
-        1.6,
+        1.4,
         ROUNDS,
         lambda: _seconds(ours),
         lambda: _seconds(theirs),
