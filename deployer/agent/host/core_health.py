@@ -35,9 +35,9 @@ class CoreWatch:
         self._begin()
 
     def reset(self) -> None:
-        """Restart counting: the agent has a run, so it has had its wandb-core, too.
+        """Restart counting: the agent has a run, so it has had its wandb-core, and keeps it.
 
-        The agent keeps it, since the launcher lets it.
+        Every 50th run's end replaces it, in less than MISSING_LOOKS.
         """
         self._seen = True
         self._begin()
