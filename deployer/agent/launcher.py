@@ -1,9 +1,9 @@
 """Starts `wandb agent` so that it notices the end of its run at once.
 
 W&B's agent sleeps `Agent.POLL_INTERVAL`, 5 s, between two polls of its run. Here that attribute
-waits for the run's end instead, and the agent keeps its wandb-core for many runs; everything else
-is unchanged. Inside the agent's process, the launcher also sees how a run ended or why it could not
-start, which the agent does not report. It writes that to a file for the supervisor.
+waits for the run's end instead, and the agent keeps its wandb-core; everything else is unchanged.
+Inside the agent's process, the launcher also sees how a run ended or why it could not start, which
+the agent does not report. It writes that to a file for the supervisor.
 """
 
 import contextlib

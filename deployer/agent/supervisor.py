@@ -133,8 +133,8 @@ class Supervisor:
     def _run_agent(self) -> AgentExit:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
         agent, mute = self._start_and_follow(reader)
-        if self.warm_parent.has_prevented_agent() and not self.signals.asked_to:
-            self._say("the agent ended while it preloaded packages; it starts again without")
+        if self.warm_parent.give_up_sharing() and not self.signals.asked_to:
+            self._say("the agent ended while preloading packages; it starts again without them")
             agent, mute = self._start_and_follow(reader)
         self._read_log(reader)
         if self._has_taken_all():

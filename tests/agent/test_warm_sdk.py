@@ -8,12 +8,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from deployer.agent.host.processes import is_agent, is_core
-from deployer.agent.warm.sdk import RUNS_OF_A_CORE, keep_core
 from tests.agent.conftest import Bench
 from tests.agent.trainers import TRAINER
 from tests.contract.sdks import python_with
@@ -85,15 +83,6 @@ def test_a_runs_settings_name_its_own_process(tmp_path: Path) -> None:
 def test_an_older_sdk_is_served_likewise(version: str, tmp_path: Path) -> None:
     see_packages(tmp_path, python_with(version))
     assert run_program(PROCESS_ID, tmp_path, python_with(version)) == "True\n"
-
-
-def test_a_core_is_renewed_after_many_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    codes: list[int] = []
-    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(teardown=codes.append))
-    keep_core()
-    for code in range(1, 2 * RUNS_OF_A_CORE + 2):
-        sys.modules["wandb"].teardown(code)
-    assert codes == [RUNS_OF_A_CORE, 2 * RUNS_OF_A_CORE]
 
 
 # A cold run is a child of its agent.

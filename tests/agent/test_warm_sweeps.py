@@ -133,7 +133,7 @@ def test_a_package_that_kills_its_parent_does_not_keep_the_agent_from_starting(
     supervised = start_with_torch(bench, DEADLY, path)
     code, output = supervised.wait()
     assert code == 0, output
-    assert output.count("the agent ended while it preloaded packages") == 1
+    assert output.count("the agent ended while preloading packages") == 1
     assert [run.state for run in bench.runs(path)] == ["finished", "finished"]
     assert supervised.status
     assert supervised.status.run_start == "cold: the parent has ended too often"

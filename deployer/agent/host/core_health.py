@@ -35,10 +35,7 @@ class CoreWatch:
         self._begin()
 
     def reset(self) -> None:
-        """Restart counting: the agent has a run, so it has had its wandb-core, and keeps it.
-
-        Every 50th run's end replaces it, in less than MISSING_LOOKS.
-        """
+        """Restart counting: the agent has a run, so it has had its wandb-core, and keeps it."""
         self._seen = True
         self._begin()
 

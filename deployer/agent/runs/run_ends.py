@@ -127,7 +127,6 @@ def report_end(
     Calls `acknowledge` once the agent may report the run as gone. A server that does not know the
     end of the process by then assumes that the agent never received the run.
     """
-    missing = False
     try:
         missing = extended and report_exit(task, end).passing
         if end.exit_code == USAGE_ERROR:

@@ -125,7 +125,7 @@ class WarmParent:
     def _start_with_agent(self, environment: Dict[str, str], log: int) -> int:
         """Start a process that imports wandb, forks the parent and becomes the agent.
 
-        Two processes that import it take a second of a core and 25 MB more.
+        Importing it in two processes would take a second of CPU time and 25 MB more.
         """
         self._note_start()
         reader, self._lifeline = os.pipe()
@@ -146,8 +146,11 @@ class WarmParent:
         """Return True if the agent still waits for its packages after PRELOAD_SECONDS."""
         return self._prevents_agent() and time.monotonic() - self._started_at > PRELOAD_SECONDS
 
-    def has_prevented_agent(self) -> bool:
-        """Return True if the agent ended before it forked its parent; separates further ones."""
+    def give_up_sharing(self) -> bool:
+        """Start the next agent and its parent separately if the last could not fork its parent.
+
+        Return True if so.
+        """
         self._shares = self._shares and not self._prevents_agent()
         return not self._shares
 
@@ -259,7 +262,7 @@ class WarmParent:
         except OSError:
             return ""
 
-    def _build_program(self, agent: "Optional[ForkingAgent]" = None) -> str:
+    def _build_program(self, agent: Optional[ForkingAgent] = None) -> str:
         above, package = os.path.split(AGENT)  # possibly in a zip file
         folder, packages = self._settings.folder, list(self._packages)
         values = {"above": above, "package": package, "folder": folder, "packages": packages}

@@ -1,10 +1,10 @@
-"""What the SDK does anew in every run, although it needs to be done once for all of an agent's.
+"""Does once for all runs of an agent what the SDK would do in each of them.
 
 Each function changes a module that this process has imported, for itself and its forks. An SDK
-that does not look as expected stays as it is.
+that does not look as expected stays unchanged. The names are those of wandb 0.22 to 0.31.
 """
 
-import itertools
+import functools
 import os
 import sys
 import time
@@ -12,9 +12,6 @@ from typing import Any, List, Tuple
 
 PORT_FILE_MODULE = "wandb.sdk.lib.service.service_port_file"
 LOOK_SECONDS = 0.005
-# After each run an agent opens another connection, which its wandb-core keeps for a minute or more:
-# after 300 short runs those were 300 open files and 15 MB.
-RUNS_OF_A_CORE = 50
 # How the name of an installed distribution's record ends, in a folder of `sys.path`.
 RECORDS = (".dist-info", ".egg-info", ".egg")
 
@@ -35,21 +32,16 @@ def sleep_shortly(seconds: float) -> None:
 
 
 def keep_core() -> None:
-    """Let an agent keep its wandb-core for RUNS_OF_A_CORE runs; the SDK ends it after each run.
+    """Let an agent keep its wandb-core, which it ends after each run, and its session there.
 
-    The SDK does so to end runs of its own process; those of a command have their own wandb-core.
+    `wandb.teardown` in wandb_agent.py (0.22 to 0.31) is for runs of the agent's own process; those
+    of a command have their own wandb-core. After it, 0.31 makes another `wandb.Api`, whose
+    connections last for a minute or more: with short runs, hundreds at a time.
     """
     wandb: Any = sys.modules.get("wandb")
-    teardown: Any = getattr(wandb, "teardown", None)
-    if not teardown:
-        return
-    ends = itertools.count(1)
-
-    def teardown_sometimes(*arguments: Any, **named: Any) -> None:
-        if next(ends) % RUNS_OF_A_CORE == 0:
-            teardown(*arguments, **named)
-
-    wandb.teardown = teardown_sometimes
+    if hasattr(wandb, "teardown") and hasattr(wandb, "Api"):
+        wandb.teardown = lambda *_, **__: None
+        wandb.Api = functools.lru_cache(maxsize=None)(wandb.Api)
 
 
 def list_packages_once() -> None:
@@ -110,4 +102,4 @@ def read_machine() -> None:
     """Read the machine's description, for which Python starts `uname`."""
     platform: Any = sys.modules.get("platform")
     if platform:
-        platform.uname().processor  # noqa: B018
+        platform.processor()
